@@ -1,0 +1,87 @@
+"""Every error that visualprof raises on purpose.
+
+VisualprofError
+├── SourceError        a file cannot be opened, unpacked or is too large when unpacked
+├── FormatError        its content is not what its format promises
+│   ├── UnknownFormat  no reader recognises the content
+│   └── EmptyFile      nothing in it yet: being written, or a run that recorded nothing
+├── MissingData        a view needs a column that this trace does not have
+├── BadParameter       a view or request parameter has a wrong name or value
+├── NotFound           no such run, worker, span, view or file
+├── NotReady           the file is queued or being parsed
+└── Forbidden          the server is read-only
+"""
+
+from __future__ import annotations
+
+
+class VisualprofError(Exception):
+    """An error with a sentence for the user and a hint what to do next.
+
+    Args:
+        error: what went wrong and where, one sentence, safe to show to any user.
+        hint: what to do about it; may be empty.
+    """
+
+    status = 500
+
+    def __init__(self, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.error = error
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[type[VisualprofError], tuple[str, str]]:
+        return type(self), (self.error, self.hint)
+
+    def __str__(self) -> str:
+        return f"{self.error} ({self.hint})" if self.hint else self.error
+
+
+class SourceError(VisualprofError):
+    """A file cannot be opened, unpacked, or is too large when unpacked."""
+
+    status = 422
+
+
+class FormatError(VisualprofError):
+    """The content of a file breaks the promises of its format."""
+
+    status = 422
+
+
+class UnknownFormat(FormatError):
+    """No reader recognises the content of the file."""
+
+
+class EmptyFile(FormatError):
+    """The file holds nothing yet."""
+
+
+class MissingData(VisualprofError):
+    """A view needs a column that this trace does not have."""
+
+    status = 409
+
+
+class BadParameter(VisualprofError):
+    """A view or request parameter has a wrong name or value."""
+
+    status = 400
+
+
+class NotFound(VisualprofError):
+    """No such run, worker, span, view or file."""
+
+    status = 404
+
+
+class NotReady(VisualprofError):
+    """The file is queued or being parsed; ask again."""
+
+    status = 503
+
+
+class Forbidden(VisualprofError):
+    """The server was started with --read-only."""
+
+    status = 403

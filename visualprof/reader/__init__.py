@@ -1,0 +1,32 @@
+"""Files in, traces out: `read_trace` finds the format by content and builds the columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.registry import recognise
+from visualprof.reader.source import Progress, Source
+from visualprof.reader.trace import Trace
+
+__all__ = ["Trace", "read_trace"]
+
+
+def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
+    """One profile file as a trace, whatever its name.
+
+    Args:
+        path: the file, plain or gzipped.
+        progress: called with 0..1 while the file is read.
+
+    Raises:
+        EmptyFile: there is nothing in it yet.
+        UnknownFormat: no format recognises the content.
+        FormatError: the content breaks the promises of its format.
+        SourceError: it cannot be opened or unpacked.
+    """
+    source = Source(path, progress)
+    chosen = recognise(source)
+    builder = TraceBuilder(format=chosen.name)
+    chosen.read(source, builder)
+    return builder.build()

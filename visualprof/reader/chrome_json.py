@@ -1,0 +1,548 @@
+"""Chrome trace-event JSON as numpy rows, in pieces of a few MiB: what most profile formats share.
+
+A piece is decoded by msgspec into typed structs and turned into columns at once, so the memory in use
+follows the number of events, not the size of the file. Formats give a Struct for the arguments they
+want and get them column-wise; the others stay in the file, to be fetched by `row` on demand.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import count
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.errors import FormatError
+from visualprof.reader.source import Source
+
+NO_INT = -(2**62)
+NO_TEXT = msgspec.Raw()
+HEAD_LIMIT = 64 * 1024 * 1024
+# float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
+EXACT_US = 2.0**43
+SPLIT = re.compile(rb"\}\s*,\s*\{")
+POSITION = re.compile(r"\(byte (\d+)\)")
+TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
+BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
+CONTROL = re.compile(rb"[\x00-\x1f]")
+
+A = TypeVar("A")
+T = TypeVar("T")
+Text = msgspec.Raw  # any JSON value; kept as its text
+
+
+class Event(msgspec.Struct, Generic[A, T], gc=False):
+    """One entry of `traceEvents`: A is the struct of its arguments, T the type of its times."""
+
+    ph: str = ""
+    cat: str | None = ""
+    name: str | int | float | None = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: T | None = None
+    dur: T | None = None
+    id: int | str | float | None = None
+    bp: str | None = None
+    args: A | None = None
+
+
+class NoArgs(msgspec.Struct, gc=False):
+    """Of events whose arguments nobody asks for."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The distinct (ph, cat, name) of many events."""
+
+    ph: str
+    cat: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ArgRows:
+    """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
+
+    rows: NDArray[np.int64]
+    values: NDArray[np.generic]
+    text: bool
+
+
+@dataclass(frozen=True)
+class Document:
+    """All events of a file as columns; row i is the i-th entry of `traceEvents`.
+
+    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, dur -1 where absent;
+    flow: rows with an id and the index of that id. head: the other top-level keys.
+    samples: (row, series name, value) of counter events.
+    """
+
+    kind: NDArray[np.int32]
+    place: NDArray[np.int32]
+    ts: NDArray[np.int64]
+    dur: NDArray[np.int64]
+    kinds: Sequence[Kind]
+    places: Sequence[tuple[str, str]]
+    texts: Sequence[str]
+    args: Mapping[str, ArgRows]
+    flow_rows: NDArray[np.int64]
+    flow_ids: NDArray[np.int64]
+    flow_enclosing: NDArray[np.bool_]
+    samples: Sequence[tuple[int, str, float]]
+    head: Mapping[str, Any]
+    truncated: bool
+    warnings: Sequence[str]
+
+    def each_kind(self, classify: Callable[[Kind], int]) -> NDArray[np.int64]:
+        """A number for every row, from its kind; `classify` is called once for each distinct kind."""
+        return np.array([classify(k) for k in self.kinds] or [0], np.int64)[self.kind]
+
+    def arg(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+        """Rows and values of one argument."""
+        return self.args[name].rows, self.args[name].values
+
+    def arg_texts_at(self, name: str, rows: NDArray[np.int64]) -> dict[int, str]:
+        """Row -> text of one argument, for the few rows of metadata."""
+        column = self.args[name]
+        here = np.flatnonzero(np.isin(column.rows, rows))
+        return {int(column.rows[i]): self.texts[column.values[i]] for i in here}
+
+    def arg_number_at(self, name: str, row: int, missing: int = 0) -> int:
+        """Number of one argument at one row."""
+        column = self.args.get(name)
+        place = -1 if column is None else int(np.searchsorted(column.rows, row))
+        if column is None or place >= len(column.rows) or column.rows[place] != row:
+            return missing
+        return int(column.values[place])
+
+
+def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
+    """Every event of a file.
+
+    Args:
+        source: the file; either `{"traceEvents": [...], ...}` or a bare list.
+        args: the arguments to decode: `int = NO_INT`, `float = nan` or `Text = NO_TEXT` fields.
+        fields_by_cat: the fields to keep of the events of a category; all fields for other categories.
+
+    Raises:
+        FormatError: there is no list of events, or none of them can be used.
+    """
+    with _without_gc():
+        columns = _Columns(args, fields_by_cat)
+        pieces = _Pieces(source, columns)
+        pieces.run()
+    return columns.document(pieces)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """The decoder makes a million objects a second and no cycles: collecting costs half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _Pieces:
+    """Cuts the file at event borders and feeds the pieces to the columns.
+
+    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a
+    nested value or a string it would leave something open. So a cut is guessed and then proved.
+    """
+
+    def __init__(self, source: Source, columns: _Columns) -> None:
+        self.name = source.name
+        self.columns = columns
+        self.head: dict[str, Any] = {}
+        self.truncated = False
+        self.listed = False
+        self._chunks = source.chunks()
+        self._warnings: dict[str, None] = {}
+
+    @property
+    def warnings(self) -> list[str]:
+        return list(self._warnings)
+
+    def run(self) -> None:
+        rest: bytes | None = self._open_list()
+        while rest is not None:
+            more = next(self._chunks, b"")
+            rest = self._feed(rest + more, last=not more)
+        if self.truncated:
+            self._warnings[f"the file ends in the middle, after event {self.columns.rows:,}; is it still being written?"] = None
+
+    def _open_list(self) -> bytes:
+        """Bytes after the `[` that opens the list of events; fills `head` with the keys before it."""
+        data = b""
+        for more in self._chunks:
+            data = (data + more).lstrip(b"\xef\xbb\xbf \t\r\n") if len(data) < 16 else data + more
+            if data.startswith(b"["):
+                self.listed = True
+                return data[1:]
+            for match in re.finditer(rb'"traceEvents"\s*:\s*\[', data):
+                head = _decode_object(data[: match.start()] + b'"traceEvents":0}')
+                if head is not None:
+                    self.head |= head
+                    return data[match.end() :]
+            if len(data) > HEAD_LIMIT:
+                break
+        raise FormatError(
+            f"{self.name}: there is no list of events ('traceEvents') in it",
+            "is it a profile, and was it copied whole?",
+        )
+
+    def _feed(self, data: bytes, last: bool) -> bytes | None:
+        """Takes the whole events off the front; returns what is left, None at the end of the list."""
+        if last:
+            return self._finish(data)
+        for cut in _cuts(data):
+            end = self._take(data[: cut + 1])
+            if end is None:
+                return data[data.index(b",", cut) + 1 :]
+            if end >= 0:
+                return self._close_list(data[end:])
+        return data if len(data) < HEAD_LIMIT else self._finish(data)
+
+    def _take(self, piece: bytes) -> int | None:
+        """Decodes one piece: None when it was whole events, >= 0 where the list ended, -1 for a wrong cut."""
+        try:
+            self.columns.add(b"[" + piece + b"]")
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            end = _list_end(error, piece)
+            if end is not None:
+                self.columns.add(b"[" + piece[:end])
+                return end
+            if len(piece) - _position(error, len(piece)) < 1 << 18:  # near the end: probably the cut
+                return -1
+            return self._take_repaired(piece, error)
+        return None
+
+    def _take_repaired(self, piece: bytes, error: Exception) -> int | None:
+        try:
+            self.columns.add(b"[" + repair(piece) + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            raise FormatError(
+                f"{self.name}: damaged JSON after event {self.columns.rows:,} ({error})",
+                "was the file cut or edited? record the profile again",
+            ) from error
+        self._warnings["the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"] = None
+        return None
+
+    def _finish(self, data: bytes) -> None:
+        """The last bytes of the file: the end of the list, or a cut."""
+        for attempt, repaired in ((data, False), (repair(data), True)):
+            try:
+                self.columns.add(b"[" + attempt)
+            except (msgspec.DecodeError, RecursionError) as error:
+                end = _list_end(error, attempt)
+                if end is None:
+                    continue
+                self.columns.add(b"[" + attempt[:end])
+                self._close_list(attempt[end:])
+            if repaired:
+                self._warnings["the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"] = None
+            return
+        self._finish_cut(data)
+
+    def _finish_cut(self, data: bytes) -> None:
+        """No closing bracket: keeps the whole events before the cut."""
+        whole = data.rstrip(b" \t\r\n,")
+        ends = [len(whole)] + [c + 1 for c in _cuts(data, 4096)]
+        for end in ends:
+            for piece in (whole[:end], repair(whole[:end])):
+                try:
+                    self.columns.add(b"[" + piece + b"]")
+                except (msgspec.DecodeError, RecursionError):
+                    continue
+                self.truncated = not (self.listed and end == len(whole))  # a bare list may stay open
+                return
+        if self.columns.rows == 0 and len(data) > HEAD_LIMIT:
+            raise FormatError(f"{self.name}: damaged JSON in the list of events", "record the profile again")
+        self.truncated = True
+
+    def _close_list(self, tail: bytes) -> None:
+        """Reads the keys after the list."""
+        tail += b"".join(self._chunks)
+        rest = tail.strip()
+        if self.listed:
+            if rest not in (b"]", b""):
+                self._warnings["something follows the list of events and was ignored"] = None
+            return
+        keys = _decode_object(b'{"_":0' + rest.removeprefix(b"]")) or _decode_object(b'{"_":0' + repair(rest).removeprefix(b"]"))
+        if keys is None:
+            self.truncated = not rest.rstrip().endswith(b"}")
+            self._warnings["what follows the list of events is not valid JSON and was ignored"] = None
+        else:
+            self.head |= {k: v for k, v in keys.items() if k != "_"}
+
+
+class _Columns:
+    """Grows the columns piece by piece."""
+
+    def __init__(self, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+        self.rows = 0
+        self._args = args
+        self._fields = {f.name: f for f in msgspec.structs.fields(args)}
+        self._by_cat = fields_by_cat
+        self._fast = msgspec.json.Decoder(list[Event[args, float]], strict=False)  # type: ignore[valid-type]
+        self._exact = msgspec.json.Decoder(list[Event[args, Decimal]], strict=False)  # type: ignore[valid-type]
+        self._needs_exact = False
+        self._kinds: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+        self._places: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+        self._flows: defaultdict[Any, int] = defaultdict(count().__next__)
+        self._texts: defaultdict[bytes, int] = defaultdict(count().__next__)
+        self._texts[b""]
+        self._cats: list[int] = []
+        self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
+        self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._arg_parts: defaultdict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = defaultdict(list)
+        self._samples: list[tuple[int, str, float]] = []
+        self._dropped: list[str] = []
+        self._loose = 0
+
+    def add(self, text: bytes) -> None:
+        """Decodes one JSON list of events and appends its columns. Raises msgspec.DecodeError."""
+        try:
+            events = self._decode(text)
+        except msgspec.ValidationError:
+            events = self._decode_one_by_one(text)
+        self._append(events, text)
+
+    def _decode(self, text: bytes) -> list[Event[Any, Any]]:
+        if not self._needs_exact:
+            events: list[Event[Any, Any]] = self._fast.decode(text)
+            probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
+            if not any(t % 1.0 for t in probe):
+                return events
+            self._needs_exact = True
+        return self._exact.decode(text)
+
+    def _decode_one_by_one(self, text: bytes) -> list[Event[Any, Any]]:
+        """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
+        time = Decimal if self._needs_exact else float
+        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)  # type: ignore[valid-type]
+        loose = msgspec.json.Decoder(Event[Any, time], strict=False)  # type: ignore[valid-type]
+        events: list[Event[Any, Any]] = []
+        for i, raw in enumerate(msgspec.json.decode(text, type=list[msgspec.Raw])):
+            try:
+                events.append(typed.decode(raw))
+            except msgspec.ValidationError:
+                try:
+                    event = loose.decode(raw)
+                    event.args = self._usable(event.args)
+                except msgspec.ValidationError as error:
+                    self._dropped.append(f"event {self.rows + i:,}: {error}")
+                    event = Event[Any, Any]()
+                events.append(event)
+        return events
+
+    def _usable(self, args: object) -> msgspec.Struct:
+        """The arguments of which the type is as expected."""
+        self._loose += 1
+        found: dict[str, Any] = {}
+        for name, spec in self._fields.items() if isinstance(args, dict) else ():
+            if spec.encode_name in args:
+                value = args[spec.encode_name]
+                try:
+                    found[name] = (
+                        msgspec.Raw(msgspec.json.encode(value))
+                        if isinstance(spec.default, msgspec.Raw)
+                        else msgspec.convert(value, spec.type, strict=False)
+                    )
+                except (msgspec.ValidationError, TypeError):
+                    continue
+        return self._args(**found)
+
+    def _append(self, events: list[Event[Any, Any]], text: bytes) -> None:
+        n = len(events)
+        if n == 0:
+            return
+        kind = np.fromiter(map(self._kinds.__getitem__, map(attrgetter("ph", "cat", "name"), events)), np.int32, n)
+        self._learn_cats()
+        parts = self._parts
+        parts["kind"].append(kind)
+        parts["place"].append(
+            np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
+        )
+        parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
+        parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
+        self._append_flows(events)
+        cats = np.array(self._cats, np.int32)[kind]
+        for cat, number in list(self._cat_ids.items()):
+            rows = np.flatnonzero(cats == number)
+            if len(rows):
+                self._append_args(cat, rows, events)
+        self._append_samples(events, text)
+        self.rows += n
+
+    def _learn_cats(self) -> None:
+        """The category id of every kind; flow arrows have no arguments worth decoding."""
+        for ph, cat, _ in list(self._kinds)[len(self._cats) :]:
+            self._cats.append(self._cat_ids["\0flow" if ph in ("s", "t", "f") else cat or ""])
+
+    def _append_flows(self, events: list[Event[Any, Any]]) -> None:
+        rows = [i for i, e in enumerate(events) if e.id is not None]
+        if rows:
+            get = self._flows.__getitem__
+            self._parts["flow_rows"].append(np.array(rows, np.int64) + self.rows)
+            self._parts["flow_ids"].append(np.fromiter((get(events[i].id) for i in rows), np.int64, len(rows)))
+            self._parts["flow_enclosing"].append(np.fromiter((events[i].bp == "e" for i in rows), np.bool_, len(rows)))
+
+    def _append_args(self, cat: str, rows: NDArray[np.int64], events: list[Event[Any, Any]]) -> None:
+        names = () if cat == "\0flow" else self._by_cat.get(cat, tuple(self._fields))
+        if not names:
+            return
+        having = [(i, a) for i in rows.tolist() if (a := events[i].args) is not None]
+        if not having:
+            return
+        at = np.fromiter((i for i, _ in having), np.int64, len(having)) + self.rows
+        args = [a for _, a in having]
+        for name in names:
+            values, present = self._values(name, args)
+            if present.any():
+                self._arg_parts[name].append((at[present], values[present]))
+
+    def _values(self, name: str, args: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """One argument of many events and where it is present."""
+        kind, get, n = self._fields[name].default, attrgetter(name), len(args)
+        if isinstance(kind, msgspec.Raw):
+            ids = np.fromiter(map(self._texts.__getitem__, map(bytes, map(get, args))), np.int32, n)
+            return ids, ids != 0
+        if isinstance(kind, float):
+            floats = np.fromiter(map(get, args), np.float64, n)
+            return floats, ~np.isnan(floats)
+        ints = _integers(list(map(get, args)))
+        return ints, ints != NO_INT
+
+    def _append_samples(self, events: list[Event[Any, Any]], text: bytes) -> None:
+        """Counter events: their arguments are the series, so they are decoded a second time as they are."""
+        rows = [i for i, e in enumerate(events) if e.ph == "C"]
+        if not rows:
+            return
+        loose = msgspec.json.decode(text, type=list[msgspec.Raw])
+        for i in rows:
+            args = msgspec.json.decode(loose[i]).get("args")
+            for series, value in args.items() if isinstance(args, dict) else ():
+                try:
+                    self._samples.append((self.rows + i, str(series), float(value)))
+                except (TypeError, ValueError):
+                    self._loose += 1
+
+    def document(self, pieces: _Pieces) -> Document:
+        """All columns joined."""
+        warnings = pieces.warnings
+        if self._loose:
+            warnings.append(f"{self._loose:,} events have an argument of an unexpected type, which was ignored")
+        if self._dropped:
+            warnings.append(f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}")
+
+        def joined(name: str, dtype: type) -> NDArray[Any]:
+            return np.concatenate(self._parts.pop(name)) if self._parts.get(name) else np.zeros(0, dtype)
+
+        args: dict[str, ArgRows] = {}
+        for name, spec in self._fields.items():
+            column = self._arg_parts.pop(name, [])
+            text = isinstance(spec.default, msgspec.Raw)
+            rows = np.concatenate([r for r, _ in column]) if column else np.zeros(0, np.int64)
+            empty = np.zeros(0, np.int32 if text else np.float64 if isinstance(spec.default, float) else np.int64)
+            values = np.concatenate([v for _, v in column]) if column else empty
+            order = np.argsort(rows, kind="stable")
+            args[name] = ArgRows(rows[order], values[order], text)
+        return Document(
+            kind=joined("kind", np.int32), place=joined("place", np.int32), ts=joined("ts", np.int64),
+            dur=joined("dur", np.int64),
+            kinds=[Kind(ph or "", cat or "", "" if name is None else str(name)) for ph, cat, name in self._kinds],
+            places=[(_label(p), _label(t)) for p, t in self._places],
+            texts=[_text(t) for t in self._texts], args=args,
+            flow_rows=joined("flow_rows", np.int64), flow_ids=joined("flow_ids", np.int64),
+            flow_enclosing=joined("flow_enclosing", np.bool_),
+            samples=self._samples, head=pieces.head, truncated=pieces.truncated, warnings=warnings,
+        )  # fmt: skip
+
+
+def repair(data: bytes) -> bytes:
+    """JSON with bare NaN/Infinity, wrong escapes, control characters and broken UTF-8 made valid."""
+
+    def mend(match: re.Match[bytes]) -> bytes:
+        token = match.group()
+        if not token.startswith(b'"'):
+            return b"null"
+        token = BAD_ESCAPE.sub(lambda m: b"\\\\" if m.group(1) else m.group(), token)
+        return CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], token)
+
+    return TOKEN.sub(mend, data.decode("utf-8", "replace").encode())
+
+
+def _cuts(data: bytes, window: int = 1 << 18) -> list[int]:
+    """Likely ends of an event (positions of `}`) near the end of the data, the likeliest first."""
+    found = [(m.start(), b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
+    found.reverse()
+    return [p for p, newline in found if newline][:8] + [p for p, newline in found if not newline][:64]
+
+
+def _position(error: Exception, default: int) -> int:
+    match = POSITION.search(str(error))
+    return int(match.group(1)) if match else default
+
+
+def _list_end(error: Exception, piece: bytes) -> int | None:
+    """Where the list closed inside `piece`, if that is what the decoder stumbled over."""
+    if "trailing characters" not in str(error):
+        return None
+    end = piece.rfind(b"]", 0, _position(error, 0))
+    return None if end < 0 else end + 1
+
+
+def _decode_object(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _nanoseconds(us: list[Any], missing: int) -> NDArray[np.int64]:
+    """Microseconds, as float, Decimal or None, as int64 ns; `missing` where there is none."""
+    if us and isinstance(next((v for v in us if v is not None), None), Decimal):
+        return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
+    values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
+    known = np.isfinite(values)
+    values = np.clip(np.where(known, values, 0.0), -9e15, 9e15)
+    whole = np.floor(values)
+    ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
+    return np.where(known, ns, missing)
+
+
+def _clip(ns: int) -> int:
+    return max(-(2**62), min(2**62, ns))
+
+
+def _integers(values: list[Any]) -> NDArray[np.int64]:
+    """Integers as int64; unsigned 64-bit ones that stand for negative numbers are wrapped back."""
+    try:
+        return np.array(values, np.int64)
+    except (OverflowError, TypeError):
+        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _clip(v) for v in values)
+        return np.fromiter(wrapped, np.int64, len(values))
+
+
+def _label(value: int | str | float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _text(raw: bytes) -> str:
+    """A JSON value as the text to show: a string without its quotes."""
+    return str(msgspec.json.decode(raw)) if raw.startswith(b'"') else raw.decode("utf-8", "replace")

@@ -1,0 +1,240 @@
+"""torch.profiler (Kineto) JSON: the schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_op`, `kernel`)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome_tracks import Tracks, add_flows, lay_tracks, text_ids
+from visualprof.reader.registry import Format
+from visualprof.reader.source import Source
+from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
+
+NAN = float("nan")
+
+
+class Args(msgspec.Struct, gc=False):
+    """The arguments that views need; both schemas' spellings."""
+
+    correlation: int | None = NO_INT
+    external: int | None = msgspec.field(name="External id", default=NO_INT)
+    external_old: int | None = msgspec.field(name="external id", default=NO_INT)
+    sequence: int | None = msgspec.field(name="Sequence number", default=NO_INT)
+    device: int | None = NO_INT
+    stream: int | None = NO_INT
+    grid: Text = NO_TEXT
+    block: Text = NO_TEXT
+    registers: int | None = msgspec.field(name="registers per thread", default=NO_INT)
+    shared_memory: int | None = msgspec.field(name="shared memory", default=NO_INT)
+    blocks_per_sm: float | None = msgspec.field(name="blocks per SM", default=NAN)
+    occupancy: float | None = msgspec.field(name="est. achieved occupancy %", default=NAN)
+    bytes: int | None = NO_INT
+    input_shapes: Text = msgspec.field(name="Input Dims", default=NO_TEXT)
+    input_shapes_old: Text = msgspec.field(name="Input dims", default=NO_TEXT)
+    input_types: Text = msgspec.field(name="Input type", default=NO_TEXT)
+    call_stack: Text = msgspec.field(name="Call stack", default=NO_TEXT)
+    memory_bytes: int | None = msgspec.field(name="Bytes", default=NO_INT)
+    address: int | None = msgspec.field(name="Addr", default=NO_INT)
+    device_id: int | None = msgspec.field(name="Device Id", default=NO_INT)
+    device_type: int | None = msgspec.field(name="Device Type", default=NO_INT)
+    allocated: int | None = msgspec.field(name="Total Allocated", default=NO_INT)
+    reserved: int | None = msgspec.field(name="Total Reserved", default=NO_INT)
+    collective: Text = msgspec.field(name="Collective name", default=NO_TEXT)
+    elements_in: int | None = msgspec.field(name="In msg nelems", default=NO_INT)
+    elements_out: int | None = msgspec.field(name="Out msg nelems", default=NO_INT)
+    dtype: Text = NO_TEXT
+    group: Text = msgspec.field(name="Process Group Name", default=NO_TEXT)
+    group_size: int | None = msgspec.field(name="Group size", default=NO_INT)
+    name: Text = NO_TEXT
+    labels: Text = NO_TEXT
+    sort_index: int | None = NO_INT
+
+
+_COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
+_OP = ("external", "input_shapes", "input_types", "sequence", "call_stack")
+_CALL = ("correlation", "external", "external_old")
+_KERNEL = (
+    "correlation", "external", "external_old", "device", "stream", "grid", "block", "registers",
+    "shared_memory", "blocks_per_sm", "occupancy",
+)  # fmt: skip
+_COPY = ("correlation", "external", "external_old", "device", "stream", "bytes")
+_MEMORY = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
+# Of a million events most are of these; asking only for what they have saves a third of the time.
+FIELDS = {
+    "cpu_op": _OP + _COLLECTIVE[:1], "Operator": (*_OP, "input_shapes_old"),
+    "cuda_runtime": _CALL, "cuda_driver": _CALL, "Runtime": _CALL,
+    "kernel": _KERNEL + _COLLECTIVE, "Kernel": _KERNEL,
+    "gpu_memcpy": _COPY, "gpu_memset": _COPY, "Memcpy": _COPY, "Memset": _COPY,
+    "cpu_instant_event": _MEMORY, "python_function": (), "gpu_user_annotation": ("external",),
+}  # fmt: skip
+
+DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
+COMM_HOST = re.compile(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
+COMM_KERNEL = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem.*(reduce|gather|broadcast)|cross_device_reduce", re.IGNORECASE)
+OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#")
+DEVICE = {
+    "kernel": Category.KERNEL, "gpu_memcpy": Category.MEMCPY, "gpu_memset": Category.MEMSET,
+    "memcpy": Category.MEMCPY, "memset": Category.MEMSET, "cuda_sync": Category.SYNC,
+    "mtia_ccp_events": Category.KERNEL, "gpu_user_annotation": Category.ANNOTATION,
+    "concurrent_kernel": Category.KERNEL, "mtia_insight": Category.OTHER,
+}  # fmt: skip
+
+
+def sniff(head: bytes) -> bool:
+    """Kineto writes `schemaVersion` as a number, or categories of its own."""
+    if b'"traceEvents"' not in head and not head.lstrip().startswith(b"["):
+        return False
+    if re.search(rb'"schemaVersion"\s*:\s*\d', head) and b"span_ind" not in head:
+        return True
+    return bool(re.search(rb'"cat"\s*:\s*"(cpu_op|cuda_runtime|gpu_memcpy|python_function|user_annotation|ac2g)"', head))
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
+    doc = read_document(source, Args, FIELDS)
+    category = doc.each_kind(_category)
+    shown = np.flatnonzero(category >= 0)
+    tracks = lay_tracks(doc, builder, category, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"])
+    names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
+    corr = np.zeros(len(doc.kind), np.int64)
+    rows, values = doc.arg("correlation")
+    corr[rows] = values
+    builder.events(
+        ts=doc.ts[shown], dur=doc.dur[shown], name=names[doc.kind[shown]], category=category[shown],
+        track=tracks.of_row[shown], row=shown, corr=corr[shown],
+    )  # fmt: skip
+    _add_args(doc, builder)
+    _add_allocs(doc, builder)
+    add_flows(doc, builder, tracks, lambda k: LinkKind.FWDBWD if k.cat in ("fwdbwd", "forward_backward") else None)
+    for i in np.flatnonzero(category == Category.STEP):
+        label = doc.kinds[doc.kind[i]].name.partition("#")[2]
+        builder.step(label, int(doc.ts[i]), max(0, int(doc.dur[i])), int(tracks.of_row[i]))
+    _describe(doc, builder)
+
+
+def _category(kind: Kind) -> int:
+    """Category of an event, -1 for what is no event (metadata, flow arrows, counters)."""
+    if kind.ph not in ("X", "i", "I"):
+        return -1
+    cat = kind.cat.lower()
+    if kind.name == "[memory]":
+        return Category.MEMORY
+    if cat in ("operator", "cpu_op", "user_annotation"):
+        return _host_category(kind.name, Category.ANNOTATION if cat == "user_annotation" else Category.OP)
+    if cat == "python_function":
+        return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
+    if cat in DEVICE:
+        found = DEVICE[cat]
+        return Category.COMM if found == Category.KERNEL and COMM_KERNEL.search(kind.name) else found
+    if cat.endswith(("runtime", "driver")):
+        return Category.RUNTIME
+    return Category.OVERHEAD if cat == "overhead" else Category.OTHER
+
+
+def _host_category(name: str, default: Category) -> Category:
+    if name.startswith("ProfilerStep"):
+        return Category.STEP
+    if name.startswith(DATALOADER):
+        return Category.DATALOADER
+    if COMM_HOST.search(name):
+        return Category.COMM
+    return Category.OPTIMIZER if OPTIMIZER.search(name) else default
+
+
+def _track_kind_table(doc: Document) -> list[TrackKind]:
+    """Track kind of every event kind."""
+    return [
+        TrackKind.GPU_ANNOTATION if k.cat == "gpu_user_annotation"
+        else TrackKind.STREAM if k.cat.lower() in DEVICE
+        else TrackKind.THREAD
+        for k in doc.kinds
+    ]  # fmt: skip
+
+
+def _add_args(doc: Document, builder: TraceBuilder) -> None:
+    for name in ("grid", "block", "input_types", "call_stack", "collective", "dtype", "group"):
+        rows, values = doc.arg(name)
+        builder.arg(name, rows, text_ids(doc, builder, values), text=True)
+    for name in ("input_shapes", "input_shapes_old"):
+        rows, values = doc.arg(name)
+        builder.arg("input_shapes", rows, text_ids(doc, builder, values), text=True)
+    for name in ("external", "external_old"):
+        builder.arg("external_id", *doc.arg(name))
+    for name in ("sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "elements_in", "elements_out", "group_size"):
+        builder.arg(name, *doc.arg(name))
+    rows, percent = doc.arg("occupancy")
+    builder.arg("occupancy", rows, percent / 100.0)
+
+
+def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
+    rows, sizes = doc.arg("memory_bytes")
+    if not len(rows):
+        return
+
+    def column(name: str, missing: int) -> np.ndarray[Any, Any]:
+        at, values = doc.arg(name)
+        out = np.full(len(doc.kind), missing, np.int64)
+        out[at] = values
+        return out[rows]
+
+    on_host = column("device_type", 0) == 0
+    builder.allocs(
+        ts=doc.ts[rows], addr=column("address", 0).astype(np.uint64), bytes=sizes,
+        device=np.where(on_host, -1, column("device_id", 0)), event=rows,
+        allocated=column("allocated", -1), reserved=column("reserved", -1),
+    )  # fmt: skip
+
+
+def _describe(doc: Document, builder: TraceBuilder) -> None:
+    head = doc.head
+    distributed = head.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    base = head.get("baseTimeNanoseconds")
+    epoch = len(doc.ts) > 0 and int(doc.ts.max()) > 10**18
+    builder.describe(
+        framework="pytorch", producer="torch.profiler", host=str(head.get("host_name", "")),
+        rank=_integer(distributed.get("rank"), -1), world_size=_integer(distributed.get("world_size"), -1),
+        devices=tuple(_device(d) for d in head.get("deviceProperties") or () if isinstance(d, dict)),
+        device_type=_device_type(doc.kinds), truncated=doc.truncated,
+        clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
+        properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},
+    )  # fmt: skip
+    for warning in doc.warnings:
+        builder.warn(warning)
+
+
+def _device(properties: dict[str, Any]) -> Device:
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    return Device(
+        id=_integer(properties.get("id"), 0),
+        name=str(properties.get("name", "")),
+        memory_bytes=_integer(properties.get("totalGlobalMem"), 0),
+        compute_capability="" if major is None else f"{major}.{minor or 0}",
+        multiprocessors=_integer(properties.get("numSms"), 0),
+        max_threads_per_multiprocessor=_integer(properties.get("maxThreadsPerMultiprocessor"), 0),
+    )
+
+
+def _device_type(kinds: Any) -> str:
+    cats = {k.cat.lower() for k in kinds}
+    if any(k.name.startswith("hip") for k in kinds if k.cat.lower().endswith(("runtime", "driver"))):
+        return "hip"
+    for cat, device in (("mtia_ccp_events", "mtia"), ("mtia_runtime", "mtia"), ("xpu_runtime", "xpu"), ("privateuse1_runtime", "privateuse1")):
+        if cat in cats:
+            return device
+    return "cuda" if cats & set(DEVICE) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
+
+
+def _integer(value: object, default: int) -> int:
+    try:
+        return int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return default
+
+
+FORMAT = Format("kineto", 20, sniff, read)

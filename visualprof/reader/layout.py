@@ -1,0 +1,82 @@
+"""Run, worker and span of a file, from its place and name alone.
+
+A run is what ran together, a worker one of its processes, a span one recording of that process.
+
+- A file named the way profilers name a process's recording belongs to the run of its *folder*:
+  `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
+  (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`.
+  The folder may hold many workers; the stamp in the name is the span.
+- A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
+- Any other file is a run of its own, `folder/stem`; a time stamp at its end makes spans of it.
+
+Only the name of the file itself decides, never its neighbours: an id, and so a link to it, stays the
+same when other files come and go. Files directly in the log directory form the run `.`, shown under
+the name of the directory.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PACKING = re.compile(r"\.(gz|gzip)$", re.IGNORECASE)
+_ENDING = re.compile(
+    r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(json|pb|pftrace|txt|raw)$"
+    r"|\.(trace|prof|profile|pftrace|perfetto-trace)$",
+    re.IGNORECASE,
+)
+_PADDLE = re.compile(r"^(?P<worker>.+)_time_(?P<stamp>\d{4}(_\d+){5,6})$")
+_EPOCH = re.compile(r"^(?P<worker>.+)\.(?P<stamp>\d{10,19})$")
+_DATED = re.compile(
+    r"^(?P<worker>.+?)[-_. ]+(?P<stamp>(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d([-_.T ]?[0-2]\d[-_.:]?[0-5]\d([-_.:]?[0-5]\d([-_.]\d+)?)?)?)$"
+)
+_RANK = re.compile(
+    r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
+    re.IGNORECASE,
+)
+# Names that say only "this is a profile": the folder says whose.
+_PLAIN = {"", "trace", "profile", "profiler", "prof", "timeline", "torch_trace", "chrome_trace", "result", "results"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a file stands.
+
+    run: its id below the log directory, "." for the directory itself. stamp: "" without a time in the name.
+    rank: -1 when the name has none.
+    """
+
+    run: str
+    worker: str
+    stamp: str
+    rank: int
+
+
+def place(folder: str, name: str) -> Place:
+    """The place of a file.
+
+    Args:
+        folder: the folder below the log directory, with `/`, "" for the log directory itself.
+        name: the file's name.
+    """
+    unpacked = _PACKING.sub("", name)
+    stem = _ENDING.sub("", unpacked) or unpacked
+    torch = unpacked.lower().endswith(".pt.trace.json")
+    found = _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
+    worker, stamp = (found["worker"], found["stamp"]) if found else (stem, "")
+    ranked = _RANK.search(worker)
+    base = (worker[: ranked.start()] + worker[ranked.end() :] if ranked else worker).strip("-_. ")
+    by_process = bool(found) and (found.re is _PADDLE or (torch and found.re is _EPOCH))
+    if by_process or base.lower() in _PLAIN or (base.isascii() and base.isdigit()):
+        run = folder or "."
+    else:
+        run = f"{folder}/{base}" if folder else base
+    return Place(run, worker, stamp, int(ranked["rank"]) if ranked else -1)
+
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """A sort key by which rank2 comes before rank10."""
+    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _DIGITS.split(text)]

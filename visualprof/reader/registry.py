@@ -1,0 +1,58 @@
+"""The formats, found by listing the folder `formats`, and the choice of one for a file."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from visualprof.errors import EmptyFile, UnknownFormat
+from visualprof.reader import formats
+from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.source import Source
+
+
+@dataclass(frozen=True)
+class Format:
+    """A profile format.
+
+    Args:
+        name: short id, shown to the user.
+        priority: formats are asked in ascending order; a more specific one goes first.
+        sniff: says from the first 64 KiB (unpacked) whether the content is of this format.
+        read: reads the whole source into the builder. Raises FormatError.
+    """
+
+    name: str
+    priority: int
+    sniff: Callable[[bytes], bool]
+    read: Callable[[Source, TraceBuilder], None]
+
+
+@cache
+def all_formats() -> tuple[Format, ...]:
+    """Every format of the folder, the most specific first."""
+    modules = (importlib.import_module(f"{formats.__name__}.{m.name}") for m in pkgutil.iter_modules(formats.__path__))
+    return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda f: (f.priority, f.name)))
+
+
+def recognise(source: Source) -> Format:
+    """The format of a source, by its content.
+
+    Raises:
+        EmptyFile: there is nothing in it yet.
+        UnknownFormat: no format recognises it.
+        SourceError: it cannot be opened or unpacked.
+    """
+    head = source.head()
+    if not head.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
+        raise EmptyFile(f"{source.name} is empty", "it may still be being written; it opens by itself once complete")
+    for each in all_formats():
+        if each.sniff(head):
+            return each
+    raise UnknownFormat(
+        f"{source.name}: no profile format recognises its content",
+        "visualprof reads torch.profiler, Paddle, MegEngine, ONNX Runtime and Chrome trace-event JSON, plain or gzipped",
+    )

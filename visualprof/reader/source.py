@@ -1,0 +1,120 @@
+"""A file as a stream of plain bytes: opened, unpacked, bounded, measured."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+from visualprof.errors import SourceError
+
+HEAD_BYTES = 64 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
+GZIP_MAGIC = b"\x1f\x8b"
+# A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
+MAX_RATIO = 200
+ALWAYS_ALLOWED = 256 * 1024 * 1024
+
+Progress = Callable[[float], None]
+
+
+class Source:
+    """One file to read.
+
+    Args:
+        path: the file.
+        progress: called with 0..1 as the file is consumed.
+    """
+
+    def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
+        self.path = Path(path)
+        self.name = self.path.name
+        self._progress = progress or (lambda _: None)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes on disk."""
+        try:
+            return self.path.stat().st_size
+        except OSError as error:
+            raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
+
+    @cached_property
+    def packed(self) -> bool:
+        """Is it gzip, whatever its name says?"""
+        with self._open() as file:
+            return file.read(2) == GZIP_MAGIC
+
+    def head(self) -> bytes:
+        """The first 64 KiB, unpacked; fewer of a short or cut file."""
+        with self._open() as file:
+            stream: BinaryIO = gzip.GzipFile(fileobj=file) if self.packed else file  # type: ignore[assignment]
+            try:
+                return stream.read(HEAD_BYTES)
+            except EOFError:  # cut in the first block: what can be unpacked is in the chunks
+                return next(self.chunks(), b"")
+            except (OSError, zlib.error) as error:
+                raise SourceError(f"{self.name}: not a gzip file ({error})", "was it cut while being copied?") from error
+
+    def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+        """The plain bytes in pieces of about `size`; a cut gzip file gives what can be unpacked.
+
+        Raises: SourceError: it cannot be read, or it unpacks to over 200 times its size (a bomb).
+        """
+        with self._open() as file:
+            yield from self._unpacked(file, size) if self.packed else self._plain(file, size)
+
+    def _plain(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+        done = 0
+        while piece := file.read(size):
+            done += len(piece)
+            yield piece
+            self._progress(min(1.0, done / max(self.size, 1)))
+
+    def _unpacked(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+        total, limit = 0, max(ALWAYS_ALLOWED, MAX_RATIO * self.size)
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            while piece := file.read(size // 8):
+                while piece:
+                    plain = inflater.decompress(piece, size)
+                    total += len(plain)
+                    if total > limit:
+                        raise SourceError(
+                            f"{self.name} unpacks to over {limit >> 20} MiB from {self.size:,} bytes",
+                            "this looks like a decompression bomb; unpack it yourself if you trust it",
+                        )
+                    if plain:
+                        yield plain
+                    piece = inflater.unconsumed_tail
+                    if inflater.eof:
+                        piece, inflater = inflater.unused_data, zlib.decompressobj(wbits=31)
+                        if not piece.startswith(GZIP_MAGIC):
+                            piece = b""
+                self._progress(min(1.0, file.tell() / max(self.size, 1)))
+        except zlib.error as error:
+            raise SourceError(f"{self.name}: damaged gzip data ({error})", "copy the file again") from error
+
+    def fingerprint(self) -> str:
+        """Identity of the content: size, time of change, and 64 samples of the bytes.
+
+        Hashing 350 MB whole takes 0.5 s, a third of parsing it; the time of change covers what samples miss.
+        """
+        with self._open() as file:
+            status = os.fstat(file.fileno())
+            digest = hashlib.blake2b(f"{status.st_size}:{status.st_mtime_ns}".encode(), digest_size=16)
+            for i in range(64):
+                file.seek(status.st_size * i // 64)
+                digest.update(file.read(4096))
+        return digest.hexdigest()
+
+    def _open(self) -> BinaryIO:
+        try:
+            return self.path.open("rb", buffering=0)
+        except OSError as error:
+            raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error

@@ -1,0 +1,92 @@
+"""Word that something changed below the log directories, where the system gives it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+_log = logging.getLogger(__name__)
+
+# Not "modified": a file that is written fast would bring thousands a second. Growth is seen by the scans.
+_EVENTS: list[type[FileSystemEvent]] = [
+    FileCreatedEvent,
+    FileClosedEvent,
+    FileMovedEvent,
+    FileDeletedEvent,
+    DirCreatedEvent,
+    DirMovedEvent,
+    DirDeletedEvent,
+]
+# Here the kernel tells only of changes made on this machine.
+_REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "gpfs", "afs", "beegfs", "virtiofs"}
+
+
+class Watcher(FileSystemEventHandler):
+    """Calls `changed`, from a thread of its own, on each change below the folders.
+
+    Its word is a help, not a promise: events get lost, so somebody must look from time to time.
+    """
+
+    def __init__(self, folders: Sequence[Path], changed: Callable[[], None]) -> None:
+        self._folders = folders
+        self._changed = changed
+        self._observer: BaseObserver | None = None
+
+    def start(self) -> bool:
+        """False when the system does not tell: network file systems, no watches left, a missing folder."""
+        if any(_file_system(folder) in _REMOTE for folder in self._folders):
+            return False
+        observer = Observer()
+        try:
+            for folder in self._folders:
+                observer.schedule(self, str(folder), recursive=folder.is_dir(), event_filter=_EVENTS)
+            observer.start()
+        except OSError as error:
+            _log.info("no file events (%s): looking every few seconds instead", error)
+            observer.unschedule_all()
+            return False
+        self._observer = observer
+        return True
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        if self._observer:
+            self._observer.stop()
+            self._observer.join(timeout=5)
+            self._observer = None
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Called by watchdog."""
+        del event
+        self._changed()
+
+
+def _file_system(folder: Path) -> str:
+    """The type of the file system that a folder is on; "" where the system does not say (all but Linux)."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        whole = str(folder.resolve())
+    except OSError:
+        return ""
+    best, kind = "", ""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].encode().decode("unicode_escape")
+        if (whole == point or whole.startswith(point.rstrip("/") + "/")) and len(point) >= len(best):
+            best, kind = point, right.split()[0]
+    return kind

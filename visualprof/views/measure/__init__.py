@@ -1,0 +1,1 @@
+"""Pure arithmetic on columns, shared by the views."""

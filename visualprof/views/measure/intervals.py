@@ -1,0 +1,83 @@
+"""Sets of half-open time intervals: union, intersection, difference, coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visualprof.reader.trace import Ints
+
+
+def union(start: Ints, end: Ints) -> Ints:
+    """Disjoint intervals that cover the same time.
+
+    Args: start, end: (n,) ns, any order, may nest and touch.
+    Returns: (m, 2) ns, ascending, disjoint; touching ones are joined, empty ones dropped.
+    Raises: ValueError: an end precedes its start.
+    """
+    if (end < start).any():
+        raise ValueError("an interval ends before it starts")
+    some = end > start
+    start, end = start[some], end[some]
+    if not len(start):
+        return np.zeros((0, 2), np.int64)
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
+    return np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
+
+
+def merge(*sets: Ints) -> Ints:
+    """Union of sets of intervals, each (n, 2) ns, any order."""
+    both = np.concatenate(sets) if sets else np.zeros((0, 2), np.int64)
+    return union(both[:, 0], both[:, 1])
+
+
+def length(spans: Ints) -> int:
+    """Nanoseconds covered by disjoint intervals (n, 2)."""
+    return int((spans[:, 1] - spans[:, 0]).sum())
+
+
+def intersect(a: Ints, b: Ints) -> Ints:
+    """Time in both of two disjoint ascending sets (n, 2), (m, 2)."""
+    if not len(a) or not len(b):
+        return np.zeros((0, 2), np.int64)
+    edges = np.unique(np.concatenate((a.ravel(), b.ravel())))
+    middle = edges[:-1]
+    inside = _covers(a, middle) & _covers(b, middle)
+    return union(edges[:-1][inside], edges[1:][inside])
+
+
+def subtract(a: Ints, b: Ints) -> Ints:
+    """Time in `a` and not in `b`; both disjoint ascending (n, 2), (m, 2)."""
+    if not len(a) or not len(b):
+        return a
+    edges = np.unique(np.concatenate((a.ravel(), b.ravel())))
+    middle = edges[:-1]
+    inside = _covers(a, middle) & ~_covers(b, middle)
+    return union(edges[:-1][inside], edges[1:][inside])
+
+
+def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
+    """Nanoseconds of each window that disjoint ascending intervals cover.
+
+    Args: spans: (n, 2) ns. start, end: (m,) ns. Returns: (m,) ns.
+    """
+    return _before(spans, end) - _before(spans, start)
+
+
+def _before(spans: Ints, times: Ints) -> Ints:
+    """Nanoseconds covered before each time."""
+    if not len(spans):
+        return np.zeros(len(times), np.int64)
+    total = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
+    place = np.searchsorted(spans[:, 0], times, side="right") - 1
+    at = np.maximum(place, 0)
+    partial = np.minimum(times, spans[at, 1]) - spans[at, 0]
+    return np.where(place < 0, 0, total[at] + partial)
+
+
+def _covers(spans: Ints, times: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    place = np.searchsorted(spans[:, 0], times, side="right") - 1
+    return (place >= 0) & (times < spans[np.maximum(place, 0), 1])

@@ -1,0 +1,138 @@
+"""Which operator launched a kernel, and what that costs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.nesting import nearest_ancestor
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+
+DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
+OPERATORS = (Category.OP, Category.COMM)
+
+
+@dataclass(frozen=True)
+class Launches:
+    """work: rows of device events. call: row of the call that launched each. op: row of the operator that owns each; -1 for none."""
+
+    work: Ids
+    call: Ids
+    op: Ids
+
+
+def is_kernel(trace: Trace) -> NDArray[np.bool_]:
+    """Of each event: a kernel on a device, a collective's included."""
+    category = trace.events.category
+    return ((category == Category.KERNEL) | (category == Category.COMM)) & trace.track_mask(TrackKind.STREAM)
+
+
+def is_operator(trace: Trace) -> NDArray[np.bool_]:
+    """Of each event: an operator on the host. A collective's range inside a collective's operator is not a second one."""
+    category, parent = trace.events.category, trace.events.parent
+    host = trace.track_mask(TrackKind.THREAD)
+    inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
+    return np.isin(category, OPERATORS) & host & ~inner
+
+
+def launches(trace: Trace) -> Launches:
+    """Device work, the call that launched it, and the operator that the call stands in.
+
+    The call is the runtime event with the same correlation id (or the file's own launch link). The owner is
+    the operator that the kernel's external id names, if that operator encloses the call, else the innermost
+    operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
+    """
+    events = trace.events
+    device = trace.track_mask(TrackKind.STREAM) & np.isin(events.category, DEVICE_WORK)
+    work = np.flatnonzero(device).astype(np.int32)
+    call = np.full(len(events), -1, np.int32)
+    launch = trace.links.kind == LinkKind.LAUNCH
+    call[trace.links.dst[launch]] = trace.links.src[launch]
+    call = call[work]
+    ops = is_operator(trace)
+    around = nearest_ancestor(events.parent, ops, call)
+    named = _named_by_external_id(trace, work, ops)
+    at, end = events.ts[call], events.end
+    holds = (
+        (named >= 0) & (call >= 0) & (events.track[named] == events.track[call])
+        & (events.ts[named] <= at) & (end[named] >= at)
+    )  # fmt: skip
+    owner = np.where(holds, named, around)
+    return Launches(work, call, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
+
+
+def _named_by_external_id(trace: Trace, work: Ids, ops: NDArray[np.bool_]) -> Ids:
+    """The operator whose external id a device event carries, -1 where none does."""
+    column = trace.args.get("external_id")
+    if column is None:
+        return np.full(len(work), -1, np.int32)
+    own = ops[column.events] & (column.values > 0)
+    ids, rows = column.values[own], column.events[own]
+    order = np.argsort(ids, kind="stable")
+    ids, rows = ids[order], rows[order]
+    wanted = column.at(work, 0)
+    if not len(ids):
+        return np.full(len(work), -1, np.int32)
+    place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where((ids[place] == wanted) & (wanted > 0), rows[place], -1).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class OperatorTimes:
+    """rows: rows of operators. The other columns (n,) ns; parent: place in `rows` of the enclosing operator, -1 for none."""
+
+    rows: Ids
+    parent: Ids
+    host_self: Ints
+    host_total: Ints
+    device_self: Ints
+    device_total: Ints
+    tensor_core_self: Ints
+    tensor_core_total: Ints
+
+
+def operator_times(trace: Trace, joined: Launches, tensor_core: NDArray[np.bool_]) -> OperatorTimes:
+    """Host and device time of every operator.
+
+    Host self time is the operator's own less its direct child operators and runtime calls; device time is that of
+    the work it launched, total with that of the operators inside it.
+
+    Args: tensor_core: (n events,) does the kernel use tensor cores?
+    Source: torch-tb-profiler's definitions, docs/views.md#operator-times.
+    """
+    events = trace.events
+    ops = is_operator(trace)
+    rows = np.flatnonzero(ops).astype(np.int32)
+    place = np.full(len(events) + 1, -1, np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    dur = np.maximum(events.dur, 0)
+    calls = (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
+    inner = np.flatnonzero(ops | calls)
+    above = nearest_ancestor(events.parent, ops | calls, events.parent[inner])
+    direct = (above >= 0) & ops[above]
+    spent = np.bincount(place[above[direct]], dur[inner[direct]], len(rows)).astype(np.int64)
+    parent = place[nearest_ancestor(events.parent, ops, events.parent[rows])]
+    owned = joined.op >= 0
+    owner, cost = place[joined.op[owned]], dur[joined.work[owned]]
+    device_self = np.bincount(owner, cost, len(rows)).astype(np.int64)
+    core_self = np.bincount(owner, cost * tensor_core[joined.work[owned]], len(rows)).astype(np.int64)
+    level = events.depth[rows]
+    return OperatorTimes(
+        rows, parent, np.maximum(dur[rows] - spent, 0), dur[rows],
+        device_self, _with_inner(device_self, parent, level), core_self, _with_inner(core_self, parent, level),
+    )  # fmt: skip
+
+
+def _with_inner(own: Ints, parent: Ids, level: NDArray[np.uint16]) -> Ints:
+    """Own value plus that of everything inside, the deepest level first."""
+    total = own.copy()
+    if not own.any():
+        return total
+    order = np.argsort(level, kind="stable")
+    edges = np.flatnonzero(np.diff(level[order])) + 1
+    for group in reversed(np.split(order, edges)):
+        inside = group[parent[group] >= 0]
+        np.add.at(total, parent[inside], total[inside])
+    return total

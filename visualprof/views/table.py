@@ -1,0 +1,150 @@
+"""A table of columns: what every view answers, sorted, filtered and paged on the server."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.errors import BadParameter
+
+Column = NDArray[np.generic] | Sequence[object]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length; the key of a column ends in its unit.
+
+    columns: numpy arrays, or lists (text, or values that may be None). NaN means unknown.
+    matching_rows, offset: set by `page`.
+    """
+
+    columns: Mapping[str, Column]
+    total_rows: int = -1
+    matching_rows: int = -1
+    offset: int = 0
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def take(self, rows: NDArray[np.integer]) -> dict[str, Column]:
+        """The columns at the given rows, in that order."""
+        return {k: v[rows] if isinstance(v, np.ndarray) else [v[i] for i in rows] for k, v in self.columns.items()}
+
+    def to_json(self) -> dict[str, object]:
+        """`{"columns": {name: [..]}, "total_rows": n}` with None for unknown numbers."""
+        out: dict[str, object] = {
+            "columns": {k: plain(v) for k, v in self.columns.items()},
+            "total_rows": len(self) if self.total_rows < 0 else self.total_rows,
+        }
+        if self.matching_rows >= 0:
+            out |= {"matching_rows": self.matching_rows, "offset": self.offset}
+        return out
+
+    def to_csv(self) -> str:
+        """Comma-separated text with a header line; text that a spreadsheet would run is quoted with '."""
+        out = io.StringIO()
+        rows = csv.writer(out, lineterminator="\n")
+        rows.writerow(self.columns)
+        rows.writerows(zip(*(map(_cell, plain(v)) for v in self.columns.values()), strict=True))
+        return out.getvalue()
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which rows of a table, in which order.
+
+    sort: column; "" keeps the view's order. search: part of a column's text, any case. equal: exact text.
+    """
+
+    sort: str = ""
+    descending: bool = True
+    search: Mapping[str, str] = field(default_factory=dict[str, str])
+    equal: Mapping[str, str] = field(default_factory=dict[str, str])
+    offset: int = 0
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of a view: at most one main table, and named values or tables beside it."""
+
+    table: Table | None = None
+    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def tables(self) -> dict[str, Table]:
+        """Every table by its name; the main one is ""."""
+        named = {k: v for k, v in self.fields.items() if isinstance(v, Table)}
+        return named if self.table is None else {"": self.table, **named}
+
+    def to_json(self) -> dict[str, object]:
+        """One object: the keys of the main table and the named values."""
+        out = {} if self.table is None else self.table.to_json()
+        return out | {k: _json(v) for k, v in self.fields.items()}
+
+
+def plain(column: Column) -> list[object]:
+    """A column as Python values, NaN and infinity as None."""
+    values: list[object] = column.tolist() if isinstance(column, np.ndarray) else list(column)
+    return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
+
+
+def page(table: Table, query: Query) -> Table:
+    """The rows that a query asks for.
+
+    Raises: BadParameter: an unknown column.
+    """
+    rows = np.arange(len(table))
+    for name, part in query.search.items():
+        needle = part.casefold()
+        rows = rows[[needle in str(v).casefold() for v in _text(table, name, rows)]]
+    for name, value in query.equal.items():
+        rows = rows[[str(v) == value for v in _text(table, name, rows)]]
+    if query.sort:
+        rows = rows[_order(_column(table, query.sort), rows, query.descending)]
+    shown = rows[query.offset : None if query.limit is None else query.offset + query.limit]
+    return Table(table.take(shown), len(table), len(rows), query.offset)
+
+
+def _column(table: Table, name: str) -> Column:
+    if name not in table.columns:
+        raise BadParameter(f"there is no column {name!r}", f"columns: {', '.join(table.columns)}")
+    return table.columns[name]
+
+
+def _text(table: Table, name: str, rows: NDArray[np.integer]) -> list[object]:
+    column = _column(table, name)
+    return [column[i] for i in rows]
+
+
+def _order(column: Column, rows: NDArray[np.integer], descending: bool) -> NDArray[np.integer]:
+    """Stable order of the rows by a column; unknown values last in both directions."""
+    values = plain([column[i] for i in rows] if not isinstance(column, np.ndarray) else column[rows])
+    known = [i for i, v in enumerate(values) if v is not None]
+    unknown = [i for i, v in enumerate(values) if v is None]
+    numeric = all(isinstance(values[i], (int, float)) for i in known)
+    known.sort(key=(lambda i: values[i]) if numeric else (lambda i: str(values[i]).casefold()), reverse=descending)
+    return np.array(known + unknown, np.int64)
+
+
+def _json(value: object) -> object:
+    if isinstance(value, Table):
+        return value.to_json()
+    if isinstance(value, np.ndarray):
+        return plain(value)
+    if isinstance(value, np.generic):
+        return _json(value.item())
+    if isinstance(value, Mapping):
+        return {str(k): _json(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
