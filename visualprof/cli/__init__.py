@@ -1,1 +1,61 @@
-"""."""
+"""Shows where the time of a profiled model goes: PyTorch, Paddle, MegEngine, ONNX Runtime.
+
+visualprof --logdir runs/ opens the dashboard. Every other command stands first: visualprof COMMAND --help.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from visualprof import __version__
+from visualprof.errors import VisualprofError
+
+_DEFAULT = "serve"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns the exit status: 2 for an error that is explained on stderr."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    names = commands()
+    chosen = given.pop(0) if given and given[0] in names else _DEFAULT
+    module = _command(chosen)
+    parser = argparse.ArgumentParser(
+        prog="visualprof" if chosen == _DEFAULT else f"visualprof {chosen}",
+        description=module.__doc__,
+        epilog=_overview(names) if chosen == _DEFAULT else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"visualprof {__version__}")
+    module.add_arguments(parser)
+    try:
+        return module.run(parser.parse_args(given))
+    except VisualprofError as error:
+        print(f"visualprof: {error.error}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `| head` has seen enough
+        sys.stderr.close()
+        return 0
+
+
+def commands() -> list[str]:
+    """The names of the commands: the files of this folder."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def _command(name: str) -> ModuleType:
+    """A module with `add_arguments(parser)`, `run(args) -> int` and a docstring that is its help."""
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def _overview(names: Sequence[str]) -> str:
+    lines = [f"  {name:10} {(_command(name).__doc__ or '').strip().splitlines()[0]}" for name in names]
+    return "commands:\n" + "\n".join(lines)

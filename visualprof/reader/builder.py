@@ -245,12 +245,14 @@ def _arg_column(parts: list[tuple[Rows, NDArray[Any], bool]], event_of: Ids) -> 
 
 
 def _steps_of(ts: Ints, kinds: NDArray[np.int8], steps: Steps, links: Links) -> Ids:
-    """Step of every event: the one it starts in; of a device event the one that launched it."""
+    """Step of every event: the one it starts in; of queued and device work the one that issued it."""
     if len(steps) == 0 or len(ts) == 0:
         return np.full(len(ts), -1, np.int32)
     place = np.searchsorted(steps.ts, ts, side="right") - 1
     step = np.where((place >= 0) & (ts < (steps.ts + steps.dur)[place]), place, -1).astype(np.int32)
-    launch = links.kind == LinkKind.LAUNCH
-    on_device = kinds[links.dst[launch]] == TrackKind.STREAM
-    step[links.dst[launch][on_device]] = step[links.src[launch][on_device]]
+    for kind in (LinkKind.ASYNC, LinkKind.LAUNCH):
+        chosen = links.kind == kind
+        src, dst = links.src[chosen], links.dst[chosen]
+        issued = (kinds[dst] == TrackKind.STREAM) | (kind == LinkKind.ASYNC)
+        step[dst[issued]] = step[src[issued]]
     return step

@@ -16,11 +16,13 @@ import mmap
 import os
 import struct
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, cast, get_type_hints, overload
 
@@ -42,7 +44,7 @@ _SUFFIX = ".vptrace"
 _DEFAULT_MAX_BYTES = 10 * 1024**3
 _STALE_S = 3600
 
-_Array = NDArray[np.generic]
+_Array = NDArray[Any]
 
 
 class Strings(Sequence[str]):
@@ -72,10 +74,10 @@ class Strings(Sequence[str]):
         if len(text) != len(self._blob):  # not ASCII: bytes are not characters
             return (self[i] for i in range(len(self)))
         ends = self._offsets.tolist()
-        return (text[a:b] for a, b in zip(ends, ends[1:], strict=False))
+        return (text[a:b] for a, b in pairwise(ends))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and len(self) == len(other) and all(map(str.__eq__, self, other))
+        return isinstance(other, (tuple, Strings)) and tuple(self) == tuple(cast("Sequence[str]", other))
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -170,7 +172,7 @@ class Cache:
             try:
                 with temporary.open("xb", buffering=0) as file:
                     _encode(trace, fingerprint, file)
-                os.replace(temporary, path)
+                temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
@@ -189,7 +191,7 @@ class Cache:
                     if entry.name.endswith(_SUFFIX):
                         used.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_S:
-                        os.unlink(entry.path)
+                        Path(entry.path).unlink()
         excess = sum(size for _, size, _ in used) - self.max_bytes
         for _, size, path in sorted(used):
             if excess <= 0:
@@ -200,18 +202,30 @@ class Cache:
                     excess -= size
 
 
-def open_trace(path: str | Path, progress: Progress | None = None, cache: Cache | None = None) -> Trace:
+def open_trace(
+    path: str | Path, progress: Progress | None = None, cache: Cache | None = None, *, wait: bool = True
+) -> Trace:
     """The trace of a file: from the cache, or read and then kept there.
+
+    Args:
+        path: the file.
+        progress: called with 0..1 while the file is read.
+        cache: by default the user's.
+        wait: return when the trace is kept; otherwise it is written meanwhile, at the latest when the program ends.
 
     Raises: like `visualprof.reader.read_trace`.
     """
     kept = cache or Cache.default()
     fingerprint = Source(path).fingerprint()
     trace = kept.load(fingerprint)
-    if trace is None:
-        trace = read_trace(path, progress)
-        if Source(path).fingerprint() == fingerprint:  # else it changed while being read: its columns belong to no content
+    if trace is not None:
+        return trace
+    trace = read_trace(path, progress)
+    if Source(path).fingerprint() == fingerprint:  # else it changed while being read: its columns belong to no content
+        if wait:
             kept.store(trace, fingerprint)
+        else:
+            threading.Thread(target=kept.store, args=(trace, fingerprint), name="cache").start()
     return trace
 
 
@@ -242,7 +256,7 @@ def _encode(trace: Trace, fingerprint: str, file: BinaryIO) -> None:
         whole = np.ascontiguousarray(array)
         place, end = end, _aligned(end + whole.nbytes)
         arrays.append(whole)
-        return _Column(whole.dtype.str, whole.shape, place)
+        return _Column(f"{whole.dtype.byteorder}{whole.dtype.kind}{whole.dtype.itemsize}", whole.shape, place)
 
     blob, offsets = _pack(trace.strings)
     header = _Header(
@@ -263,7 +277,7 @@ def _encode(trace: Trace, fingerprint: str, file: BinaryIO) -> None:
     first = _aligned(_START.size + len(encoded))
     _write(file, (_START.pack(_MAGIC, len(encoded), first + end) + encoded).ljust(first, b"\0"))
     for array in arrays:
-        _write(file, array.reshape(-1).view(np.uint8))
+        _write(file, array)
         _write(file, bytes(_aligned(array.nbytes) - array.nbytes))
 
 
@@ -274,9 +288,12 @@ def _header_json(header: _Header) -> bytes:
         return json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _write(file: BinaryIO, data: bytes | _Array) -> None:
-    view = memoryview(data)  # type: ignore[arg-type]
-    while len(view):
+def _write(file: BinaryIO, data: Any) -> None:
+    """All of some bytes or an array; an unbuffered file may take them in pieces."""
+    view = memoryview(data)
+    if view.nbytes:
+        view = view.cast("B")
+    while view.nbytes:
         view = view[file.write(view) :]
 
 
@@ -289,16 +306,15 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
         raise ValueError("of another reader")
     body = mapped[_aligned(_START.size + length) :]
 
-    def array(column: _Column) -> NDArray[Any]:
+    def array(column: _Column) -> Any:
         dtype = np.dtype(column.dtype)
         count = int(np.prod(column.shape, dtype=np.int64))
         if count == 0:
             return np.zeros(column.shape, dtype)
-        return np.frombuffer(body, dtype, count, column.offset).reshape(column.shape)
+        flat: Any = np.frombuffer(body, dtype, count, column.offset)  # read-only, as the map is
+        return flat.reshape(column.shape)
 
-    groups = {
-        name: kind(**{k: array(c) for k, c in header.groups[name].items()}) for name, kind in _groups().items()
-    }
+    groups = {name: kind(**{k: array(c) for k, c in header.groups[name].items()}) for name, kind in _groups().items()}
     args: Mapping[str, ArgColumn] = {
         k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in header.args.items()
     }

@@ -8,6 +8,7 @@ want and get them column-wise; the others stay in the file, to be fetched by `ro
 from __future__ import annotations
 
 import gc
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -544,5 +545,9 @@ def _label(value: int | str | float | None) -> str:
 
 
 def _text(raw: bytes) -> str:
-    """A JSON value as the text to show: a string without its quotes."""
-    return str(msgspec.json.decode(raw)) if raw.startswith(b'"') else raw.decode("utf-8", "replace")
+    """A JSON value as the text to show: a string without its quotes, anything else on one line."""
+    if raw.startswith(b'"'):
+        return str(msgspec.json.decode(raw))
+    if b"\n" in raw:
+        return json.dumps(msgspec.json.decode(raw), ensure_ascii=False)
+    return raw.decode("utf-8", "replace")

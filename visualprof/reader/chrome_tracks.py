@@ -35,19 +35,24 @@ def text_ids(doc: Document, builder: TraceBuilder, values: NDArray[Any]) -> NDAr
 def lay_tracks(
     doc: Document,
     builder: TraceBuilder,
-    category: NDArray[np.int64],
     shown: NDArray[np.integer[Any]],
     kind_of: Sequence[TrackKind],
     device: ArgRows | None = None,
     stream: ArgRows | None = None,
+    device_places: NDArray[np.int64] | None = None,
 ) -> Tracks:
     """One track for each (process, thread, kind of track) that has an event, named by the file's metadata.
 
-    `device` and `stream` number the streams; without them the numbers in pid and tid are taken.
+    Args:
+        shown: rows of the document that are events.
+        kind_of: track kind of every event kind; `device_places`, where given, makes the places with a device number >= 0 streams.
+        device, stream: arguments that number the streams; without them the numbers in pid and tid are taken.
     """
     canonical: dict[tuple[str, str], int] = {}
     place = np.array([canonical.setdefault(p, i) for i, p in enumerate(doc.places)] or [0], np.int64)[doc.place]
     kinds = np.array([int(k) for k in kind_of] or [0], np.int64)[doc.kind]
+    if device_places is not None and len(doc.kind):
+        kinds = np.where(device_places[doc.place] >= 0, int(TrackKind.STREAM), kinds)
     key = place * len(TrackKind) + kinds
     names = _names(doc)
     devices, streams = _first_values(device, key), _first_values(stream, key)
@@ -59,9 +64,10 @@ def lay_tracks(
         at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.places[at]
         on_device = kind is not TrackKind.THREAD
+        device_number = devices.get(k, _number(pid)) if device_places is None else int(device_places[at])
         numbers[i] = builder.track(
             kind, names.thread.get((pid, tid), tid), pid, tid, process=names.process.get(pid, ""),
-            device=devices.get(k, _number(pid)) if on_device else -1,
+            device=device_number if on_device else -1,
             stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if on_device else -1,
             order=names.order.get((pid, tid), 0),
         )  # fmt: skip
@@ -101,6 +107,26 @@ def add_flows(
         builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(int(kind)))
 
 
+def pair_begin_end(doc: Document, begin: str = "B", end: str = "E") -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Rows of begin and end events that belong together, as a stack on each thread, and the number left over.
+
+    Events are taken by time, those of equal time in the order of the file.
+    """
+    sign = doc.each_kind(lambda k: 1 if k.ph == begin else -1 if k.ph == end else 0)
+    rows = np.flatnonzero(sign)
+    labels: dict[tuple[str, str], int] = {}
+    place = np.array([labels.setdefault(p, i) for i, p in enumerate(doc.places)] or [0], np.int64)[doc.place[rows]]
+    order = np.lexsort((rows, doc.ts[rows], place))
+    rows, place = rows[order], place[order]
+    delta = sign[rows]
+    level = np.cumsum(delta) - (delta > 0)  # a begin stands on the level below it, its end returns there
+    order = np.lexsort((np.arange(len(rows)), level, place))
+    rows, place, level, delta = rows[order], place[order], level[order], delta[order]
+    paired = (place[1:] == place[:-1]) & (level[1:] == level[:-1]) & (delta[:-1] > 0) & (delta[1:] < 0)
+    first = np.flatnonzero(paired)
+    return rows[first], rows[first + 1], len(rows) - 2 * len(first)
+
+
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
     series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
@@ -112,6 +138,11 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
         rows = np.array([r for r, _ in samples])
         track = builder.track(TrackKind.COUNTER, label, pid, process=_names(doc).process.get(pid, ""))
         builder.counter(track, doc.ts[rows], np.array([v for _, v in samples], np.float64))
+
+
+def lane_names(doc: Document) -> dict[tuple[str, str], str]:
+    """Name of each (pid, tid) that the metadata names."""
+    return _names(doc).thread
 
 
 @dataclass(frozen=True)

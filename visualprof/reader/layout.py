@@ -28,14 +28,17 @@ _ENDING = re.compile(
 _PADDLE = re.compile(r"^(?P<worker>.+)_time_(?P<stamp>\d{4}(_\d+){5,6})$")
 _EPOCH = re.compile(r"^(?P<worker>.+)\.(?P<stamp>\d{10,19})$")
 _DATED = re.compile(
-    r"^(?P<worker>.+?)[-_. ]+(?P<stamp>(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d([-_.T ]?[0-2]\d[-_.:]?[0-5]\d([-_.:]?[0-5]\d([-_.]\d+)?)?)?)$"
+    r"^(?P<worker>.+?)[-_. ]+(?P<stamp>(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d"
+    r"([-_.T ]?[0-2]\d[-_.:]?[0-5]\d([-_.:]?[0-5]\d([-_.]\d+)?)?)?)$"
 )
 _RANK = re.compile(
     r"(?<![A-Za-z0-9])(?:rank|worker|trainer|process|proc)[-_]?(?P<rank>\d{1,6})(?:[-_]?of[-_]?\d+)?(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
 # Names that say only "this is a profile": the folder says whose.
-_PLAIN = {"", "trace", "profile", "profiler", "prof", "timeline", "torch_trace", "chrome_trace", "result", "results"}
+_PLAIN = re.compile(
+    r"(|trace|profile|profiler|prof|timeline|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def place(folder: str, name: str) -> Place:
     ranked = _RANK.search(worker)
     base = (worker[: ranked.start()] + worker[ranked.end() :] if ranked else worker).strip("-_. ")
     by_process = bool(found) and (found.re is _PADDLE or (torch and found.re is _EPOCH))
-    if by_process or base.lower() in _PLAIN or (base.isascii() and base.isdigit()):
+    if by_process or _PLAIN.fullmatch(base.lower()) or (base.isascii() and base.isdigit()):
         run = folder or "."
     else:
         run = f"{folder}/{base}" if folder else base

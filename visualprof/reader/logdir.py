@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from visualprof.reader.cache import Cache
 from visualprof.reader.listing import Listing, Span, arrange, new_span
 from visualprof.reader.pool import Failure, Listener, Outcome, Summary
-from visualprof.reader.scan import Found, Problem, examine, roots, walk
+from visualprof.reader.scan import Found, Problem, Verdict, examine, roots, walk
 from visualprof.reader.trace import Trace
 from visualprof.reader.watch import Watcher
 
@@ -28,6 +28,7 @@ _log = logging.getLogger(__name__)
 _OPEN_TRACES = 8
 _TICK_S = 0.25
 _PROGRESS_STEP = 0.02
+_MISSES = 2
 
 
 class Parser(Protocol):
@@ -46,6 +47,7 @@ class _File:
 
     span: None for a file that is not shown. job: of the parse under way, 0 for none.
     restless_since: monotonic time of the last change; 0 once it has come to rest.
+    misses: how often in a row the cache did not have what was just parsed.
     """
 
     found: Found
@@ -55,6 +57,7 @@ class _File:
     restless_since: float = 0.0
     parse_s: float = 0.0
     submitted: float = 0.0
+    misses: int = 0
 
 
 class LogDirectory:
@@ -146,16 +149,30 @@ class LogDirectory:
                 return trace
         trace = self._cache.load(fingerprint)
         with self._lock:
+            file = self._files.get(span.found.file)
             if trace is None:
-                file = self._files.get(span.found.file)
                 if file and not file.job and file.span:
-                    self._submit(file, file.span)
-                    self._parser.hurry(_key(file))
+                    self._read_again(file, file.span)
                 return None
+            if file:
+                file.misses = 0
             self._traces[fingerprint] = trace
             while len(self._traces) > _OPEN_TRACES:
                 self._traces.popitem(last=False)
         return trace
+
+    def _read_again(self, file: _File, span: Span) -> None:
+        """Evicted from the cache: parse once more, but not for ever when the cache cannot keep it."""
+        file.misses += 1
+        if file.misses <= _MISSES:
+            self._submit(file, span)
+            self._parser.hurry(_key(file))
+            return
+        failure = Failure(
+            f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
+        )
+        file.span = replace(span, state="failed", summary=None, failure=failure)
+        self._revision += 1
 
     def rescan(self) -> None:
         """Looks at every file now."""
@@ -189,7 +206,7 @@ class LogDirectory:
                 _log.exception("looking at the log directories")
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
             rest = 10 * (time.monotonic() - began)
-            restless = any(file.restless_since for file in self._files.values())
+            restless = any(file.restless_since for file in list(self._files.values()))
             self._wake.wait(max(rest, _TICK_S if restless else pause))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, rest))  # events come in showers
@@ -217,7 +234,7 @@ class LogDirectory:
                 state = "growing" if known or failure else "waiting"
                 file.span = replace(new_span(found), state=state, format=verdict.format, failure=failure)
             elif verdict.kind == "skipped":
-                file.problem = Problem(found.file, verdict.error, verdict.hint)
+                file.problem = _problem(found, verdict)
             if had_something or file.span or file.problem:
                 self._revision += 1
             if self._rests(file):
@@ -279,6 +296,10 @@ class LogDirectory:
                 changes = {"state": state, "progress": 0.0, "summary": None, "failure": outcome}
             file.span = replace(file.span, **changes)
             self._revision += 1
+
+
+def _problem(found: Found, verdict: Verdict) -> Problem:
+    return Problem(found.file, verdict.error.removeprefix(f"{found.name}: "), verdict.hint)
 
 
 def _key(file: _File) -> str:

@@ -91,7 +91,7 @@ def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trac
         rank=trace.meta.rank,
         events=len(trace.events),
         duration_ns=last - first,
-        steps=tuple(dict.fromkeys(names[i] for i in trace.steps.name.tolist())),
+        steps=tuple(dict.fromkeys(names[int(i)] for i in trace.steps.name)),
         views=views(trace),
         warnings=trace.meta.warnings,
         truncated=trace.meta.truncated,
@@ -242,9 +242,15 @@ class _Child:
         name = Path(job.path).name
         if code is not None and code < 0:
             cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            hint = "it probably ran out of memory" if cause == "SIGKILL" else "this is a defect of the reader or of a library"
+            hint = (
+                "it probably ran out of memory"
+                if cause == "SIGKILL"
+                else "this is a defect of the reader or of a library"
+            )
             return Failure(f"{name}: the process that read it was ended by {cause}", hint, 500, "ProcessDied")
-        return Failure(f"{name}: the process that read it ended with code {code}", "the log says more", 500, "ProcessDied")
+        return Failure(
+            f"{name}: the process that read it ended with code {code}", "the log says more", 500, "ProcessDied"
+        )
 
     def stop(self) -> None:
         self._pipe.close()
@@ -273,12 +279,19 @@ def _outcome(path: str, task: Task, progress: Progress) -> Outcome:
     except VisualprofError as error:
         return Failure(error.error, error.hint, error.status, type(error).__name__)
     except MemoryError:
-        return Failure(f"{name}: not enough memory to read it", "close other programs or take a shorter profile", 500, "MemoryError")
+        return Failure(
+            f"{name}: not enough memory to read it",
+            "close other programs or take a shorter profile",
+            500,
+            "MemoryError",
+        )
     except BrokenPipeError:
         raise
     except Exception as error:  # the worker is one of the three places that may catch all
         _log.exception("reading %s", path)
-        return Failure(f"{name}: the reader failed ({type(error).__name__}: {error})", "please report it with the file", 500)
+        return Failure(
+            f"{name}: the reader failed ({type(error).__name__}: {error})", "please report it with the file", 500
+        )
 
 
 def _throttled(pipe: Connection) -> Progress:

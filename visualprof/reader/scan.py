@@ -80,7 +80,7 @@ class Verdict:
 
 def roots(paths: Sequence[str | Path]) -> list[Root]:
     """The log directories; with more than one, each gets its own name as prefix."""
-    whole = list(dict.fromkeys(Path(os.path.abspath(os.path.expanduser(p))) for p in paths))
+    whole = list(dict.fromkeys(Path(p).expanduser().absolute() for p in paths))
     if len(whole) == 1:
         return [Root(whole[0], "")]
     names: dict[str, Path] = {}
@@ -104,7 +104,7 @@ def walk(root: Root) -> Iterator[Found | Problem]:
     while plain or linked:
         path, folder = plain.pop() if plain else linked.pop()
         try:
-            status = os.stat(path)
+            status = Path(path).stat()
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))
@@ -114,7 +114,9 @@ def walk(root: Root) -> Iterator[Found | Problem]:
             continue
         entries += len(children)
         if entries > MAX_ENTRIES:
-            yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper")
+            yield Problem(
+                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper"
+            )
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
@@ -172,7 +174,7 @@ def _may_be_profile(found: Found) -> bool:
     if _PROFILE_NAME.search(found.name):
         return True
     try:
-        with open(found.path, "rb", buffering=0) as file:
+        with Path(found.path).open("rb", buffering=0) as file:
             first = file.read(512)
     except OSError:
         return not _OTHER_NAME.search(found.name)

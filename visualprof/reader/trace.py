@@ -43,7 +43,8 @@ class Category(IntEnum):
     MODULE = 15  # layer or module call
     SYNC = 16  # device-side wait, or the host waiting for a device
     MEMORY = 17  # instant of an allocation or release
-    SESSION = 18  # loading, initialisation, one model run
+    SESSION = 18  # loading, initialisation, the executor of one model run
+    OP_PART = 19  # piece of an operator: dispatch, shape inference, kernel launch, bookkeeping of its tensors
 
 
 class TrackKind(IntEnum):
@@ -122,11 +123,12 @@ class ArgColumn:
     text: bool = False
 
     def at(self, rows: NDArray[np.integer], missing: float = -1) -> NDArray[np.generic]:
-        """Values of the given event rows, `missing` where an event has none."""
+        """Values of the given event rows, `missing` where an event has none (NaN makes them floats)."""
+        dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
-            return np.full(len(rows), missing, self.values.dtype)
+            return np.full(len(rows), missing, dtype)
         place = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
-        return np.where(self.events[place] == rows, self.values[place], np.asarray(missing, self.values.dtype))
+        return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,8 @@ class Meta:
     clock_origin_ns: Unix epoch ns that ts 0 stands for; 0 when ts is epoch time already, -1 when unknown.
     warnings: oddities that were tolerated, one sentence each.
     truncated: the file ends in the middle; it may still be growing.
+    device_work: what the events of streams are: `kernel`, or `operator` where a framework records
+        only how long an operator kept the device busy.
     """
 
     format: str
@@ -206,6 +210,7 @@ class Meta:
     rank: int = -1
     world_size: int = -1
     device_type: str = "cpu"
+    device_work: str = "kernel"
     devices: tuple[Device, ...] = ()
     clock_origin_ns: int = -1
     process_cpu_ratio: float = -1.0

@@ -99,7 +99,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     shown = np.flatnonzero(category >= 0)
-    tracks = lay_tracks(doc, builder, category, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"])
+    tracks = lay_tracks(doc, builder, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"])
     names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     corr = np.zeros(len(doc.kind), np.int64)
     rows, values = doc.arg("correlation")

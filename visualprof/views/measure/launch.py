@@ -16,10 +16,15 @@ OPERATORS = (Category.OP, Category.COMM)
 
 @dataclass(frozen=True)
 class Launches:
-    """work: rows of device events. call: row of the call that launched each. op: row of the operator that owns each; -1 for none."""
+    """Rows of events, -1 for none.
+
+    work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
+    unless the call ran from a queue. op: the operator that owns each.
+    """
 
     work: Ids
     call: Ids
+    issue: Ids
     op: Ids
 
 
@@ -51,6 +56,10 @@ def launches(trace: Trace) -> Launches:
     launch = trace.links.kind == LinkKind.LAUNCH
     call[trace.links.dst[launch]] = trace.links.src[launch]
     call = call[work]
+    queued = np.full(len(events) + 1, -1, np.int32)
+    later = trace.links.kind == LinkKind.ASYNC
+    queued[trace.links.dst[later]] = trace.links.src[later]
+    issue = np.where(queued[call] >= 0, queued[call], call)
     ops = is_operator(trace)
     around = nearest_ancestor(events.parent, ops, call)
     named = _named_by_external_id(trace, work, ops)
@@ -60,7 +69,7 @@ def launches(trace: Trace) -> Launches:
         & (events.ts[named] <= at) & (end[named] >= at)
     )  # fmt: skip
     owner = np.where(holds, named, around)
-    return Launches(work, call, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
+    return Launches(work, call, issue, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
 
 
 def _named_by_external_id(trace: Trace, work: Ids, ops: NDArray[np.bool_]) -> Ids:

@@ -1,0 +1,61 @@
+"""Where the tests' files are, and the reading of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visualprof.reader import Trace, read_trace
+from visualprof.views import view
+from visualprof.views.table import Result
+
+ROOT = Path(__file__).parents[1]
+SAMPLES = ROOT / "visualprof" / "samples"
+FIXTURES = ROOT / "tests" / "fixtures"
+SHARED = ROOT.parent / "shared"
+
+
+def shared(path: str) -> Path:
+    """A file that is not ours to commit; the test is skipped where it is missing."""
+    file = SHARED / path
+    if not file.exists():
+        pytest.skip(f"needs {path}, which is not part of this repository")
+    return file
+
+
+@cache
+def trace_of(path: Path) -> Trace:
+    """The trace of a file, read once a session."""
+    return read_trace(path)
+
+
+def answer(view_name: str, path: Path, **params: str) -> Result:
+    """A view of a file."""
+    chosen = view(view_name)
+    return chosen.compute(trace_of(path), chosen.parse(params))
+
+
+def rows(result: Result, *columns: str) -> dict[str, tuple[Any, ...]]:
+    """The main table as {name: values of the columns}."""
+    assert result.table is not None
+    table = result.to_json()["columns"]
+    return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}  # type: ignore[index]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a Kineto-like file of the given events."""
+
+    def _write(events: Iterable[dict[str, Any]], name: str = "t.json", packed: bool = False, **head: Any) -> Path:
+        data = json.dumps({"schemaVersion": 1, **head, "traceEvents": list(events)}).encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(data) if packed else data)
+        return path
+
+    return _write

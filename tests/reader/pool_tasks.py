@@ -1,0 +1,31 @@
+"""What the children of the pool's tests do; a module of its own, because spawned processes import it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from visualprof.errors import FormatError
+from visualprof.reader.pool import Summary
+from visualprof.reader.source import Progress
+
+
+def by_name(path: str, progress: Progress) -> Summary:
+    """Does what the file is called."""
+    name = os.path.basename(path)
+    if name.startswith("killed"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if name.startswith("exits"):
+        os._exit(3)
+    if name.startswith("broken"):
+        raise FormatError("broken: event 7 has no 'ts'", "is it truncated?")
+    if name.startswith("bug"):
+        raise RuntimeError("oops")
+    if name.startswith("greedy"):
+        raise MemoryError
+    if name.startswith("slow"):
+        progress(0.5)
+        time.sleep(60)
+    progress(0.25)
+    return Summary(path, "test", "test", -1, os.getpid(), 0, (), (), (), False)

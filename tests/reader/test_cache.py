@@ -1,0 +1,177 @@
+"""Parsed traces on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visualprof.reader import Trace, read_trace
+from visualprof.reader.cache import Cache, Strings, open_trace
+
+EVENTS = [
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "args": {"External id": 1}},
+    {"ph": "X", "cat": "cpu_op", "name": "卷积 ✓", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"External id": 2}},
+    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 30, "dur": 5, "args": {"stream": 7, "device": 0}},
+]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": EVENTS}))
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache")
+
+
+def assert_same(one: object, other: object) -> None:
+    for field in fields(one):  # type: ignore[arg-type]
+        left, right = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(left, np.ndarray):
+            assert left.dtype == right.dtype
+            assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), field.name
+        elif is_dataclass(left):
+            assert_same(left, right)
+        elif field.name == "args":
+            assert left.keys() == right.keys()
+            for name in left:
+                assert_same(left[name], right[name])
+        elif field.name == "strings":
+            assert tuple(left) == tuple(right)
+        else:
+            assert left == right, field.name
+
+
+def test_a_stored_trace_comes_back_the_same(profile: Path, cache: Cache) -> None:
+    trace = read_trace(profile)
+    assert cache.store(trace, "f")
+    loaded = cache.load("f")
+    assert loaded is not None
+    assert_same(trace, loaded)
+
+
+def test_the_columns_of_a_loaded_trace_cannot_be_changed(profile: Path, cache: Cache) -> None:
+    cache.store(read_trace(profile), "f")
+    loaded = cache.load("f")
+    assert loaded is not None
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.events.ts[0] = 0
+
+
+def test_strings_behave_like_a_tuple(profile: Path, cache: Cache) -> None:
+    trace = with_strings(read_trace(profile), ("", "a", "卷积", "\ud800 half a pair", "z"))
+    cache.store(trace, "f")
+    loaded = cache.load("f")
+    assert loaded is not None
+    strings = loaded.strings
+    assert isinstance(strings, Strings)
+    assert len(strings) == 5
+    assert [strings[0], strings[2], strings[-1]] == ["", "卷积", "z"]
+    assert strings[1:3] == ("a", "卷积")
+    assert list(strings) == list(trace.strings)
+    assert strings == trace.strings
+    assert "a" in strings
+    with pytest.raises(IndexError):
+        _ = strings[5]
+
+
+def with_strings(trace: Trace, strings: tuple[str, ...]) -> Trace:
+    return replace(trace, strings=strings)
+
+
+def test_what_is_not_there_is_none(cache: Cache) -> None:
+    assert cache.load("nothing") is None
+
+
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.3, 0.9, 0.9999])
+def test_half_a_file_counts_as_absent(profile: Path, cache: Cache, part: float) -> None:
+    cache.store(read_trace(profile), "f")
+    path = cache.path("f")
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * part)])
+    assert cache.load("f") is None
+
+
+def test_a_file_of_another_content_counts_as_absent(profile: Path, cache: Cache) -> None:
+    cache.store(read_trace(profile), "f")
+    cache.path("f").rename(cache.path("g"))
+    assert cache.load("g") is None
+
+
+def test_a_foreign_file_counts_as_absent(cache: Cache) -> None:
+    cache.folder.mkdir()
+    cache.path("f").write_bytes(os.urandom(10_000))
+    assert cache.load("f") is None
+
+
+def test_the_least_recently_used_go_beyond_the_cap(profile: Path, cache: Cache) -> None:
+    trace = read_trace(profile)
+    cache.store(trace, "old")
+    size = cache.path("old").stat().st_size
+    small = Cache(cache.folder, max_bytes=size * 5 // 2)
+    small.store(trace, "older")
+    age(small.path("old"), 100)
+    age(small.path("older"), 200)
+    assert small.load("older") is not None  # used: now "old" is the oldest
+    small.store(trace, "new")
+    assert [small.load(name) is not None for name in ("old", "older", "new")] == [False, True, True]
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_the_newest_stays_even_when_it_alone_is_over_the_cap(profile: Path, cache: Cache) -> None:
+    tiny = Cache(cache.folder, max_bytes=1)
+    tiny.store(read_trace(profile), "f")
+    assert tiny.load("f") is not None
+
+
+def test_what_a_crashed_writer_left_is_cleared_an_hour_later(profile: Path, cache: Cache) -> None:
+    cache.folder.mkdir()
+    (fresh, stale) = (cache.folder / ".a.1.tmp", cache.folder / ".b.2.tmp")
+    fresh.touch()
+    stale.touch()
+    age(stale, 4000)
+    cache.store(read_trace(profile), "f")
+    assert fresh.exists()
+    assert not stale.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(profile: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = Cache(tmp_path / "file" / "cache")
+    assert not cache.writable()
+    assert not cache.store(read_trace(profile), "f")
+    assert len(open_trace(profile, cache=cache).events) == 3
+
+
+def test_no_temporary_file_stays(profile: Path, cache: Cache) -> None:
+    cache.store(read_trace(profile), "f")
+    assert [path.suffix for path in cache.folder.iterdir()] == [".vptrace"]
+
+
+def test_the_second_opening_does_not_read_the_file_again(profile: Path, cache: Cache) -> None:
+    assert not isinstance(open_trace(profile, cache=cache).strings, Strings)
+    assert isinstance(open_trace(profile, cache=cache).strings, Strings)
+
+
+def test_a_changed_file_is_read_again(profile: Path, cache: Cache) -> None:
+    open_trace(profile, cache=cache)
+    profile.write_text(json.dumps({"schemaVersion": 1, "traceEvents": EVENTS[:1]}))
+    assert len(open_trace(profile, cache=cache).events) == 1
+
+
+def test_the_environment_names_folder_and_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("VISUALPROF_CACHE_MAX_BYTES", "1000")
+    assert Cache.default() == Cache(tmp_path, 1000)

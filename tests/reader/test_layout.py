@@ -1,0 +1,56 @@
+"""Run, worker and span from names."""
+
+from __future__ import annotations
+
+import pytest
+
+from visualprof.reader.layout import Place, natural, place
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        # torch.profiler.tensorboard_trace_handler
+        ("r/worker0.1623143089861.pt.trace.json.gz", Place("r", "worker0", "1623143089861", 0)),
+        ("r/node1_4711.1623143089861234567.pt.trace.json", Place("r", "node1_4711", "1623143089861234567", -1)),
+        (
+            "r/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
+            Place("r", "resnet50_num_workers_0__worker0", "1623143089861", 0),
+        ),
+        # Paddle, VisualDL
+        (
+            "r/host_rank1_time_2026_11_20_03_52_43_834976.paddle_trace.json",
+            Place("r", "host_rank1", "2026_11_20_03_52_43_834976", 1),
+        ),
+        ("r/hostB_pid12_time_2023_01_01_00_00_00_000.paddle_trace.json", Place("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1)),
+        # MegEngine
+        ("r/31337.chrome_timeline.json", Place("r", "31337", "", -1)),
+        # own scripts with ranks
+        ("r/rank0.pt.trace.json.gz", Place("r", "rank0", "", 0)),
+        ("r/rank_12.json", Place("r", "rank_12", "", 12)),
+        ("r/trace_rank3.json", Place("r", "trace_rank3", "", 3)),
+        ("r/bert_rank0of8.json.gz", Place("r/bert", "bert_rank0of8", "", 0)),
+        # one plain file a folder
+        ("exp1/trace.json", Place("exp1", "trace", "", -1)),
+        ("exp1/profile.json.gz", Place("exp1", "profile", "", -1)),
+        # unrelated files
+        ("r/resnet.pt.trace.json", Place("r/resnet", "resnet", "", -1)),
+        ("r/rank_non_gpu.json.gz", Place("r/rank_non_gpu", "rank_non_gpu", "", -1)),
+        ("a/b/ort_v1.23.2_tinybert.json", Place("a/b/ort_v1.23.2_tinybert", "ort_v1.23.2_tinybert", "", -1)),
+        ("lenet.chrome_timeline.json.gz", Place("lenet", "lenet", "", -1)),
+        ("unknown", Place("unknown", "unknown", "", -1)),
+        # in the log directory itself
+        ("rank0.json", Place(".", "rank0", "", 0)),
+        ("trace.json", Place(".", "trace", "", -1)),
+        # ONNX Runtime adds the date
+        ("bert_2026-11-20_04-15-33.json", Place("bert", "bert", "2026-11-20_04-15-33", -1)),
+        ("onnxruntime_profile__2026-11-20_04-15-33.json", Place(".", "onnxruntime_profile", "2026-11-20_04-15-33", -1)),
+    ],
+)
+def test_names_of_profilers(path: str, expected: Place) -> None:
+    folder, _, name = path.rpartition("/")
+    assert place(folder, name) == expected
+
+
+def test_numbers_in_names_sort_as_numbers() -> None:
+    assert sorted(["rank10", "rank2", "rank1", "a²"], key=natural) == ["a²", "rank1", "rank2", "rank10"]

@@ -1,0 +1,424 @@
+"""The log directories as they change. A fake parser gives each test the moment at which a parse ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from visualprof.errors import NotFound
+from visualprof.reader import read_trace
+from visualprof.reader.cache import Cache
+from visualprof.reader.listing import Span
+from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.pool import Failure, Listener, Summary
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "traces"
+
+
+class FakeParser:
+    """Keeps jobs until the test ends them."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, str] = {}
+        self.order: dict[str, tuple[int, ...]] = {}
+        self.hurried: list[str] = []
+        self.cancelled: list[str] = []
+        self.listener: Listener | None = None
+
+    def start(self, listener: Listener) -> None:
+        self.listener = listener
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        self.waiting[key] = os.path.basename(path)
+        self.order[os.path.basename(path)] = order
+
+    def hurry(self, key: str) -> None:
+        self.hurried.append(self.waiting[key])
+
+    def cancel(self, key: str) -> None:
+        self.cancelled.append(self.waiting.pop(key, ""))
+
+    def close(self) -> None:
+        pass
+
+    def end(self, name: str, outcome: Summary | Failure | None = None) -> None:
+        key = next(key for key, waiting in self.waiting.items() if waiting == name)
+        del self.waiting[key]
+        assert self.listener
+        self.listener.finished(key, outcome or summary())
+
+    def progress(self, name: str, fraction: float) -> None:
+        assert self.listener
+        for key, waiting in self.waiting.items():
+            if waiting == name:
+                self.listener.progressed(key, fraction)
+
+
+def summary(fingerprint: str = "f", truncated: bool = False, rank: int = -1) -> Summary:
+    return Summary(fingerprint, "kineto", "pytorch", rank, 1, 1, (), ("overview",), (), truncated)
+
+
+class Fixture:
+    """A log directory of which each scan is asked for."""
+
+    def __init__(self, folder: Path, settle_s: float = 0.0) -> None:
+        self.folder = folder / "runs"
+        self.folder.mkdir()
+        self.parser = FakeParser()
+        self.cache = Cache(folder / "cache")
+        self.logdir = LogDirectory([self.folder], self.parser, self.cache, events=False, settle_s=settle_s)
+
+    def write(self, name: str, content: str | None = None, age_s: float = 100.0) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(profile() if content is None else content)
+        then = time.time() - age_s
+        os.utime(path, (then, then))
+        return path
+
+    def spans(self) -> dict[str, Span]:
+        """After a scan: spans by file."""
+        self.logdir.rescan()
+        runs = self.logdir.listing().runs
+        return {span.found.file: span for run in runs for worker in run.workers for span in worker.spans}
+
+    def states(self) -> dict[str, str]:
+        return {file: span.state for file, span in self.spans().items()}
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Fixture:
+    return Fixture(tmp_path)
+
+
+def profile(events: int = 1) -> str:
+    each = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    return json.dumps({"schemaVersion": 1, "traceEvents": [each] * events})
+
+
+def test_a_file_is_queued_parsed_and_ready(logs: Fixture) -> None:
+    logs.write("a.json")
+    assert logs.states() == {"a.json": "waiting"}
+    logs.parser.progress("a.json", 0.5)
+    assert logs.states() == {"a.json": "parsing"}
+    assert logs.spans()["a.json"].progress == 0.5
+    logs.parser.end("a.json")
+    assert logs.states() == {"a.json": "ready"}
+
+
+def test_each_change_raises_the_revision_and_no_change_does_not(logs: Fixture) -> None:
+    path = logs.write("a.json")
+    seen = [logs.logdir.revision]
+
+    def changed() -> bool:
+        logs.logdir.rescan()
+        seen.append(logs.logdir.revision)
+        return seen[-1] > seen[-2]
+
+    assert changed()
+    assert not changed()
+    logs.parser.end("a.json")
+    assert changed()
+    logs.write("b.json", "{}")
+    assert changed()
+    path.unlink()
+    assert changed()
+    assert not changed()
+
+
+def test_a_failure_has_its_reason_and_hides_nothing(logs: Fixture) -> None:
+    logs.write("bad.json")
+    logs.write("good.json")
+    logs.spans()
+    logs.parser.end("bad.json", Failure("broken", "copy it again"))
+    logs.parser.end("good.json")
+    assert logs.states() == {"bad.json": "failed", "good.json": "ready"}
+    assert logs.spans()["bad.json"].failure == Failure("broken", "copy it again")
+
+
+def test_strangers_are_listed_with_the_reason(logs: Fixture) -> None:
+    logs.write("notes.json", '{"hello": 1}')
+    logs.write("train.py", "print()")
+    assert logs.states() == {}
+    (skipped,) = logs.logdir.listing().skipped
+    assert skipped.file == "notes.json"
+    assert "no profile format recognises" in skipped.error
+    assert not skipped.error.startswith("notes.json")
+
+
+def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
+    logs.write("a.json", "")
+    span = logs.spans()["a.json"]
+    assert span.state == "growing"
+    assert span.failure
+    assert "empty" in span.failure.error
+    assert not logs.parser.waiting
+    logs.write("a.json")
+    assert logs.states() == {"a.json": "waiting"}
+    logs.parser.end("a.json")
+    assert logs.states() == {"a.json": "ready"}
+
+
+def test_a_file_cut_short_grows_and_opens_when_completed(logs: Fixture) -> None:
+    logs.write("a.json", profile(100)[:2000])
+    logs.spans()
+    logs.parser.end("a.json", summary(truncated=True))
+    assert logs.states() == {"a.json": "growing"}
+    assert logs.spans()["a.json"].summary is not None  # what is there can be looked at
+    logs.write("a.json", profile(100), age_s=50)
+    assert logs.states() == {"a.json": "waiting"}
+    logs.parser.end("a.json", summary("whole"))
+    assert logs.states() == {"a.json": "ready"}
+
+
+def test_a_failed_file_is_tried_again_when_it_changes(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.spans()
+    logs.parser.end("a.json", Failure("broken", ""))
+    assert logs.states() == {"a.json": "failed"}
+    assert not logs.parser.waiting
+    logs.write("a.json", profile(2))
+    assert logs.states() == {"a.json": "waiting"}
+
+
+def test_a_stranger_that_becomes_a_profile_is_shown(logs: Fixture) -> None:
+    logs.write("a.json", "{}")
+    assert logs.states() == {}
+    logs.write("a.json")
+    assert logs.states() == {"a.json": "waiting"}
+    assert logs.logdir.listing().skipped == ()
+
+
+def test_a_replaced_file_is_parsed_anew_and_its_old_parse_forgotten(logs: Fixture) -> None:
+    path = logs.write("a.json")
+    logs.spans()
+    other = logs.write("b.json.new", age_s=100)
+    os.replace(other, path)
+    logs.write("a.json", profile(2), age_s=99)
+    assert logs.states() == {"a.json": "waiting"}
+    assert logs.parser.cancelled == ["a.json"]
+    logs.parser.end("a.json", summary("second"))
+    found = logs.spans()["a.json"].summary
+    assert found
+    assert found.fingerprint == "second"
+
+
+def test_the_late_result_of_an_old_parse_is_ignored(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.spans()
+    (old,) = logs.parser.waiting
+    logs.write("a.json", profile(2))
+    logs.spans()
+    logs.logdir.finished(old, summary("old"))
+    assert logs.states() == {"a.json": "waiting"}
+
+
+def test_a_deleted_file_and_its_run_are_gone(logs: Fixture) -> None:
+    path = logs.write("run/a.json")
+    logs.spans()
+    path.unlink()
+    assert logs.states() == {}
+    assert logs.logdir.listing().runs == ()
+    assert logs.parser.cancelled == ["a.json"]
+
+
+def test_a_new_file_in_a_known_folder_and_a_new_folder_appear(logs: Fixture) -> None:
+    logs.write("run/rank0.json")
+    assert list(logs.spans()) == ["run/rank0.json"]
+    logs.write("run/rank1.json")
+    logs.write("other/rank0.json")
+    assert list(logs.spans()) == ["other/rank0.json", "run/rank0.json", "run/rank1.json"]
+
+
+def test_a_file_that_just_changed_is_shown_but_not_parsed_yet(tmp_path: Path) -> None:
+    logs = Fixture(tmp_path, settle_s=0.3)
+    logs.write("a.json", age_s=0)
+    assert logs.states() == {"a.json": "waiting"}
+    assert not logs.parser.waiting
+    logs.write("a.json", profile(2), age_s=0)
+    assert logs.states() == {"a.json": "growing"}
+    time.sleep(0.35)
+    assert logs.states() == {"a.json": "waiting"}
+    assert logs.parser.waiting
+
+
+def test_a_file_with_a_time_in_the_future_settles_too(tmp_path: Path) -> None:
+    logs = Fixture(tmp_path, settle_s=0.2)
+    logs.write("a.json", age_s=-1000)
+    logs.spans()
+    assert not logs.parser.waiting
+    time.sleep(0.25)
+    logs.spans()
+    assert logs.parser.waiting
+
+
+def test_the_newest_file_is_parsed_first_and_a_wanted_one_before(logs: Fixture) -> None:
+    logs.write("old.json", age_s=1000)
+    logs.write("new.json", age_s=10)
+    spans = logs.spans()
+    assert logs.parser.order["new.json"] < logs.parser.order["old.json"]
+    logs.logdir.hurry(spans["old.json"])
+    assert logs.parser.hurried == ["old.json"]
+
+
+def test_ranks_in_a_folder_are_workers_of_one_run(logs: Fixture) -> None:
+    for rank in (0, 2, 10):
+        logs.write(f"ddp/rank{rank}.json")
+    logs.spans()
+    (run,) = logs.logdir.listing().runs
+    assert (run.id, [worker.id for worker in run.workers]) == ("ddp", ["rank0", "rank2", "rank10"])
+
+
+def test_the_rank_in_the_content_is_worth_more_than_the_name(logs: Fixture) -> None:
+    logs.write("worker0.json")
+    logs.spans()
+    logs.parser.end("worker0.json", summary(rank=5))
+    assert logs.logdir.listing().runs[0].workers[0].rank == 5
+
+
+def test_stamps_are_spans_in_order_of_time(logs: Fixture) -> None:
+    for stamp in ("1700000000003", "1700000000001", "1700000000002"):
+        logs.write(f"run/w.{stamp}.pt.trace.json")
+    logs.spans()
+    (worker,) = logs.logdir.listing().runs[0].workers
+    assert [span.id for span in worker.spans] == ["1700000000001", "1700000000002", "1700000000003"]
+
+
+def test_the_same_recording_packed_and_plain_gives_two_spans(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.write("a.json.gz")
+    logs.spans()
+    (worker,) = logs.logdir.listing().runs[0].workers
+    assert [span.id for span in worker.spans] == ["1", "a.json.gz"]
+
+
+def test_files_in_the_log_directory_itself_take_its_name(logs: Fixture) -> None:
+    logs.write("rank0.json")
+    logs.spans()
+    (run,) = logs.logdir.listing().runs
+    assert (run.id, run.name) == (".", "runs")
+
+
+def test_ids_that_do_not_exist_are_named(logs: Fixture) -> None:
+    logs.write("run/rank0.json")
+    logs.spans()
+    listing = logs.logdir.listing()
+    assert listing.find("run").found.name == "rank0.json"
+    for ids in (("nope",), ("run", "nope"), ("run", "rank0", "nope")):
+        with pytest.raises(NotFound, match="nope"):
+            listing.find(*ids)
+
+
+def test_a_parsed_span_opens_from_the_cache(logs: Fixture) -> None:
+    path = logs.write("a.json")
+    logs.spans()
+    logs.cache.store(read_trace(path), "f")
+    logs.parser.end("a.json")
+    trace = logs.logdir.open(logs.spans()["a.json"])
+    assert trace is not None
+    assert len(trace.events) == 1
+    assert logs.logdir.open(logs.spans()["a.json"]) is trace
+
+
+def test_a_trace_evicted_from_the_cache_is_read_again(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.spans()
+    logs.parser.end("a.json", summary("gone"))
+    assert logs.logdir.open(logs.spans()["a.json"]) is None
+    assert logs.states() == {"a.json": "waiting"}
+    assert logs.parser.hurried == ["a.json"]
+
+
+def test_a_cache_that_keeps_nothing_ends_in_an_error_not_in_a_circle(logs: Fixture) -> None:
+    logs.write("a.json")
+    for _ in range(5):
+        span = logs.spans()["a.json"]
+        if span.state == "waiting":
+            logs.parser.end("a.json", summary("gone"))
+        logs.logdir.open(logs.spans()["a.json"])
+    assert logs.states() == {"a.json": "failed"}
+
+
+def test_several_log_directories_do_not_mix(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name / "run").mkdir(parents=True)
+        (tmp_path / name / "run" / "rank0.json").write_text(profile())
+    parser = FakeParser()
+    logdir = LogDirectory([tmp_path / "x", tmp_path / "y"], parser, Cache(tmp_path / "c"), events=False, settle_s=0)
+    logdir.rescan()
+    assert [run.id for run in logdir.listing().runs] == ["x/run", "y/run"]
+
+
+def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
+    end = time.monotonic() + within_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_it_watches_by_itself(tmp_path: Path, events: bool) -> None:
+    parser = FakeParser()
+    (tmp_path / "runs").mkdir()
+    scan_s = (60.0, 60.0) if events else (0.1, 0.1)
+    cache = Cache(tmp_path / "cache")
+    logdir = LogDirectory([tmp_path / "runs"], parser, cache, events=events, scan_s=scan_s, settle_s=0.1)
+    logdir.start()
+    try:
+        assert not events or eventually(lambda: logdir.watching == "events") or pytest.skip("no file events here")
+        time.sleep(0.2)
+        path = tmp_path / "runs" / "new" / "a.json"
+        path.parent.mkdir()
+        path.write_text(profile())
+        assert eventually(lambda: len(parser.waiting) == 1)
+        path.unlink()
+        assert eventually(lambda: not logdir.listing().runs)
+    finally:
+        logdir.close()
+
+
+def test_reading_while_scanning_is_safe(logs: Fixture) -> None:
+    stop = threading.Event()
+    errors: list[Exception] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                logs.logdir.listing()
+            except Exception as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    for i in range(30):
+        logs.write(f"f{i}.json")
+        logs.spans()
+    stop.set()
+    thread.join()
+    assert not errors
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared sample traces are not here")
+def test_real_folders_look_as_expected(tmp_path: Path) -> None:
+    logdir = LogDirectory([SHARED], FakeParser(), Cache(tmp_path), events=False)
+    logdir.rescan()
+    runs = {run.id: [worker.id for worker in run.workers] for run in logdir.listing().runs}
+    assert runs["torch_cpu/ddp4"] == ["rank0", "rank1", "rank2", "rank3"]
+    assert runs["paddle/synthetic_gpu_2workers"] == ["host_rank0", "host_rank1"]
+    assert runs["kineto/hta/sampled"] == ["sampled_rank-0of128", "sampled_rank-1of128"]
+    assert runs["kineto/tb_plugin"] == ["resnet50_num_workers_0__worker0"]
+    assert runs["kineto/hta/triton_example"] == ["triton_example"]
+    assert runs["megengine/runner/lenet"] == ["profile"]
+    assert runs["megengine/train/lenet_default"] == ["lenet_default"]
+    assert runs["torch_cpu/resnet_small"] == ["resnet_small"]
+    skipped = {problem.file for problem in logdir.listing().skipped}
+    assert "run_job_sample/job.json" in skipped
+    assert not any(file.endswith((".py", ".md", ".txt", ".svg", ".jsonl")) for file in skipped)

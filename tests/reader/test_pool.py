@@ -1,0 +1,155 @@
+"""Parsing processes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import pool_tasks
+
+from visualprof.reader.pool import Failure, Outcome, Pool, Summary
+
+
+class Ear:
+    """Remembers what the pool tells."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.order: list[str] = []
+        self.progress: dict[str, list[float]] = {}
+        self._news = threading.Condition()
+
+    def progressed(self, key: str, progress: float) -> None:
+        with self._news:
+            self.progress.setdefault(key, []).append(progress)
+            self._news.notify_all()
+
+    def finished(self, key: str, outcome: Outcome) -> None:
+        with self._news:
+            self.outcomes[key] = outcome
+            self.order.append(key)
+            self._news.notify_all()
+
+    def wait(self, *keys: str) -> list[Outcome]:
+        with self._news:
+            assert self._news.wait_for(lambda: all(key in self.outcomes for key in keys), timeout=30)
+            return [self.outcomes[key] for key in keys]
+
+    def wait_begun(self, key: str, progress: float = 0.0) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: progress in self.progress.get(key, ()), timeout=30)
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+@pytest.fixture
+def pool(ear: Ear) -> Iterator[Pool]:
+    pool = Pool(pool_tasks.by_name, workers=1)
+    pool.start(ear)
+    yield pool
+    pool.close()
+
+
+def failure(outcome: Outcome) -> Failure:
+    assert isinstance(outcome, Failure)
+    return outcome
+
+
+def test_a_result_comes_back(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "/x/fine.json", 1, (0,))
+    (outcome,) = ear.wait("a")
+    assert isinstance(outcome, Summary)
+    assert outcome.fingerprint == "/x/fine.json"
+    assert ear.progress["a"] == [0.0, 0.25]
+
+
+def test_an_error_keeps_its_text_hint_and_status(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "broken.json", 1, (0,))
+    (outcome,) = ear.wait("a")
+    assert outcome == Failure("broken: event 7 has no 'ts'", "is it truncated?", 422, "FormatError")
+
+
+def test_a_defect_is_named_and_is_not_the_files_fault(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "bug.json", 1, (0,))
+    outcome = failure(ear.wait("a")[0])
+    assert "RuntimeError: oops" in outcome.error
+    assert outcome.status == 500
+
+
+def test_too_little_memory_is_said(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "greedy.json", 1, (0,))
+    assert "not enough memory" in failure(ear.wait("a")[0]).error
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals")
+def test_a_killed_child_fails_its_file_only(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "killed.json", 1, (0,))
+    pool.submit("b", "fine.json", 1, (1,))
+    first, second = ear.wait("a", "b")
+    assert "SIGKILL" in failure(first).error
+    assert "out of memory" in failure(first).hint
+    assert isinstance(second, Summary)
+
+
+def test_a_child_that_ends_by_itself_fails_its_file_only(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "exits.json", 1, (0,))
+    pool.submit("b", "fine.json", 1, (1,))
+    first, second = ear.wait("a", "b")
+    assert "ended with code 3" in failure(first).error
+    assert isinstance(second, Summary)
+
+
+def test_a_child_does_many_files(pool: Pool, ear: Ear) -> None:
+    for key in "abc":
+        pool.submit(key, f"fine-{key}.json", 1, (0,))
+    assert len({outcome.events for outcome in ear.wait(*"abc") if isinstance(outcome, Summary)}) == 1
+
+
+def test_the_lowest_order_goes_first_and_a_wanted_file_before_all(pool: Pool, ear: Ear) -> None:
+    pool.submit("first", "slow.json", 1, (0,))
+    ear.wait_begun("first")
+    for key, place in (("c", 3), ("a", 1), ("b", 2), ("d", 4)):
+        pool.submit(key, "fine.json", 1, (place,))
+    pool.hurry("d")
+    pool.cancel("first")
+    ear.wait(*"abcd")
+    assert ear.order == ["d", "a", "b", "c"]
+
+
+def test_a_cancelled_job_is_stopped_and_says_nothing(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "slow.json", 1, (0,))
+    ear.wait_begun("a", 0.5)
+    began = time.monotonic()
+    pool.cancel("a")
+    pool.submit("b", "fine.json", 1, (0,))
+    ear.wait("b")
+    assert time.monotonic() - began < 20
+    assert "a" not in ear.outcomes
+
+
+def test_two_workers_work_at_the_same_time(ear: Ear) -> None:
+    pool = Pool(pool_tasks.by_name, workers=2)
+    pool.start(ear)
+    try:
+        pool.submit("a", "slow.json", 1, (0,))
+        pool.submit("b", "fine.json", 1, (1,))
+        ear.wait("b")
+    finally:
+        pool.close()
+
+
+def test_closing_does_not_wait_for_a_slow_file(pool: Pool, ear: Ear) -> None:
+    pool.submit("a", "slow.json", 1, (0,))
+    ear.wait_begun("a", 0.5)
+    began = time.monotonic()
+    pool.close()
+    assert time.monotonic() - began < 5

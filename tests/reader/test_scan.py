@@ -1,0 +1,125 @@
+"""Which files are profiles."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from visualprof.reader.scan import Found, Problem, examine, roots, walk
+
+KINETO = b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}'
+
+
+def files(root: Path) -> list[str]:
+    return sorted(item.file for item in walk(roots([root])[0]) if isinstance(item, Found))
+
+
+def problems(root: Path) -> list[Problem]:
+    return [item for item in walk(roots([root])[0]) if isinstance(item, Problem)]
+
+
+def verdict(folder: Path, name: str, content: bytes) -> str:
+    (folder / name).write_bytes(content)
+    return next(examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name)
+
+
+@pytest.mark.parametrize("name", ["a.json", "unknown", "a.txt", "a.py", "odd.bin", "a.json.gz"])
+def test_the_content_decides_not_the_name(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, name, KINETO) == "profile"
+    assert verdict(tmp_path, name, gzip.compress(KINETO)) == "profile"
+
+
+@pytest.mark.parametrize("name", ["notes.json", "x.pt.trace.json.gz", "x.trace"])
+def test_a_stranger_that_is_named_like_a_profile_is_mentioned(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, name, b'{"hello": 1}') == "skipped"
+    assert verdict(tmp_path, name, b"\x7fELF nonsense") == "skipped"
+
+
+@pytest.mark.parametrize("name", ["train.py", "README.md", "model.pt", "events.log", "graph.svg", "m.onnx", "metrics.jsonl"])
+def test_other_files_are_not_mentioned(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, name, b"[1, 2]") == "other"
+    assert verdict(tmp_path, name, b"\x80\x02 binary") == "other"
+    assert verdict(tmp_path, name, b"") == "other"
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "events.out.tfevents", "data.gz"])
+def test_what_does_not_even_begin_like_json_is_not_mentioned(tmp_path: Path, name: str) -> None:
+    assert verdict(tmp_path, name, b"plain text") == "other"
+    assert verdict(tmp_path, name, gzip.compress(b"plain text")) == "other"
+
+
+@pytest.mark.parametrize("content", [b"", b"  \n", b"\x00" * 100, b'{"schemaV', gzip.compress(b'{"schemaV')])
+def test_a_file_too_short_to_say_is_growing(tmp_path: Path, content: bytes) -> None:
+    assert verdict(tmp_path, "a.json", content) == "growing"
+
+
+def test_a_cut_gzip_of_no_content_is_growing(tmp_path: Path) -> None:
+    assert verdict(tmp_path, "a.json.gz", gzip.compress(KINETO)[:12]) == "growing"
+
+
+def test_hidden_and_unfinished_files_are_ignored(tmp_path: Path) -> None:
+    for name in (".hidden.json", "a.json.partial", "a.json.tmp", "a.json~", ".git/a.json", "up.partial/a.json", "ok.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(KINETO)
+    assert files(tmp_path) == ["ok.json"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_links_are_followed_once(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a.json").write_bytes(KINETO)
+    (tmp_path / "run" / "loop").symlink_to(tmp_path)
+    (tmp_path / "latest").symlink_to(tmp_path / "run")
+    (tmp_path / "self").symlink_to(tmp_path / "self")
+    (tmp_path / "dangling.json").symlink_to(tmp_path / "gone.json")
+    assert files(tmp_path) == ["run/a.json"]
+    assert problems(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes")
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    assert files(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text elsewhere")
+def test_odd_names_are_found(tmp_path: Path) -> None:
+    names = ["<img src=x>.json", "数据.json", "tab\there.json", "not-utf8-\udcff.json"]
+    for name in names:
+        (tmp_path / name).write_bytes(KINETO)
+    assert sorted(files(tmp_path)) == sorted(names)
+
+
+def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path / "gone")
+    assert "No such file" in problem.error
+
+
+@pytest.mark.skipif(sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked.json").write_bytes(KINETO)
+    (tmp_path / "open.json").write_bytes(KINETO)
+    (tmp_path / "locked").chmod(0)
+    (tmp_path / "locked.json").chmod(0)
+    try:
+        assert [problem.file for problem in problems(tmp_path)] == ["locked"]
+        found = {item.name: examine(item) for item in walk(roots([tmp_path])[0]) if isinstance(item, Found)}
+        assert "Permission denied" in found["locked.json"].error
+        assert found["open.json"].kind == "profile"
+    finally:
+        (tmp_path / "locked").chmod(0o700)
+
+
+def test_a_single_file_may_be_the_log_directory(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(KINETO)
+    assert files(tmp_path / "a.json") == ["a.json"]
+
+
+def test_several_log_directories_are_told_apart_by_name(tmp_path: Path) -> None:
+    paths = [tmp_path / "x" / "runs", tmp_path / "y" / "runs", tmp_path / "z"]
+    assert [root.prefix for root in roots([*paths, paths[0]])] == ["runs", "runs-2", "z"]

@@ -1,0 +1,68 @@
+"""The whole server, with real parsing processes."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import kineto
+
+from visualprof.errors import VisualprofError
+from visualprof.server.app import Settings
+from visualprof.server.serve import Server
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def get(url: str) -> Any:
+    with _DIRECT.open(url, timeout=10) as response:
+        return json.loads(response.read())
+
+
+def test_a_file_becomes_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "runs" / "run").mkdir(parents=True)
+    with Server([tmp_path / "runs"], 0) as server:
+        server.start()
+        (tmp_path / "runs" / "run" / "trace.json").write_text(kineto())
+        assert ready(server.url)
+        assert get(f"{server.url}api/v1/view/operator?run=run")["total_rows"] == 3
+
+
+def ready(url: str) -> bool:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            runs = get(f"{url}api/v1/runs")["runs"]
+        except urllib.error.URLError:
+            runs = []
+        if runs and runs[0]["workers"][0]["spans"][0]["state"] == "ready":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_without_a_cache_folder_it_works_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "trace.json").write_text(kineto())
+    with Server([tmp_path / "runs"], 0) as server:
+        server.start()
+        assert ready(server.url)
+        assert get(f"{server.url}api/v1/view/operator?run=.")["total_rows"] == 3
+
+
+def test_a_port_in_use_is_said(tmp_path: Path) -> None:
+    with Server([tmp_path], 0) as server, pytest.raises(VisualprofError, match="in use"):
+        Server([tmp_path], server.port)
+
+
+def test_a_host_that_is_not_ours_is_said(tmp_path: Path) -> None:
+    with pytest.raises(VisualprofError, match="cannot listen"):
+        Server([tmp_path], 0, Settings(host="203.0.113.7"))

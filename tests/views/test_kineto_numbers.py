@@ -1,0 +1,198 @@
+"""Numbers of the step, operator and kernel views against values that other projects' tests assert.
+
+Source of the values: ../shared/traces/kineto/README.md (tests of torch-tb-profiler and HTA).
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.conftest import answer, rows, shared
+
+PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other", "total")
+V100 = "traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz"
+
+
+def micro(name: str):
+    return shared(f"traces/kineto/micro/{name}.json")
+
+
+def steps_us(path) -> dict[str, list[float]]:
+    steps = answer("overview", path).to_json()["steps"]
+    return {p: [v / 1000 for v in steps[f"{p}_ns"]] for p in PARTS}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("test_all_categories", {"kernel": [15], "memcpy": [10], "memset": [5], "runtime": [30], "dataloader": [180], "cpu": [35], "other": [125]}),
+        ("test_no_profilerstep", {"kernel": [100], "runtime": [10], "cpu": [70], "other": [140], "total": [320]}),
+        (
+            "test_multiple_profilersteps_no_overlap",
+            {"memcpy": [40, 0], "kernel": [0, 200], "runtime": [5, 5], "cpu": [55, 45], "other": [120, 10], "total": [220, 260]},
+        ),
+        ("test_pure_cpu", {"cpu": [10, 40], "other": [190, 60], "total": [200, 100]}),
+        ("test_distributed_nccl.a", {"kernel": [105], "communication": [75], "cpu": [20], "other": [35], "total": [235]}),
+        ("test_distributed_nccl.b", {"communication": [74], "total": [235]}),
+        ("test_datapipe", {"dataloader": [23], "cpu": [0]}),
+    ],
+)
+def test_step_breakdown_of_hand_made_traces(name, expected):
+    found = steps_us(micro(name))
+    assert {k: found[k] for k in expected} == expected
+
+
+OPERATOR = ("host_total_ns", "host_self_ns", "device_total_ns", "device_self_ns")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("test_all_categories", {"aten::to": [60, 60, 0, 0], "aten::nll_loss_backward": [70, 35, 30, 30]}),
+        ("test_no_profilerstep", {"aten::to": [60, 60, 0, 0], "aten::nll_loss_backward": [70, 50, 100, 100]}),
+        ("test_multiple_profilersteps_no_overlap", {"aten::to": [60, 55, 40, 40], "aten::mm": [50, 45, 200, 200]}),
+        ("test_external_id", {"aten::mat_mul": [100, 30, 26, 14], "aten::mm": [70, 70, 12, 12]}),
+        ("test_runtime_launch_multipe_kernels", {"Broadcast": [300, 280, 253118, 253118]}),
+    ],
+)
+def test_operator_times_of_hand_made_traces(name, expected):
+    found = rows(answer("operator", micro(name)), *OPERATOR)
+    assert {k: [v / 1000 for v in values] for k, values in found.items()} == expected
+
+
+def test_a_data_pipe_is_no_operator():
+    assert len(answer("operator", micro("test_datapipe")).table) == 0
+
+
+def test_one_call_may_launch_two_kernels():
+    table = answer("kernel", micro("test_runtime_launch_multipe_kernels")).to_json()["columns"]
+    assert (table["name"], table["calls"]) == (["ncclBroadcastRingLLKernel_copy_i8(ncclColl)"], [2])
+
+
+def test_device_utilization_of_overlapping_kernels():
+    (device,) = answer("overview", micro("test_gpu_utilization")).to_json()["devices"]
+    assert device["id"] == 1
+    assert device["utilization"] == 60 / 120
+    assert device["sm_efficiency"] == pytest.approx((0.5 * 5 + 1.0 * 5 + 0.6 * 5 + 0.9 * 5 + 0.3 * 20 + 1.0 * 20) / 120)
+    assert device["occupancy"] * 100 == pytest.approx((0.6 * 10 + 0.1 * 15 + 1.0 * 25 + 0.3 * 20) / 70)
+
+
+def test_kernels_grouped_by_operator_and_launch_attributes():
+    table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch").to_json()["columns"]
+    keys = ("operator", "grid", "block", "calls", "total_ns", "mean_ns", "min_ns", "max_ns")
+    found = sorted(zip(*(table[k] for k in keys), strict=True))
+    assert found == [
+        ("op1", "[16, 1, 1]", "[16, 16, 16]", 2, 25000, 12500, 10000, 15000),
+        ("op1", "[16, 1, 1]", "[16, 16, 64]", 1, 13000, 13000, 13000, 13000),
+        ("op2", "[16, 1, 1]", "[16, 16, 64]", 1, 17000, 17000, 17000, 17000),
+    ]
+
+
+def test_v100_average_step():
+    average = answer("overview", shared(V100)).to_json()["average_step"]
+    expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
+                "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
+    assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
+
+
+def test_v100_first_steps():
+    steps = answer("overview", shared(V100)).to_json()["steps"]
+    assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
+    expected = [(187948, 98598, 1941, 90, 2796, 69317, 14091, 1115), (175153, 98570, 1947, 89, 2762, 57669, 12968, 1148),
+                (179733, 98596, 1931, 91, 2877, 61257, 13768, 1213)]  # fmt: skip
+    parts = ("total", "kernel", "memcpy", "memset", "runtime", "dataloader", "cpu", "other")
+    assert [tuple(steps[f"{p}_ns"][i] // 1000 for p in parts) for i in range(3)] == expected
+
+
+def test_v100_device():
+    (device,) = answer("overview", shared(V100)).to_json()["devices"]
+    keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
+    assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
+    assert (device["name"], device["memory_bytes"], device["compute_capability"]) == ("Tesla V100-DGXS-32GB", 34084028416, "7.0")
+
+
+def test_v100_operators():
+    found = rows(answer("operator", shared(V100)), "calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
+    assert len(found) == 76
+    us = {k: [v[0], *(x / 1000 for x in v[1:])] for k, v in found.items()}
+    assert us["aten::cudnn_convolution_backward_weight"] == [318, 142461, 142461, 22804, 40246]
+    assert us["aten::cudnn_convolution_backward_input"] == [312, 130967, 130967, 29324, 41445]
+    assert us["aten::cudnn_convolution"] == [318, 126619, 126619, 33121, 56998]
+    assert us["aten::cudnn_batch_norm_backward"] == [318, 61939, 61939, 12238, 30460]
+
+
+def test_v100_kernels():
+    table = answer("kernel", shared(V100)).to_json()["columns"]
+    assert len(table["name"]) == 67
+    keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
+    found = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
+    us = [[c, t / 1e3, round(m / 1e3), x / 1e3, n / 1e3, round(b, 2), round(o * 100, 2)] for c, t, m, x, n, b, o in found]
+    assert us == [
+        [162, 80756, 498, 1017, 323, 42.25, 29.97],
+        [156, 66472, 426, 745, 345, 9.78, 38.0],
+        [264, 59642, 226, 915, 45, 4.34, 67.98],
+    ]
+
+
+def test_v100_findings():
+    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100)).to_json()["findings"]}
+    assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.4
+    assert round(found["tensor_cores_unused"]["eligible_ratio"] * 100) == 68
+
+
+HTA = {
+    "nccl_data__a100_rank0of2": (2700, 162532.3, 21, 46876.5),
+    "trace_diff_control__a100_rank3of8": (8568, 446813, 60, 163535),
+    "df_index_resolver__v100_rank1of2_nccl_memory": (19370, 977859, 2020, 357343),
+    "sampled_rank-0of128": (1154, 606519, 10, 396199),
+}
+
+
+@pytest.mark.parametrize("name", HTA)
+def test_kernels_and_collectives_are_all_counted(name):
+    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz")).to_json()["columns"]
+    comm = ["nccl" in n for n in table["name"]]
+    calls, total = np.array(table["calls"]), np.array(table["total_ns"])
+    found = (calls.sum(), round(total.sum() / 1000, 1), calls[comm].sum(), round(total[comm].sum() / 1000, 1))
+    assert found == pytest.approx(HTA[name], abs=0.11)
+
+
+@pytest.mark.parametrize(
+    ("name", "linked", "kernels"),
+    [
+        ("nccl_data__a100_rank0of2", 2700, 2700),
+        ("trace_diff_control__a100_rank3of8", 8520, 8568),
+        ("df_index_resolver__v100_rank1of2_nccl_memory", 19370, 19370),
+        ("sampled_rank-0of128", 1138, 1154),
+    ],
+)
+def test_kernels_find_their_operator(name, linked, kernels):
+    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz")).fields["unlinked"]
+    assert kernels - lost["kernels"] == linked
+
+
+def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right():
+    expected = json.loads(shared("traces/kineto/expected_tb_head.json").read_text())
+    for file, values in expected.items():
+        (device,) = answer("overview", shared(f"traces/{file}")).to_json()["devices"]
+        told = values["gpu"]
+        assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), file
+        assert device["sm_efficiency"] * 100 == pytest.approx(float(told["Est. SM Efficiency"].rstrip(" %")), abs=0.006), file
+        assert device["occupancy"] * 100 == pytest.approx(float(told["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006), file
+
+
+def test_amd_launches_are_joined():
+    path = shared("traces/kineto/hta/amd_mi250_minitoy_train_ROCm6_2.json.gz")
+    assert answer("operator", path).fields["unlinked"]["kernels"] == 0
+    assert "hipLaunchKernel" in rows(answer("runtime", path), "calls")
+
+
+def test_triton_launch_through_the_driver_is_a_runtime_call():
+    assert "cuLaunchKernel" in rows(answer("runtime", shared("traces/kineto/hta/triton_example.json.gz")), "calls")
+
+
+def test_cpu_only_rank_has_no_device():
+    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz")).to_json()["devices"] == []

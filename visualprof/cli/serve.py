@@ -1,0 +1,76 @@
+"""Opens the dashboard over log directories (this is what runs when no command is named)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the server."""
+    parser.add_argument(
+        "--logdir", nargs="+", action="extend", required=True, metavar="DIR", help="folders (or files) with profiles"
+    )
+    add_server_arguments(parser)
+    parser.add_argument("--read-only", action="store_true", help="refuse every request that would change something")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
+    )
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that `demo` shares."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+    )
+    parser.add_argument("--port", type=_port, default=8040, help="port; 0 takes a free one (default %(default)s)")
+    parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
+    browser = parser.add_mutually_exclusive_group()
+    browser.add_argument("--open", action="store_true", help="open the page in the browser")
+    browser.add_argument("--no-browser", action="store_true", help="do not open it (the default)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serves until interrupted."""
+    from visualprof.server.app import Settings
+
+    settings = Settings(
+        language=args.language, read_only=args.read_only, host=args.host, allowed_hosts=tuple(args.allow_host)
+    )
+    return serve(args.logdir, args.port, settings, args.open)
+
+
+def serve(paths: list[str], port: int, settings: object, open_page: bool) -> int:
+    """Runs a server in the foreground and says where it is."""
+    from visualprof.server.app import Settings
+    from visualprof.server.serve import Server
+
+    assert isinstance(settings, Settings)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # end as with Ctrl-C: children stopped, temporary files gone
+    logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
+    with Server(paths, port, settings) as server:
+        print(f"visualprof shows {', '.join(paths)} at {server.url}  (Ctrl-C ends it)", flush=True)
+        if open_page:
+            import webbrowser
+
+            webbrowser.open(server.url)
+        try:
+            server.run()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)
+    return 0
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return port

@@ -1,0 +1,178 @@
+"""MegEngine `chrome_timeline.json`: lanes named at the end of the file, begin/end pairs, flows and counters."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome_tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end, text_ids
+from visualprof.reader.registry import Format
+from visualprof.reader.source import Source
+from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+
+
+class Args(msgspec.Struct, gc=False):
+    """Operators carry `__name__` (dynamic profiler) or `type` (compiled graph); scopes carry neither."""
+
+    op_name: Text = msgspec.field(name="__name__", default=NO_TEXT)
+    op_type: Text = msgspec.field(name="type", default=NO_TEXT)
+    name: Text = NO_TEXT  # of a lane in metadata, of the graph's operator in compiled graphs
+    execution_time: int | None = NO_INT
+    bytes: int | None = NO_INT
+    shape: Text = NO_TEXT
+    dtype: Text = NO_TEXT
+    call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)
+    labels: Text = NO_TEXT
+    sort_index: int | None = NO_INT
+
+
+STAGES = {
+    "step": Category.STEP, "forward": Category.FORWARD, "backward": Category.BACKWARD,
+    "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
+    "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
+}  # fmt: skip
+PROFILER = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
+TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
+CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
+COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
+
+
+def sniff(head: bytes) -> bool:
+    """Its counters and lanes are its own; the metadata that says so stands at the end."""
+    return b'"traceEvents"' in head and bool(
+        re.search(rb'"(StartProfile|train_time_ratio|gpu_usgae_ratio|nr_alive_tensor|OpDispatch)"', head)
+        or re.search(rb'"localTime"\s*:\s*"\d+"', head)
+    )
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; `ts` is microseconds since `metadata.localTime` (Unix ns). Events before 0 are warm-up."""
+    doc = read_document(source, Args, {})
+    begin, end, left = pair_begin_end(doc)
+    single = np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I")))
+    early = doc.ts[begin] < 0
+    if early.any():
+        builder.warn(f"{int(early.sum()):,} events of the warm-up before the profiler started were left out")
+        begin, end = begin[~early], end[~early]
+    if left:
+        builder.warn(f"{left:,} begin or end marks have no counterpart and were left out")
+    rows = np.concatenate((begin, single))
+    dur = np.concatenate((doc.ts[end] - doc.ts[begin], doc.dur[single]))
+    category = _categories(doc, begin, end, rows)
+    outermost = _outermost_steps(doc.ts[rows], dur, category)
+    lanes = lane_names(doc)
+    kinds = [TrackKind.THREAD] * len(doc.kinds)
+    devices = _devices(doc, rows)
+    number = {name: i for i, name in enumerate(devices)}
+    placed = [number.get(lanes.get(p, ""), -1) for p in doc.places]
+    tracks = lay_tracks(doc, builder, rows, kinds, device_places=np.array(placed, np.int64))
+    names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
+    builder.events(
+        ts=doc.ts[rows], dur=dur, name=names[doc.kind[rows]], category=category, track=tracks.of_row[rows], row=rows
+    )
+    start_of = np.arange(len(doc.kind))
+    start_of[end] = begin  # the arguments stand on the end mark
+    for name in ("op_type", "name", "shape", "dtype", "call_stack"):
+        at, ids = doc.arg(name)
+        builder.arg({"op_type": "type", "name": "graph_name"}.get(name, name), start_of[at], text_ids(doc, builder, ids), text=True)
+    add_flows(doc, builder, tracks, _flow_kind)
+    add_counters(doc, builder)
+    for i, step in enumerate(outermost):
+        builder.step(str(i), int(doc.ts[rows[step]]), int(dur[step]), int(tracks.of_row[rows[step]]))
+    _describe(doc, builder, devices)
+
+
+def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
+    """Category of the events at `rows` (the begin marks first), by lane, name and arguments."""
+    lanes = lane_names(doc)
+    is_op = np.zeros(len(doc.kind), bool)
+    for name in ("op_name", "op_type"):
+        is_op[doc.arg(name)[0]] = True
+    is_op[begin] |= is_op[end]
+    lane = [lanes.get(p, "") for p in doc.places]
+    cache: dict[tuple[int, int, bool], int] = {}
+    out = np.zeros(len(rows), np.int64)
+    for i, (kind, place, op) in enumerate(
+        zip(doc.kind[rows].tolist(), doc.place[rows].tolist(), is_op[rows].tolist(), strict=True)
+    ):  # 0.2 us an event; a MegEngine file holds some ten thousand
+        key = (kind, place, op)
+        if key not in cache:
+            cache[key] = _category(doc.kinds[kind], lane[place], op)
+        out[i] = cache[key]
+    return out
+
+
+def _category(kind: Kind, lane: str, is_op: bool) -> int:
+    name = kind.name
+    if kind.cat == "Kernel" or (_is_device_lane(lane) and lane == ""):
+        return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
+    if name in ("HostToDevice", "Memcpy"):
+        return Category.MEMCPY
+    if name == "Memset":
+        return Category.MEMSET
+    if name in PROFILER:
+        return Category.OVERHEAD
+    if name == "TensorWaitProp":
+        return Category.SYNC
+    if TENSOR_WORK.match(name):
+        return Category.OP_PART
+    if CUDA_CALL.match(name):
+        return Category.RUNTIME
+    if is_op:
+        return Category.COMM if COMM_KERNEL.search(name) else Category.OP
+    if lane == "worker":  # the scopes of the interpreter a second time
+        return Category.OTHER
+    return STAGES.get(name, Category.ANNOTATION)
+
+
+def _outermost_steps(ts: Ints, dur: Ints, category: Ints) -> list[int]:
+    """The steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation."""
+    found: list[int] = []
+    steps = np.flatnonzero(category == Category.STEP)
+    until = -1
+    for i in steps[np.lexsort((-dur[steps], ts[steps]))].tolist():
+        if ts[i] >= until:
+            found.append(i)
+            until = ts[i] + dur[i]
+        else:
+            category[i] = Category.ANNOTATION
+    return found
+
+
+def _is_device_lane(lane: str | None) -> bool:
+    """Lanes of devices are named after the logical device; those of CUPTI streams have no name."""
+    return lane is None or bool(re.match(r"^(xpu|cpu|gpu|cuda|rocm|cambricon|atlas|multithread)", lane))
+
+
+def _devices(doc: Document, rows: Ints) -> list[str]:
+    """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
+    lanes = lane_names(doc)
+    used = [doc.places[i] for i in np.unique(doc.place[rows])]
+    return sorted({lanes.get(p, "") for p in used if _is_device_lane(lanes.get(p))})
+
+
+def _flow_kind(kind: Kind) -> LinkKind | None:
+    if kind.cat in ("KernelLaunch", "KernelLink", "CUPTILink"):
+        return LinkKind.LAUNCH
+    return LinkKind.ASYNC if kind.cat == "OpDispatch" else None
+
+
+def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
+    metadata = doc.head.get("metadata")
+    local = metadata.get("localTime") if isinstance(metadata, dict) else None
+    on_gpu = any(n.startswith(("gpu", "cuda")) for n in devices)
+    builder.describe(
+        framework="megengine", producer="megengine.utils.profiler", truncated=doc.truncated,
+        device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
+        clock_origin_ns=int(local) if str(local).isdigit() else -1, device_type="cuda" if on_gpu else "cpu",
+        devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),
+    )  # fmt: skip
+    for warning in doc.warnings:
+        builder.warn(warning)
+
+
+FORMAT = Format("megengine", 12, sniff, read)

@@ -1,0 +1,197 @@
+"""The API as an OpenAPI 3.1 document, made from the answers' types and the views' parameters.
+
+`python -m visualprof.server.openapi [FILE]` writes it, by default to visualprof/frontend/openapi.json,
+from which the page's types are generated.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response
+
+from visualprof import __version__
+from visualprof.server import schema
+from visualprof.server.answers import answer
+from visualprof.server.parameters import parameters
+from visualprof.views import View, all_views
+
+_Json = dict[str, Any]
+
+_ERRORS = {
+    400: "a parameter has a wrong name or value",
+    404: "there is no such run, worker, span or view",
+    409: "the view needs data that this file does not have",
+    422: "the file cannot be read",
+    503: "the file is being parsed; `Retry-After` says when to ask again",
+}
+_SCHEMA_TYPES = {"text": "string", "integer": "integer", "number": "number", "boolean": "boolean", "choice": "string"}
+_EXPORT = Path(__file__).parents[1] / "frontend" / "openapi.json"
+
+
+def blueprint() -> Blueprint:
+    """The route of the document."""
+    routes = Blueprint("openapi", __name__, url_prefix="/api/v1")
+
+    @routes.get("/openapi.json")
+    def openapi() -> Response:
+        return answer(document())
+
+    return routes
+
+
+def document() -> _Json:
+    """The whole API. Each view also stands under its own address, with its own parameters and answer."""
+    paths: _Json = {
+        "/api/v1/status": {"get": _get("The server itself", schema.Status)},
+        "/api/v1/runs": {"get": _get("Every run, worker and span", schema.RunsAnswer)},
+        "/api/v1/views": {"get": _get("Every view, in the order of the tabs", schema.ViewsAnswer)},
+        "/api/v1/openapi.json": {"get": _operation("This document", {"type": "object"})},
+        "/api/v1/reload": {"post": _reload()},
+    }
+    for view in all_views():
+        paths |= _view_paths(view)
+    any_name = _parameter("name", {"type": "string"}, "path", "a view's name")
+    any_answer = {"type": "object"}
+    paths["/api/v1/view/{name}"] = {
+        "get": _operation(
+            "A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True
+        )
+    }
+    paths["/api/v1/charts/{name}"] = {
+        "get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "visualprof",
+            "version": __version__,
+            "description": "Times are integer ns, sizes bytes, ratios 0..1.",
+        },
+        "paths": paths,
+        "components": {"schemas": _schemas()},
+    }
+
+
+def _view_paths(view: View) -> _Json:
+    own = [
+        _parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}")
+        for each in parameters(view)
+        if each.name != "step"
+    ]
+    kind = schema.ANSWERS.get(view.name, schema.Table)
+    what = f"The view {view.name}"
+    return {
+        f"/api/v1/view/{view.name}": {
+            "get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)
+        },
+        f"/api/v1/charts/{view.name}": {
+            "get": _operation(
+                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS
+            )
+        },
+    }
+
+
+def _value_schema(each: schema.Parameter) -> _Json:
+    value: _Json = {"type": _SCHEMA_TYPES[each.type]}
+    if each.choices is not None:
+        value["enum"] = each.choices
+    if each.default is not None:
+        value["default"] = each.default
+    return value
+
+
+def _schemas() -> _Json:
+    kinds = [
+        schema.Status,
+        schema.RunsAnswer,
+        schema.ViewsAnswer,
+        schema.Table,
+        schema.ChartsAnswer,
+        schema.ErrorBody,
+        *schema.ANSWERS.values(),
+    ]
+    return msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
+
+
+def _get(summary: str, kind: type[msgspec.Struct], given: list[_Json] | None = None) -> _Json:
+    return _operation(summary, _ref(kind), given, _ERRORS if given else None)
+
+
+def _operation(
+    summary: str,
+    body: _Json,
+    given: list[_Json] | None = None,
+    errors: dict[int, str] | None = None,
+    csv: bool = False,
+) -> _Json:
+    content: _Json = {"application/json": {"schema": body}}
+    if csv:
+        content["text/csv"] = {"schema": {"type": "string"}}
+        errors = errors or _ERRORS
+    answers: _Json = {"200": {"description": summary, "content": content}, "304": {"description": "nothing changed"}}
+    for status, meaning in (errors or {}).items():
+        answers[str(status)] = _error(meaning)
+    return {"summary": summary, "parameters": given or [], "responses": answers}
+
+
+def _reload() -> _Json:
+    answers = {"204": {"description": "done"}, "403": _error("the server is read-only")}
+    return {"summary": "Read the log directories again", "responses": answers}
+
+
+def _error(meaning: str) -> _Json:
+    return {"description": meaning, "content": {"application/json": {"schema": _ref(schema.ErrorBody)}}}
+
+
+def _ref(kind: type[msgspec.Struct]) -> _Json:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+def _parameter(name: str, value: _Json, place: str, meaning: str, required: bool | None = None) -> _Json:
+    needed = place == "path" if required is None else required
+    return {"name": name, "in": place, "required": needed, "schema": value, "description": meaning}
+
+
+def _span_parameters() -> list[_Json]:
+    text = {"type": "string"}
+    return [
+        _parameter("run", text, "query", "id of a run", required=True),
+        _parameter("worker", text, "query", "id of a worker; the first one when absent"),
+        _parameter("span", text, "query", "id of a span; the first one when absent"),
+        _parameter("step", text, "query", "name of a step; all when absent"),
+    ]
+
+
+def _table_parameters() -> list[_Json]:
+    text: _Json = {"type": "string"}
+    number: _Json = {"type": "integer", "minimum": 0}
+    return [
+        _parameter("table", text, "query", "one of the tables of a view that has several"),
+        _parameter("sort", text, "query", "column; the view's own order when absent"),
+        _parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
+        _parameter("search", text, "query", "part of the name, any case; search.COLUMN and is.COLUMN do so in others"),
+        _parameter("offset", number | {"default": 0}, "query", "rows to skip"),
+        _parameter(
+            "limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"
+        ),
+        _parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer"),
+    ]
+
+
+def _top() -> _Json:
+    value: _Json = {"type": "integer", "default": 10, "minimum": 1, "maximum": 1000}
+    return _parameter("top", value, "query", "slices of a pie")
+
+
+def export(path: Path) -> None:
+    """Writes the document."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n")
+
+
+if __name__ == "__main__":
+    export(Path(sys.argv[1]) if len(sys.argv) > 1 else _EXPORT)

@@ -1,0 +1,259 @@
+"""The answers of the API as types; `server.openapi` describes them to others."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+# A cell holds what JSON can: Any is "anything" in the exported schema.
+Columns = dict[str, list[Any]]
+State = Literal["waiting", "parsing", "ready", "growing", "failed"]
+
+
+class ErrorBody(msgspec.Struct, omit_defaults=True):
+    """What went wrong and what to do; `state` and `progress` while a file is being parsed."""
+
+    error: str
+    hint: str | None = None
+    state: State | None = None
+    progress: float | None = None
+
+
+class Status(msgspec.Struct):
+    """The server itself."""
+
+    version: str
+    language: str | None
+    read_only: bool
+    logdirs: list[str]
+    watching: Literal["events", "polling"]
+
+
+class Span(msgspec.Struct):
+    """One file. Unknown before it is parsed: null, or an empty list."""
+
+    id: str
+    name: str
+    file: str
+    size_bytes: int
+    modified_ns: int
+    state: State
+    progress: float
+    format: str | None
+    framework: str | None
+    events: int | None
+    duration_ns: int | None
+    steps: list[str]
+    views: list[str]
+    warnings: list[str]
+    error: str | None
+    hint: str | None
+
+
+class Worker(msgspec.Struct):
+    """One process of a run."""
+
+    id: str
+    name: str
+    rank: int | None
+    spans: list[Span]
+
+
+class Run(msgspec.Struct):
+    """What ran together."""
+
+    id: str
+    name: str
+    frameworks: list[str]
+    modified_ns: int
+    workers: list[Worker]
+
+
+class SkippedFile(msgspec.Struct):
+    """A file that looks like a profile and is none, or cannot be read."""
+
+    file: str
+    error: str
+    hint: str | None
+
+
+class RunsAnswer(msgspec.Struct):
+    """Everything in the log directories."""
+
+    revision: int
+    runs: list[Run]
+    skipped: list[SkippedFile]
+
+
+class Parameter(msgspec.Struct):
+    """A parameter of a view; `choices` when only these values are allowed."""
+
+    name: str
+    type: Literal["text", "integer", "number", "boolean", "choice"]
+    default: Any
+    choices: list[str] | None
+
+
+class ViewInfo(msgspec.Struct):
+    """A view and what it can be asked. charts: has it any?"""
+
+    name: str
+    parameters: list[Parameter]
+    charts: bool
+
+
+class ViewsAnswer(msgspec.Struct):
+    """Every view, in the order of the tabs."""
+
+    views: list[ViewInfo]
+
+
+class Table(msgspec.Struct, omit_defaults=True):
+    """Columns of equal length.
+
+    total_rows: of the whole table. matching_rows: of those found. offset: of the first one shown.
+    """
+
+    columns: Columns
+    total_rows: int
+    matching_rows: int | None = None
+    offset: int | None = None
+
+
+class ChartsAnswer(msgspec.Struct):
+    """ECharts options by the chart's name."""
+
+    charts: dict[str, dict[str, Any]]
+
+
+class StepTimes(msgspec.Struct):
+    """Where the time of an average step went."""
+
+    name: str
+    total_ns: float
+    kernel_ns: float
+    memcpy_ns: float
+    memset_ns: float
+    communication_ns: float
+    runtime_ns: float
+    dataloader_ns: float
+    cpu_ns: float
+    other_ns: float
+
+
+class StepColumns(msgspec.Struct):
+    """The same for every step, one list per key."""
+
+    name: list[str]
+    total_ns: list[int]
+    kernel_ns: list[int]
+    memcpy_ns: list[int]
+    memset_ns: list[int]
+    communication_ns: list[int]
+    runtime_ns: list[int]
+    dataloader_ns: list[int]
+    cpu_ns: list[int]
+    other_ns: list[int]
+
+
+class StageSteps(msgspec.Struct):
+    """Host time of the stages in every step, one list per key."""
+
+    name: list[str]
+    dataloader_ns: list[int]
+    forward_ns: list[int]
+    backward_ns: list[int]
+    optimizer_ns: list[int]
+    other_ns: list[int]
+
+
+class Device(msgspec.Struct):
+    """A device; ratios are 0..1."""
+
+    id: int
+    name: str | None
+    memory_bytes: int | None
+    compute_capability: str | None
+    utilization: float | None
+    sm_efficiency: float | None
+    occupancy: float | None
+    tensor_core_ratio: float | None
+    kernel_ns: int | None
+
+
+class Finding(msgspec.Struct):
+    """Something worth changing; its text is in the page's locales under `finding.ID`."""
+
+    id: str
+    severity: Literal["high", "medium", "low"]
+    gain_ns_per_step: float | None
+    evidence: dict[str, float | str | None]
+    link: str | None
+
+
+class Environment(msgspec.Struct):
+    """What the file says about where it was taken."""
+
+    framework: str
+    format: str
+    producer: str | None
+    host: str | None
+    rank: int | None
+    world_size: int | None
+    device_type: str
+    events: int
+    duration_ns: int
+    steps: int
+    process_cpu_ratio: float | None
+    system_cpu_ratio: float | None
+
+
+class OverviewAnswer(msgspec.Struct):
+    """The whole file at a glance."""
+
+    steps: StepColumns
+    average_step: StepTimes
+    devices: list[Device]
+    stages: Table
+    stage_steps: StageSteps
+    events: Table
+    annotations: Table
+    findings: list[Finding]
+    environment: Environment
+
+
+class Unlinked(msgspec.Struct):
+    """Kernels that no operator owns."""
+
+    kernels: int
+    total_ns: int
+
+
+class OperatorAnswer(Table, kw_only=True):
+    """Operators."""
+
+    unlinked: Unlinked | None = None
+
+
+class TensorCore(msgspec.Struct):
+    """Kernel time with and without tensor cores."""
+
+    used_ns: int
+    unused_ns: int
+
+
+class KernelAnswer(Table, kw_only=True):
+    """Kernels. kind: `operator` for frameworks that record only the device time of an operator."""
+
+    kind: Literal["kernel", "operator"] = "kernel"
+    memory_operations: Table | None = None
+    tensor_core: TensorCore | None = None
+
+
+# A view that is not here answers a plain table.
+ANSWERS: dict[str, type[msgspec.Struct]] = {
+    "overview": OverviewAnswer,
+    "operator": OperatorAnswer,
+    "kernel": KernelAnswer,
+}

@@ -1,0 +1,107 @@
+"""A running server: log directory, parsing processes, application, and waitress in front."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import tempfile
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from waitress.server import create_server
+
+from visualprof.errors import VisualprofError
+from visualprof.reader.cache import Cache
+from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.pool import Pool
+from visualprof.server.app import Settings, create_app
+from visualprof.server.parse import parse
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 24
+
+
+class Server:
+    """Serves log directories until closed.
+
+    Args:
+        paths: the log directories.
+        port: 0 takes a free one.
+        settings: see `Settings`; its host is what the server binds to.
+
+    Raises: VisualprofError: the address cannot be taken.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None) -> None:
+        self._settings = settings or Settings()
+        self._resources = contextlib.ExitStack()
+        cache = self._cache()
+        self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
+        self._resources.callback(self.logdir.close)
+        app = create_app(self.logdir, self._settings)
+        try:
+            self._waitress = create_server(
+                app, host=self._settings.host.strip("[]"), port=port, threads=_THREADS, ident="visualprof"
+            )
+        except OSError as error:
+            self._resources.close()
+            where = f"{self._settings.host}:{port}"
+            if error.errno == errno.EADDRINUSE:
+                raise VisualprofError(
+                    f"{where} is in use", "choose another --port; --port 0 takes a free one"
+                ) from error
+            raise VisualprofError(
+                f"cannot listen on {where}: {error.strerror or error}", "check --host and --port"
+            ) from error
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host = self._settings.host.strip("[]")
+        if host in ("", "0.0.0.0", "::"):
+            host = "localhost"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    @property
+    def port(self) -> int:
+        """The port that was taken."""
+        server: Any = self._waitress  # a name with several addresses has several sockets
+        return server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1]
+
+    def run(self) -> None:
+        """Serves until interrupted."""
+        self.logdir.start()
+        self._waitress.run()
+
+    def start(self) -> None:
+        """Serves from a thread of its own."""
+        threading.Thread(target=self.run, name="http", daemon=True).start()
+
+    def close(self) -> None:
+        """Ends everything, also the parsing processes."""
+        self._waitress.close()
+        self._resources.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _cache(self) -> Cache:
+        cache = Cache.default()
+        if cache.writable():
+            return cache
+        folder = self._resources.enter_context(
+            tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
+        )
+        _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
+        return Cache(Path(folder), cache.max_bytes)

@@ -1,0 +1,81 @@
+"""The page: its built files, with types and cache times of our own choice.
+
+The system's registry of file types is not asked: on some machines it says that JavaScript is plain text,
+and the page stays blank.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+from flask import Blueprint, Response, request
+from werkzeug.security import safe_join
+
+from visualprof.errors import NotFound
+from visualprof.server.answers import raw
+
+_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".map": "application/json",
+    ".webmanifest": "application/manifest+json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff": "font/woff",
+    ".woff2": "font/woff2",
+    ".wasm": "application/wasm",
+    ".txt": "text/plain",
+}
+
+_MISSING = """<!doctype html><html lang="en"><meta charset="utf-8"><title>visualprof</title>
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:44rem;margin:4rem auto;padding:0 1rem}}
+:root{{color-scheme:light dark}}
+code{{background:#8883;padding:.1em .4em;border-radius:.3em}}</style>
+<h1>The page is not built yet</h1>
+<p>The server runs and its <a href="api/v1/runs">API</a> answers, but there is no page in <code>{dist}</code>.</p>
+<p>In a checkout, <code>pip install .</code> builds it, or, with Node.js,
+<code>cd visualprof/frontend &amp;&amp; npm ci &amp;&amp; npm run build</code>. Then load this address again.</p></html>
+"""
+
+
+def blueprint(dist: Path) -> Blueprint:
+    """The routes of the page whose built files lie in `dist`."""
+    routes = Blueprint("spa", __name__)
+
+    @routes.get("/")
+    @routes.get("/<path:path>")
+    def file(path: str = "") -> Response:
+        if path.startswith("api/") or path == "api":
+            raise NotFound(f"there is no {request.path}", "the API is described by /api/v1/openapi.json")
+        found = safe_join(str(dist), path) if path else None
+        if found and Path(found).is_file():
+            return _file(Path(found), hashed=path.startswith("assets/"))
+        if "." in path.rpartition("/")[2]:
+            raise NotFound(f"there is no file {path[:200]!r}")
+        index = dist / "index.html"  # any other address is one of the page's own
+        if index.is_file():
+            return _file(index, hashed=False)
+        return raw(_MISSING.format(dist=escape(str(dist))).encode(), "text/html", 200 if not path else 404)
+
+    return routes
+
+
+def _file(path: Path, hashed: bool) -> Response:
+    status = path.stat()
+    body = _read(path, status.st_mtime_ns, status.st_size)
+    response = raw(body, _TYPES.get(path.suffix.lower(), "application/octet-stream"))
+    response.headers["Cache-Control"] = "public, max-age=31536000, immutable" if hashed else "no-cache"
+    return response
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, mtime_ns: int, size: int) -> bytes:
+    """Kept, as long as the file stays the same."""
+    del mtime_ns, size
+    return path.read_bytes()

@@ -1,0 +1,127 @@
+"""Kernels: by name, or by name, launching operator and launch attributes; copies and fills beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Floats, Ids, Trace, TrackKind
+from visualprof.views import Params, View, charts
+from visualprof.views.measure.groups import Groups, group
+from visualprof.views.measure.launch import is_kernel, launches
+from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.table import Column, Result, Table
+from visualprof.views.timing import durations, names, ordered
+
+
+@dataclass(frozen=True)
+class KernelParams(Params):
+    """group: by kernel name, or by name, operator and launch attributes."""
+
+    group: Literal["name", "launch"] = "name"
+
+
+def needs(trace: Trace) -> bool:
+    """At least one kernel, copy or fill on a device."""
+    return bool((is_kernel(trace) | _is_copy(trace)).any())
+
+
+def compute(trace: Trace, params: KernelParams) -> Result:
+    """Kernels by total time; blocks per SM and occupancy are means weighted by duration.
+
+    Source: torch-tb-profiler's kernel view, docs/views.md#kernel.
+    """
+    inside = in_step(trace, params.step)
+    rows = np.flatnonzero(is_kernel(trace) & inside).astype(np.int32)
+    core = names_with(trace, trace.events.name[rows], uses_tensor_core)
+    dur = np.maximum(trace.events.dur[rows], 0)
+    columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
+    known = trace.meta.device_work == "kernel"
+    columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
+    return Result(
+        Table(ordered(columns, "total_ns")),
+        {
+            "kind": trace.meta.device_work,
+            "tensor_core": {"used_ns": int(dur[core].sum()), "unused_ns": int(dur[~core].sum())},
+            "memory_operations": _memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside)),
+        },
+    )
+
+
+def make_charts(result: Result, params: KernelParams, top: int) -> dict[str, charts.Option]:
+    """`kernels`: share of each; `tensor_core`: time with and without."""
+    assert result.table is not None
+    total: dict[str, float] = {}
+    for name, ns in zip(result.table.columns["name"], result.table.columns["total_ns"], strict=True):
+        total[str(name)] = total.get(str(name), 0) + int(ns)  # type: ignore[call-overload]
+    core = result.fields["tensor_core"]
+    out = {"kernels": charts.pie(total.items(), top=top)}
+    if result.fields["kind"] == "kernel":
+        out["tensor_core"] = charts.pie(
+            [("@t:chart.tensor_core_used", core["used_ns"]), ("@t:chart.tensor_core_unused", core["unused_ns"])]  # type: ignore[index]
+        )
+    return out
+
+
+def _is_copy(trace: Trace) -> np.ndarray:
+    return np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & trace.track_mask(TrackKind.STREAM)
+
+
+def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
+    groups = group(trace.events.name[rows])
+    return {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups), **_load(trace, rows, groups)}
+
+
+def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
+    joined = launches(trace)
+    place = np.searchsorted(joined.work, rows)
+    op, call = joined.op[place], joined.call[place]
+    op_name = np.where(op >= 0, trace.events.name[op], 0)
+    keys = [trace.arg(k, rows, -1).astype(np.int64) for k in ("grid", "block", "registers", "shared_memory")]
+    groups = group(trace.events.name[rows], op_name, *keys)
+    first = groups.first
+    delay = np.where(call >= 0, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
+    return {
+        "name": names(trace, trace.events.name[rows][first]),
+        "operator": names(trace, op_name[first]),
+        "grid": _texts(trace, keys[0][first]), "block": _texts(trace, keys[1][first]),
+        "registers_per_thread": _known(keys[2][first]), "shared_memory_bytes": _known(keys[3][first]),
+        **durations(trace, rows, groups), **_load(trace, rows, groups),
+        "launch_delay_ns": groups.mean(delay, np.ones(len(rows))),
+    }  # fmt: skip
+
+
+def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
+    """How well each kernel fills the device: means weighted by duration."""
+    weight = np.maximum(trace.events.dur[rows], 0)
+    return {
+        "blocks_per_sm": groups.mean(trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64), weight),
+        "occupancy": groups.mean(trace.arg("occupancy", rows, np.nan).astype(np.float64), weight),
+    }
+
+
+def _memory_operations(trace: Trace, rows: Ids) -> Table:
+    """Copies and fills by name; bandwidth is all bytes over all time."""
+    groups = group(trace.events.name[rows])
+    moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
+    total = groups.sum(np.nan_to_num(moved)).astype(np.float64)
+    known = groups.sum(~np.isnan(moved)) > 0
+    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
+    spent = np.asarray(columns["total_ns"], np.float64)
+    columns["bytes"] = np.where(known, total, np.nan)
+    columns["bandwidth_bytes_per_s"] = np.where(known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan)
+    return Table(ordered(columns, "total_ns"))
+
+
+def _texts(trace: Trace, ids: Ids) -> list[str | None]:
+    return [trace.strings[i] if i >= 0 else None for i in ids]
+
+
+def _known(values: np.ndarray) -> Floats:
+    return np.where(values >= 0, values, np.nan)
+
+
+VIEW = View("kernel", 30, needs, KernelParams, compute, make_charts)

@@ -1,0 +1,65 @@
+"""How busy each device was, and how well its kernels filled it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visualprof.reader.trace import Device, Trace
+from visualprof.views.measure.intervals import covered, length, union
+from visualprof.views.measure.launch import is_kernel
+from visualprof.views.measure.steps import Windows, kernel_spans
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+
+
+def device_summary(trace: Trace, windows: Windows) -> list[dict[str, object]]:
+    """One entry for each device that ran a kernel; ratios 0..1, None where unknown.
+
+    utilization: time with at least one kernel, over the time from the first step's start to the last one's end.
+    sm_efficiency: integral of min(sum of blocks per SM of the running kernels, 1) over the same time.
+    occupancy: mean weighted by duration. tensor_core_ratio: time of kernels on tensor cores over that of all.
+    Source: torch-tb-profiler, docs/views.md#devices.
+    """
+    if not len(windows):
+        return []
+    kernels = np.flatnonzero(is_kernel(trace) & (trace.events.dur > 0))
+    device_of = np.array([t.device for t in trace.tracks] or [0])[trace.events.track[kernels]]
+    known = {d.id: d for d in trace.meta.devices}
+    return [
+        _one(trace, windows, kernels[device_of == number], known.get(number, Device(number)))
+        for number in np.unique(device_of).tolist()
+    ]
+
+
+def _one(trace: Trace, windows: Windows, rows: np.ndarray, device: Device) -> dict[str, object]:
+    start, end = windows.start[:1], windows.end[-1:]
+    whole = int(end[0] - start[0])
+    dur = trace.events.dur[rows]
+    core = names_with(trace, trace.events.name[rows], uses_tensor_core)
+    occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
+    told = ~np.isnan(occupancy)
+    is_kernel_time = trace.meta.device_work == "kernel"
+    return {
+        "id": device.id,
+        "name": device.name,
+        "memory_bytes": device.memory_bytes or None,
+        "compute_capability": device.compute_capability or None,
+        "utilization": int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
+        "sm_efficiency": _sm_efficiency(trace, rows, int(start[0]), int(end[0])),
+        "occupancy": float(np.average(occupancy[told], weights=dur[told])) if told.any() else None,
+        "tensor_core_ratio": float(dur[core].sum() / dur.sum()) if is_kernel_time else None,
+        "kernel_ns": length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
+    }
+
+
+def _sm_efficiency(trace: Trace, rows: np.ndarray, start: int, end: int) -> float | None:
+    blocks = trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
+    told = ~np.isnan(blocks)
+    if not told.any() or end <= start:
+        return None
+    first = np.clip(trace.events.ts[rows][told], start, end)
+    last = np.clip(trace.events.end[rows][told], start, end)
+    times = np.concatenate((first, last))
+    change = np.concatenate((blocks[told], -blocks[told]))
+    order = np.argsort(times, kind="stable")
+    level = np.cumsum(change[order])[:-1]
+    return float((np.clip(level, 0.0, 1.0) * np.diff(times[order])).sum() / (end - start))

@@ -1,0 +1,60 @@
+"""Rows grouped by equal keys, with the sums and extremes of a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.trace import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Groups:
+    """first: (g,) a member row of each group. of: (n,) group of each row. count: (g,) rows in each."""
+
+    first: Ints
+    of: Ints
+    count: Ints
+
+    def sum(self, values: NDArray[np.number]) -> Ints:
+        """Sum of a column (n,) in each group, as int64."""
+        return np.rint(np.bincount(self.of, values, len(self.first))).astype(np.int64)
+
+    def mean(self, values: Floats, weight: NDArray[np.number]) -> Floats:
+        """Weighted mean in each group over the rows where the value is known (not NaN); NaN where none is."""
+        known = ~np.isnan(values)
+        total = np.bincount(self.of[known], weight[known], len(self.first))
+        summed = np.bincount(self.of[known], values[known] * weight[known], len(self.first))
+        return np.where(total > 0, summed / np.where(total > 0, total, 1), np.nan)
+
+    def max(self, values: Ints) -> Ints:
+        """Largest value in each group."""
+        out = np.full(len(self.first), np.iinfo(np.int64).min)
+        np.maximum.at(out, self.of, values)
+        return out
+
+    def min(self, values: Ints) -> Ints:
+        """Smallest value in each group."""
+        out = np.full(len(self.first), np.iinfo(np.int64).max)
+        np.minimum.at(out, self.of, values)
+        return out
+
+    def distinct(self, values: NDArray[np.integer]) -> Ints:
+        """Number of distinct values >= 0 in each group."""
+        known = values >= 0
+        pairs = np.unique(np.stack((self.of[known], values[known].astype(np.int64))), axis=1)
+        return np.bincount(pairs[0].astype(np.int64), minlength=len(self.first))
+
+
+def group(*keys: NDArray[np.integer]) -> Groups:
+    """Groups of rows with equal keys, all (n,), in order of the keys."""
+    if len(keys) == 1:
+        _, first, of, count = np.unique(keys[0], return_index=True, return_inverse=True, return_counts=True)
+        return Groups(first, of, count)
+    code = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        values, place = np.unique(key, return_inverse=True)
+        _, code = np.unique(code * (len(values) + 1) + place, return_inverse=True)
+    return group(code)

@@ -1,0 +1,54 @@
+"""Which kernels use tensor cores and which operators could, by their names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.trace import Trace
+
+# Checked against the tensor pipe's own counter on an H200: tests/views/test_tensor_core.py.
+KERNEL = re.compile(
+    # instruction shapes of Volta to Ada in the names of cuBLAS, cuDNN and CUTLASS kernels
+    r"(?<!\d)(?:884|1688|16816|16832|8816|8832|16864)(?!\d)|(?<![a-z])[hidbq]mma|tensorop|tensor\d+x\d+x\d+|xmma_"
+    # Hopper and Blackwell: asynchronous products, cuBLASLt's generated kernels, CUTLASS 3 main loops
+    r"|gmma|tcgen05|nvjet_|cutlass3x_|MainloopSm(?:90|10\d|12\d)|sm(?:90|10\d|12\d)_\w*gemm"
+    # attention
+    r"|flash_(?:fwd|bwd)|flash_attn|fmha_(?:cutlass|fwd|bwd|v2)",
+    re.IGNORECASE,
+)
+# The same families also generate kernels for the CUDA cores.
+NOT_KERNEL = re.compile(r"ffma|simt", re.IGNORECASE)
+
+OPERATOR = re.compile(
+    r"(?:^|::|_)(?:addbmm|addmm|addmv|addr|baddbmm|bmm|mm|mv|matmul|linear|linear_relu|einsum|tensordot|chain_matmul|"
+    r"_?conv(?:olution)?(?:_?(?:1|2|3)d)?(?:_transpose(?:1|2|3)d|_tbc|_overrideable|_forward|_relu)?|convolution_backward|"
+    r"(?:cudnn|miopen|thnn|slow|mkldnn)_conv\w*|conv_depthwise\w*|"
+    r"lstm(?:_cell)?|gru(?:_cell)?|rnn_(?:tanh|relu)(?:_cell)?|_cudnn_rnn\w*|"
+    r"scaled_dot_product\w*|_flash_attention\w*|_efficient_attention\w*|_scaled_mm|_int_mm|"
+    r"conv2d\w*|conv3d\w*|matmul_v2|mul_grad|matmul\w*|fc|fused_gemm\w*|"
+    r"MatMul|Gemm|Conv|ConvTranspose|FusedMatMul|FusedGemm|FusedConv|Attention|MultiHeadAttention|"
+    r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$"
+)
+# Operator names of a family with a suffix that is not part of the name: Paddle's "conv2d dygraph", "matmul compute".
+SUFFIX = re.compile(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
+
+
+def uses_tensor_core(name: str) -> bool:
+    """Does a kernel of this name run on tensor cores?"""
+    return bool(KERNEL.search(name)) and not NOT_KERNEL.search(name)
+
+
+def can_use_tensor_core(name: str) -> bool:
+    """Has an operator of this name a tensor-core implementation for some type and shape?"""
+    return bool(OPERATOR.search(SUFFIX.sub("", name).strip()))
+
+
+def names_with(trace: Trace, names: NDArray[np.integer], test: object) -> NDArray[np.bool_]:
+    """`test(name)` for every string id of `names`; each distinct name is looked at once."""
+    table = np.zeros(len(trace.strings), bool)
+    for i in np.unique(names):
+        table[i] = test(trace.strings[i])  # type: ignore[operator]
+    return table[names]

@@ -1,0 +1,118 @@
+"""Operators: host and device time, tensor-core use, by name, input shape or call stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from visualprof.reader.trace import Ids, Trace
+from visualprof.views import Params, View, charts
+from visualprof.views.measure.groups import Groups, group
+from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.stacks import Stacks
+from visualprof.views.measure.steps import in_step
+from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with, uses_tensor_core
+from visualprof.views.table import Column, Result, Table
+from visualprof.views.timing import names, ordered
+
+TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
+
+
+@dataclass(frozen=True)
+class OperatorParams(Params):
+    """group: one row a name, a name and its input shapes, or those and the call stack. operator: only that name."""
+
+    group: Literal["name", "shape", "stack"] = "name"
+    operator: str = ""
+
+
+def needs(trace: Trace) -> bool:
+    """At least one operator on the host."""
+    return bool(is_operator(trace).any())
+
+
+def compute(trace: Trace, params: OperatorParams) -> Result:
+    """Operators, the largest device self time first (host self time when nothing ran on a device).
+
+    Source: torch-tb-profiler's operator view; docs/views.md#operator.
+    """
+    joined = launches(trace)
+    core = names_with(trace, trace.events.name, uses_tensor_core)
+    times = operator_times(trace, joined, core)
+    keep = in_step(trace, params.step)[times.rows]
+    if params.operator:
+        keep &= names_with(trace, trace.events.name[times.rows], lambda name: name == params.operator)
+    at = np.flatnonzero(keep)
+    columns = _columns(trace, times, at, params)
+    by = "device_self_ns" if times.device_self.any() else "host_self_ns"
+    lost = joined.work[(joined.op < 0) & is_kernel(trace)[joined.work]]
+    lost = lost[in_step(trace, params.step)[lost]]
+    unlinked = {"kernels": len(lost), "total_ns": int(np.maximum(trace.events.dur[lost], 0).sum())}
+    return Result(Table(ordered(columns, by)), {"unlinked": unlinked})
+
+
+def make_charts(result: Result, params: OperatorParams, top: int) -> dict[str, charts.Option]:
+    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time."""
+    assert result.table is not None
+    columns = result.table.columns
+    out: dict[str, charts.Option] = {}
+    for column in TIMES:
+        total: dict[str, int] = {}
+        for name, ns in zip(columns["name"], columns[column], strict=True):
+            total[str(name)] = total.get(str(name), 0) + int(ns)  # type: ignore[call-overload]
+        if any(total.values()):
+            out[column.removesuffix("_ns")] = charts.pie(total.items(), top=top)
+    return out
+
+
+def _columns(trace: Trace, times: OperatorTimes, at: Ids, params: OperatorParams) -> dict[str, Column]:
+    rows = times.rows[at]
+    name = trace.events.name[rows]
+    shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
+    stacks = Stacks(trace)
+    stack = stacks.of(rows)
+    keys = {"name": (name,), "shape": (name, shapes), "stack": (name, shapes, stack)}[params.group]
+    groups = group(*keys)
+    first = groups.first
+    columns: dict[str, Column] = {"name": names(trace, name[first])}
+    if params.group != "name":
+        columns["input_shapes"] = names(trace, shapes[first])
+    if params.group == "stack":
+        columns["call_stack"] = [stacks.text(s) for s in stack[first].tolist()]
+    columns |= {"stacks": groups.distinct(stack), "calls": groups.count}
+    device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
+    columns |= {
+        "device_self_ns": device_self, "device_total_ns": device_total,
+        "host_self_ns": groups.sum(times.host_self[at]), "host_total_ns": groups.sum(times.host_total[at]),
+        "tensor_core_eligible": eligible(trace, rows[first]).tolist(),
+        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self),
+        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total),
+        "flops": _known_sum(trace, groups, rows, "flops"), "bytes": _known_sum(trace, groups, rows, "bytes"),
+    }  # fmt: skip
+    return columns
+
+
+def eligible(trace: Trace, rows: Ids) -> np.ndarray:
+    """Of each operator: has it a tensor-core implementation, by its name or its type?"""
+    by_name = names_with(trace, trace.events.name[rows], can_use_tensor_core)
+    if "type" not in trace.args:
+        return by_name
+    return by_name | names_with(trace, trace.arg("type", rows, 0).astype(np.int64), can_use_tensor_core)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, NaN where the whole is 0."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
+
+
+def _known_sum(trace: Trace, groups: Groups, rows: Ids, name: str) -> np.ndarray:
+    """Sum of an argument over the rows that have it; NaN for groups where none has."""
+    values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
+    known = ~np.isnan(values)
+    total = np.bincount(groups.of[known], values[known], len(groups.first))
+    return np.where(np.bincount(groups.of[known], minlength=len(groups.first)) > 0, total, np.nan)
+
+
+VIEW = View("operator", 20, needs, OperatorParams, compute, make_charts)

@@ -1,0 +1,174 @@
+"""Overview: where an average step goes, how busy the devices are, stages, annotations and findings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.views import Params, View, charts
+from visualprof.views.measure.devices import device_summary
+from visualprof.views.measure.findings import Case, findings
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, length, merge, union
+from visualprof.views.measure.launch import Launches, launches, operator_times
+from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages
+from visualprof.views.measure.steps import PARTS, Windows, breakdown, in_step, step_windows
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.table import Column, Result, Table
+from visualprof.views.timing import durations, names, ordered
+
+
+def needs(trace: Trace) -> bool:
+    """Any event at all."""
+    return len(trace.events) > 0
+
+
+def compute(trace: Trace, params: Params) -> Result:
+    """Everything that the page shows; `step` narrows stages, events and annotations.
+
+    Source: docs/views.md#overview.
+    """
+    windows = step_windows(trace)
+    parts = breakdown(trace, windows)
+    total = windows.end - windows.start
+    steps: dict[str, object] = {"name": list(windows.names), "total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
+    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in steps.items() if k != "name"}  # type: ignore[arg-type]
+    joined = launches(trace)
+    devices = device_summary(trace, windows)
+    times = operator_times(trace, joined, names_with(trace, trace.events.name, uses_tensor_core))
+    stages = find_stages(trace, windows)
+    shown = _chosen(windows, params.step) if params.step else windows
+    inside = in_step(trace, params.step)
+    return Result(
+        fields={
+            "steps": steps,
+            "average_step": {"name": "average", **{k: round(v) for k, v in average.items()}},
+            "devices": devices,
+            "stages": _stages(trace, shown, stages, joined),
+            "stage_steps": _stage_steps(windows, stages),
+            "events": _events(trace, inside),
+            "annotations": _annotations(trace, inside, joined),
+            "findings": findings(Case(trace, windows, average, devices, joined, times)),
+            "environment": _environment(trace, stages),
+        }
+    )
+
+
+def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
+    """`average_step`, `steps`, `stages`, `events`; those with data."""
+    steps, average = result.fields["steps"], result.fields["average_step"]
+    used = [p for p in PARTS if np.any(np.asarray(steps[f"{p}_ns"]))]  # type: ignore[index]
+    out = {
+        "average_step": charts.pie([(f"@t:part.{p}", average[f"{p}_ns"]) for p in used], colors=True),  # type: ignore[index]
+        "steps": charts.bars(steps["name"], [(f"@t:part.{p}", steps[f"{p}_ns"]) for p in used]),  # type: ignore[index]
+    }
+    stages = result.fields["stage_steps"]
+    with_stage = [s for s in (*STAGES, "other") if np.any(np.asarray(stages[f"{s}_ns"]))]  # type: ignore[index]
+    if with_stage and with_stage != ["other"]:
+        out["stages"] = charts.bars(stages["name"], [(f"@t:stage.{s}", stages[f"{s}_ns"]) for s in with_stage])  # type: ignore[index]
+    events = result.fields["events"].columns  # type: ignore[union-attr]
+    labels = [f"@t:category.{c}" for c in events["category"]]
+    if labels:
+        out["events"] = charts.bars(labels, [("@t:metric.total_ns", events["total_ns"])], stack=False)
+    return out
+
+
+def _chosen(windows: Windows, name: str) -> Windows:
+    """The one step of that name; none when it was dropped as incomplete."""
+    at = [i for i, n in enumerate(windows.names) if n == name]
+    return Windows(tuple(windows.names[i] for i in at), windows.start[at], windows.end[at], windows.index[at])
+
+
+def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> Table:
+    """Host and device time of every stage inside the steps; `other` is what no stage covers."""
+    whole = int((windows.end - windows.start).sum())
+    work = np.maximum(trace.events.dur[joined.work], 0)
+    in_steps = int(device_time_within(trace, joined.work, joined.issue, windows.start, windows.end).sum())
+    rows: list[dict[str, object]] = []
+    for name, stage in stages.items():
+        place = np.searchsorted(windows.start, stage.start, side="right") - 1
+        keep = (place >= 0) & (stage.start < windows.end[place]) if len(windows) else np.zeros(len(stage.start), bool)
+        host = (stage.end - stage.start)[keep]
+        device = device_time_within(trace, joined.work, joined.issue, stage.start[keep], stage.end[keep])
+        rows.append(_stage_row(name, host, device, whole, in_steps))
+    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
+    other = (windows.end - windows.start) - covered(spans, windows.start, windows.end)
+    claimed = sum(int(r["device_total_ns"]) for r in rows)  # type: ignore[call-overload]
+    row = _stage_row("other", other, np.zeros(0, np.int64), whole, in_steps)
+    row["device_total_ns"] = max(0, in_steps - claimed) if len(work) else 0
+    row["device_ratio"] = row["device_total_ns"] / in_steps if in_steps else np.nan  # type: ignore[operator]
+    rows.append(row)
+    return Table({k: [r[k] for r in rows] for k in rows[0]})
+
+
+def _stage_row(name: str, host: np.ndarray, device: np.ndarray, whole: int, on_device: int) -> dict[str, object]:
+    row: dict[str, object] = {"name": name, "calls": len(host)}
+    for prefix, values, base in (("host", host, whole), ("device", device, on_device)):
+        some = len(values) > 0
+        row |= {
+            f"{prefix}_total_ns": int(values.sum()), f"{prefix}_mean_ns": float(values.mean()) if some else np.nan,
+            f"{prefix}_max_ns": int(values.max()) if some else None, f"{prefix}_min_ns": int(values.min()) if some else None,
+            f"{prefix}_ratio": float(values.sum() / base) if base else np.nan,
+        }  # fmt: skip
+    return row
+
+
+def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> dict[str, object]:
+    """Host time of each stage in each step; an instant that two stages cover counts in both."""
+    out: dict[str, object] = {"name": list(windows.names)}
+    for name in STAGES:
+        spans = stages[name].spans() if name in stages else np.zeros((0, 2), np.int64)
+        out[f"{name}_ns"] = covered(spans, windows.start, windows.end)
+    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
+    out["other_ns"] = (windows.end - windows.start) - covered(spans, windows.start, windows.end)
+    return out
+
+
+def _events(trace: Trace, inside: np.ndarray) -> Table:
+    """Events by category, host and device apart: calls, union and sum of their time."""
+    events = trace.events
+    on_device = ~trace.track_mask(TrackKind.THREAD)
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
+    groups = group(events.category[rows], on_device[rows])
+    columns: dict[str, Column] = {
+        "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
+        "track_kind": ["device" if d else "host" for d in on_device[rows][groups.first]],
+    }
+    timed = durations(trace, rows, groups)
+    members = [rows[groups.of == i] for i in range(len(groups.first))]
+    unions = np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)
+    columns |= {"calls": timed["calls"], "total_ns": unions, "sum_ns": timed["total_ns"]}
+    columns |= {k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")}
+    return Table(ordered(columns, "total_ns"))
+
+
+ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
+
+
+def _annotations(trace: Trace, inside: np.ndarray, joined: Launches) -> Table:
+    """User ranges and stages by name; device time is that of the work launched while they were open."""
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events.category, ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0))
+    groups = group(events.name[rows])
+    timed = durations(trace, rows, groups)
+    device = device_time_within(trace, joined.work, joined.issue, events.ts[rows], events.end[rows])
+    columns: dict[str, Column] = {"name": names(trace, events.name[rows][groups.first]), "calls": timed["calls"]}
+    columns |= {f"host_{k}": timed[k] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")}
+    columns["device_total_ns"] = groups.sum(device)
+    return Table(ordered(columns, "host_total_ns"))
+
+
+def _environment(trace: Trace, stages: dict[str, Stage]) -> dict[str, object]:
+    meta, (start, end) = trace.meta, trace.span_ns
+    return {
+        "framework": meta.framework, "format": meta.format, "producer": meta.producer, "host": meta.host,
+        "rank": meta.rank if meta.rank >= 0 else None, "world_size": meta.world_size if meta.world_size >= 0 else None,
+        "device_type": meta.device_type, "device_work": meta.device_work, "events": len(trace.events),
+        "duration_ns": end - start, "steps": len(trace.steps),
+        "stages_derived": [name for name, stage in stages.items() if stage.derived],
+        "process_cpu_ratio": meta.process_cpu_ratio if meta.process_cpu_ratio >= 0 else None,
+        "system_cpu_ratio": meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
+    }  # fmt: skip
+
+
+VIEW = View("overview", 10, needs, Params, compute, make_charts)
