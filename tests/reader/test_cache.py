@@ -15,9 +15,27 @@ from visualprof.reader import Trace, read_trace
 from visualprof.reader.cache import Cache, Strings, open_trace
 
 EVENTS = [
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "args": {"External id": 1}},
+    {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 10,
+        "dur": 5,
+        "args": {"External id": 1},
+    },
     {"ph": "X", "cat": "cpu_op", "name": "卷积 ✓", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"External id": 2}},
-    {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 30, "dur": 5, "args": {"stream": 7, "device": 0}},
+    {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "gemm",
+        "pid": 0,
+        "tid": 7,
+        "ts": 30,
+        "dur": 5,
+        "args": {"stream": 7, "device": 0},
+    },
 ]
 
 

@@ -22,7 +22,10 @@ from visualprof.reader.layout import Place, natural, place
             "r/host_rank1_time_2026_11_20_03_52_43_834976.paddle_trace.json",
             Place("r", "host_rank1", "2026_11_20_03_52_43_834976", 1),
         ),
-        ("r/hostB_pid12_time_2023_01_01_00_00_00_000.paddle_trace.json", Place("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1)),
+        (
+            "r/hostB_pid12_time_2023_01_01_00_00_00_000.paddle_trace.json",
+            Place("r", "hostB_pid12", "2023_01_01_00_00_00_000", -1),
+        ),
         # MegEngine
         ("r/31337.chrome_timeline.json", Place("r", "31337", "", -1)),
         # own scripts with ranks

@@ -24,7 +24,9 @@ def problems(root: Path) -> list[Problem]:
 
 def verdict(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
-    return next(examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name)
+    return next(
+        examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name
+    )
 
 
 @pytest.mark.parametrize("name", ["a.json", "unknown", "a.txt", "a.py", "odd.bin", "a.json.gz"])
@@ -39,7 +41,9 @@ def test_a_stranger_that_is_named_like_a_profile_is_mentioned(tmp_path: Path, na
     assert verdict(tmp_path, name, b"\x7fELF nonsense") == "skipped"
 
 
-@pytest.mark.parametrize("name", ["train.py", "README.md", "model.pt", "events.log", "graph.svg", "m.onnx", "metrics.jsonl"])
+@pytest.mark.parametrize(
+    "name", ["train.py", "README.md", "model.pt", "events.log", "graph.svg", "m.onnx", "metrics.jsonl"]
+)
 def test_other_files_are_not_mentioned(tmp_path: Path, name: str) -> None:
     assert verdict(tmp_path, name, b"[1, 2]") == "other"
     assert verdict(tmp_path, name, b"\x80\x02 binary") == "other"
@@ -62,7 +66,15 @@ def test_a_cut_gzip_of_no_content_is_growing(tmp_path: Path) -> None:
 
 
 def test_hidden_and_unfinished_files_are_ignored(tmp_path: Path) -> None:
-    for name in (".hidden.json", "a.json.partial", "a.json.tmp", "a.json~", ".git/a.json", "up.partial/a.json", "ok.json"):
+    for name in (
+        ".hidden.json",
+        "a.json.partial",
+        "a.json.tmp",
+        "a.json~",
+        ".git/a.json",
+        "up.partial/a.json",
+        "ok.json",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(KINETO)
     assert files(tmp_path) == ["ok.json"]
@@ -99,7 +111,9 @@ def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> Non
     assert "No such file" in problem.error
 
 
-@pytest.mark.skipif(sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything")
+@pytest.mark.skipif(
+    sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything"
+)
 def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir()
     (tmp_path / "locked.json").write_bytes(KINETO)

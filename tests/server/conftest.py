@@ -27,6 +27,7 @@ class InlineParser:
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self.asleep = False
+        self.failure: Failure | None = None
         self.hurried: list[str] = []
         self._listener: Listener | None = None
 
@@ -40,7 +41,7 @@ class InlineParser:
             self._listener.progressed(key, 0.4)
             return
         try:
-            outcome = parse(os.fspath(path), lambda _: None, cache=self.cache)
+            outcome = self.failure or parse(os.fspath(path), lambda _: None, cache=self.cache)
         except VisualprofError as error:
             outcome = Failure(error.error, error.hint, error.status, type(error).__name__)
         self._listener.finished(key, outcome)
@@ -107,7 +108,13 @@ def kineto(operators: int = 3) -> str:
         events += [
             common | {"cat": "cpu_op", "name": f"op{number}", "ts": ts, "dur": dur, "args": {"External id": i}},
             common
-            | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts + 1, "dur": 2, "args": {"correlation": i + 1}},
+            | {
+                "cat": "cuda_runtime",
+                "name": "cudaLaunchKernel",
+                "ts": ts + 1,
+                "dur": 2,
+                "args": {"correlation": i + 1},
+            },
             {
                 "ph": "X",
                 "cat": "kernel",

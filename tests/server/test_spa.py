@@ -39,7 +39,9 @@ def test_hashed_files_are_kept_for_ever(built: Site) -> None:
     assert built.client.get("/icon.svg").headers["Cache-Control"] == "no-cache"
 
 
-@pytest.mark.parametrize("path", ["/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/..%2fsecret.txt"])
+@pytest.mark.parametrize(
+    "path", ["/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/..%2fsecret.txt"]
+)
 def test_nothing_outside_is_served(built: Site, path: str) -> None:
     assert b"secret" not in built.client.get(path).data.replace(path.encode(), b"").replace(b"secret.txt", b"")
 

@@ -11,6 +11,8 @@ import pytest
 from conftest import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
+from visualprof.reader.pool import Failure
+
 
 def operators(site: Site, **query: object) -> TestResponse:
     return site.client.get("/api/v1/view/operator", query_string={"run": "run", **query})
@@ -140,13 +142,17 @@ def test_an_empty_file_is_503_with_the_reason(make_site: MakeSite) -> None:
 
 def test_a_file_that_cannot_be_read_is_422(make_site: MakeSite) -> None:
     site = make_site()
-    damaged = bytearray(gzip.compress(kineto(operators=5000).encode()))
-    damaged[len(damaged) // 2 :] = b"\xff" * (len(damaged) // 2)
-    site.write("run/trace.json.gz", bytes(damaged))
+    site.parser.failure = Failure("event 7 has no 'ts'", "is it cut?")
+    site.write("run/trace.json", kineto())
     answer = operators(site)
-    if answer.status_code != 200:  # the reader may also show the part before the damage
-        assert answer.status_code == 422
-        assert answer.get_json()["error"]
+    assert (answer.status_code, answer.get_json()) == (422, {"error": "event 7 has no 'ts'", "hint": "is it cut?"})
+
+
+def test_a_file_that_brought_the_reader_down_is_500(make_site: MakeSite) -> None:
+    site = make_site()
+    site.parser.failure = Failure("the process that read it was ended by SIGKILL", "out of memory", 500)
+    site.write("run/trace.json", kineto())
+    assert operators(site).status_code == 500
 
 
 def test_an_answer_that_did_not_change_is_304(site: Site) -> None:

@@ -43,7 +43,7 @@ class TraceBuilder:
         self._events: list[tuple[Ints, Ints, Ids, NDArray[np.uint8], Ids, Ints, Ints]] = []
         self._args: dict[str, list[tuple[Rows, NDArray[Any], bool]]] = {}
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
-        self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind]] = []
+        self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
         self._counters: list[tuple[int, Ints, NDArray[np.float64]]] = []
         self._allocs: list[Allocs] = []
         self._steps: list[tuple[int, int, int, int]] = []
@@ -85,9 +85,9 @@ class TraceBuilder:
         """Links events by their rows in the file."""
         self._links.append((src, dst, kind))
 
-    def flow(self, src_track: Rows, src_ts: Ints, dst_track: Rows, dst_ts: Ints, kind: LinkKind) -> None:
-        """Links the innermost events of the tracks at the given times (flow arrows)."""
-        self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind))
+    def flow(self, src_track: Rows, src_ts: Ints, dst_track: Rows, dst_ts: Ints, kind: LinkKind, dst_row: Rows) -> None:
+        """Links the innermost events of the tracks at the given times (flow arrows); dst_row >= 0 names the event itself."""
+        self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind, dst_row))
 
     def counter(self, track: int, ts: Ints, value: NDArray[np.float64]) -> None:
         """Adds samples of a counter track."""
@@ -156,9 +156,9 @@ class TraceBuilder:
         for rows_a, rows_b, kind in self._links:
             a, b = _lookup(event_of, rows_a), _lookup(event_of, rows_b)
             parts.append((a, b, np.full(len(a), kind, np.uint8)))
-        for track_a, ts_a, track_b, ts_b, kind in self._flows:
+        for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
             a = _at_times(ts, end, parent, bounds, track_a, ts_a)
-            b = _at_times(ts, end, parent, bounds, track_b, ts_b)
+            b = np.where(rows_b >= 0, _lookup(event_of, rows_b), _at_times(ts, end, parent, bounds, track_b, ts_b))
             parts.append((a, b, np.full(len(a), kind, np.uint8)))
         src, dst, kind = (np.concatenate(c) for c in zip(*parts, strict=True))
         good = (src >= 0) & (dst >= 0)

@@ -77,11 +77,17 @@ def lay_tracks(
 
 
 def add_flows(
-    doc: Document, builder: TraceBuilder, tracks: Tracks, kind_of: Callable[[Kind], LinkKind | None]
+    doc: Document,
+    builder: TraceBuilder,
+    tracks: Tracks,
+    kind_of: Callable[[Kind], LinkKind | None],
+    begins: NDArray[np.int64] | None = None,
 ) -> None:
     """Flow arrows (ph s, t, f) as links between the events that they start and end in.
 
-    Arrows are matched by (category, id); a step t ends one arrow and starts the next.
+    Arrows are matched by (category, id); a step t ends one arrow and starts the next. With `begins`, the rows of
+    begin marks, an arrow ends in the event that began last before it in the file, on its thread: the way to
+    tell apart events that start at the same time.
     Source: "Flow events" of the Trace Event Format description.
     """
     phases = np.array([("s", "t", "f").index(k.ph) if k.ph in ("s", "t", "f") else -1 for k in doc.kinds] or [-1])
@@ -104,7 +110,17 @@ def add_flows(
     for kind in np.unique(link):
         chosen = link == kind
         s, d = src[chosen], dst[chosen]
-        builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(int(kind)))
+        named = np.full(len(d), -1) if begins is None or kind != LinkKind.LAUNCH else _last_begin(doc, begins, d)
+        builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(int(kind)), named)
+
+
+def _last_begin(doc: Document, begins: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each row the last of `begins` before it in the file on the same thread, -1 for none."""
+    size = len(doc.kind) + 1
+    keys = np.sort(doc.place[begins].astype(np.int64) * size + begins)
+    wanted = doc.place[rows].astype(np.int64) * size + rows
+    found = keys[np.maximum(np.searchsorted(keys, wanted) - 1, 0)] if len(keys) else np.full(len(rows), -1)
+    return np.where(found // size == doc.place[rows], found % size, -1)
 
 
 def pair_begin_end(doc: Document, begin: str = "B", end: str = "E") -> tuple[NDArray[np.int64], NDArray[np.int64], int]:

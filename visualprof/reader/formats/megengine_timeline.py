@@ -79,7 +79,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):
         at, ids = doc.arg(name)
         builder.arg({"op_type": "type", "name": "graph_name"}.get(name, name), start_of[at], text_ids(doc, builder, ids), text=True)
-    add_flows(doc, builder, tracks, _flow_kind)
+    add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
     for i, step in enumerate(outermost):
         builder.step(str(i), int(doc.ts[rows[step]]), int(dur[step]), int(tracks.of_row[rows[step]]))

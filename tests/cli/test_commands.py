@@ -1,0 +1,213 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from visualprof.cli import commands, main
+from visualprof.cli.demo import check
+
+ROOT = Path(__file__).parents[2]
+
+
+def profile(operators: int = 2, name: str = "op") -> str:
+    common = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+    events = [common | {"name": f"{name}{i}", "ts": 2000 * i, "dur": 1500} for i in range(operators)]
+    return json.dumps({"schemaVersion": 1, "traceEvents": events})
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "run" / "rank0.json"
+    path.parent.mkdir()
+    path.write_text(profile())
+    return path
+
+
+def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    status = main([str(each) for each in arguments])
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+def test_json_is_the_views_answer(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run("view", "operator", trace, "--format", "json", capfd=capfd)
+    assert status == 0
+    body = json.loads(out)
+    assert body["columns"]["name"] == ["op0", "op1"]
+    assert body["columns"]["host_total_ns"] == [1_500_000, 1_500_000]
+    assert body["total_rows"] == 2
+
+
+def test_csv_has_a_header_and_rows(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("view", "operator", trace, "--format", "csv", capfd=capfd)
+    assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["op0", "op1"]
+
+
+def test_a_table_is_aligned_with_units(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("view", "operator", trace, capfd=capfd)
+    assert "1.50 ms" in out
+    assert "host total" in out.splitlines()[0]
+    assert re.search(r"^op0 ", out, re.MULTILINE)
+    assert len({line.index("1.50 ms") for line in out.splitlines() if "1.50 ms" in line}) == 1
+
+
+def test_a_long_table_shows_thirty_rows(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(profile(operators=100))
+    _, out, _ = run("view", "operator", path, capfd=capfd)
+    assert sum(line.startswith("op") for line in out.splitlines()) == 30
+    assert "70 more" in out
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(profile(operators=1, name="\x1b[31mred\r\n"))
+    _, out, _ = run("view", "operator", path, capfd=capfd)
+    assert "\x1b" not in out
+    assert "red" in out
+
+
+def test_long_names_are_cut_in_the_middle(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(profile(operators=1, name="start" + "x" * 500 + "end"))
+    _, out, _ = run("view", "operator", path, capfd=capfd)
+    assert re.search(r"^startx+…x+end0", out, re.MULTILINE)
+
+
+def test_the_overview_is_readable(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run("view", "overview", trace, capfd=capfd)
+    assert status == 0
+    assert "STEPS" in out
+    assert "ENVIRONMENT" in out
+
+
+def test_parameters_reach_the_view(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("view", "operator", trace, "--param", "group=shape", "--format", "json", capfd=capfd)
+    assert "input_shapes" in json.loads(out)["columns"]
+
+
+def test_a_folder_of_one_run_can_be_given(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (trace.parent / "rank1.json").write_text(profile(operators=5))
+    for options, rows in (((), 2), (("--worker", "rank1"), 5), (("--worker", "rank1", "--span", "1"), 5)):
+        status, out, _ = run("view", "operator", trace.parent, *options, "--format", "json", capfd=capfd)
+        assert (status, json.loads(out)["total_rows"]) == (0, rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nope", "rank0.json"], "overview"),
+        (["operator", "gone.json"], "gone.json"),
+        (["operator", "rank0.json", "--param", "group=nope"], "group"),
+        (["operator", "rank0.json", "--param", "nope=1"], "parameters:"),
+        (["operator", "rank0.json", "--param", "group"], "name=value"),
+        (["operator", ".", "--worker", "nope"], "rank0"),
+        (["operator", "empty.json"], "empty"),
+        (["runtime", "rank0.json"], "no data"),
+        (["operator", "strangers"], "notes.json"),
+        (["operator", "many"], "holds 2 runs"),
+    ],
+)
+def test_errors_say_what_to_do_and_give_2(
+    trace: Path, arguments: list[str], text: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"empty.json": "", "strangers/notes.json": "{}", "many/a.json": profile(), "many/b.json": profile()}
+    for name, content in files.items():
+        if arguments[1] == name.partition("/")[0]:
+            (trace.parent / name).parent.mkdir(exist_ok=True)
+            (trace.parent / name).write_text(content)
+    monkeypatch.chdir(trace.parent)
+    status, out, err = run("view", *arguments, capfd=capfd)
+    assert (status, out) == (2, "")
+    assert text in err
+
+
+def test_the_commands_are_the_files_of_the_folder() -> None:
+    assert {"serve", "view", "demo"} <= set(commands())
+    assert not any(name.startswith("_") for name in commands())
+
+
+def test_help_lists_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    out = capfd.readouterr().out
+    assert all(name in out for name in commands())
+    assert "--logdir" in out
+
+
+def python(*code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+
+
+def test_help_does_not_load_what_it_does_not_need() -> None:
+    code = "import sys; from visualprof.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
+    loaded = python("-c", code).stdout.split()
+    assert not {"numpy", "flask", "pandas", "msgspec", "watchdog"} & set(loaded)
+
+
+def test_a_view_does_not_load_the_server(trace: Path) -> None:
+    code = f"import sys; from visualprof.cli import main\nmain(['view', 'overview', {str(trace)!r}, '--format', 'json'])\nprint(*sys.modules)"
+    loaded = python("-c", code).stdout.split()
+    assert not {"flask", "waitress", "pandas", "watchdog", "pyecharts", "multiprocessing.pool"} & set(loaded)
+
+
+def test_it_runs_as_a_module(trace: Path) -> None:
+    done = python("-m", "visualprof", "view", "operator", str(trace), "--format", "csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("name,")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, number: int) -> None:
+    command = [sys.executable, "-m", "visualprof", "--logdir", str(trace.parent), "--port", "0"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        url = re.search(r"http://\S+/", line)
+        assert url, line
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with direct.open(f"{url[0]}api/v1/status", timeout=10) as response:
+            assert json.loads(response.read())["logdirs"] == [str(trace.parent)]
+        time.sleep(0.3)
+        process.send_signal(number)
+        assert process.wait(timeout=15) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
+    trace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert check(trace.parent) == 0
+    assert "1 profiles" in capfd.readouterr().out
+    (trace.parent / "notes.json").write_text("{}")
+    assert check(trace.parent) == 1
+    assert "notes.json" in capfd.readouterr().err
+
+
+def test_a_check_without_runs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visualprof.cli.demo._PATIENCE_S", 1)
+    (tmp_path / "none").mkdir()
+    assert check(tmp_path / "none") == 1
