@@ -158,15 +158,17 @@ def python(*code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
 
 
+def modules_after(code: str) -> list[str]:
+    return python("-c", f"import sys; from visualprof.cli import main\n{code}\nprint(*sys.modules)").stdout.split()
+
+
 def test_help_does_not_load_what_it_does_not_need() -> None:
-    code = "import sys; from visualprof.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint(*sys.modules)"
-    loaded = python("-c", code).stdout.split()
+    loaded = modules_after("try: main(['--help'])\nexcept SystemExit: pass")
     assert not {"numpy", "flask", "pandas", "msgspec", "watchdog"} & set(loaded)
 
 
 def test_a_view_does_not_load_the_server(trace: Path) -> None:
-    code = f"import sys; from visualprof.cli import main\nmain(['view', 'overview', {str(trace)!r}, '--format', 'json'])\nprint(*sys.modules)"
-    loaded = python("-c", code).stdout.split()
+    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}, '--format', 'json'])")
     assert not {"flask", "waitress", "pandas", "watchdog", "pyecharts", "multiprocessing.pool"} & set(loaded)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 from visualprof.errors import FormatError
 from visualprof.reader.pool import Summary
@@ -13,7 +14,7 @@ from visualprof.reader.source import Progress
 
 def by_name(path: str, progress: Progress) -> Summary:
     """Does what the file is called."""
-    name = os.path.basename(path)
+    name = Path(path).name
     if name.startswith("killed"):
         os.kill(os.getpid(), signal.SIGKILL)
     if name.startswith("exits"):

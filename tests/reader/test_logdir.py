@@ -35,8 +35,8 @@ class FakeParser:
         self.listener = listener
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        self.waiting[key] = os.path.basename(path)
-        self.order[os.path.basename(path)] = order
+        self.waiting[key] = Path(path).name
+        self.order[Path(path).name] = order
 
     def hurry(self, key: str) -> None:
         self.hurried.append(self.waiting[key])
@@ -199,7 +199,7 @@ def test_a_replaced_file_is_parsed_anew_and_its_old_parse_forgotten(logs: Fixtur
     path = logs.write("a.json")
     logs.spans()
     other = logs.write("b.json.new", age_s=100)
-    os.replace(other, path)
+    other.replace(path)
     logs.write("a.json", profile(2), age_s=99)
     assert logs.states() == {"a.json": "waiting"}
     assert logs.parser.cancelled == ["a.json"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from conftest import Site
+from sites import Site
 
 from visualprof.server import schema
 from visualprof.server.openapi import document, export

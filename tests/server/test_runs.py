@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from conftest import MakeSite, Site, kineto
+from sites import MakeSite, Site, kineto
 
 
 def test_status_says_what_the_server_is(make_site: MakeSite) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import kineto
+from sites import kineto
 
 from visualprof.errors import VisualprofError
 from visualprof.server.app import Settings
@@ -63,6 +63,7 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         Server([tmp_path], server.port)
 
 
-def test_a_host_that_is_not_ours_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["203.0.113.7", "no such name"])
+def test_a_host_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
     with pytest.raises(VisualprofError, match="cannot listen"):
-        Server([tmp_path], 0, Settings(host="203.0.113.7"))
+        Server([tmp_path], 0, Settings(host=host))

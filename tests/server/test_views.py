@@ -8,7 +8,7 @@ import io
 import json
 
 import pytest
-from conftest import MakeSite, Site, kineto
+from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
 from visualprof.reader.pool import Failure

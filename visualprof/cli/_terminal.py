@@ -59,9 +59,10 @@ def _from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _table(table: Table, width: int) -> str:
     if len(table) == 0:
         return "  (none)\n"
-    shown = page(table, Query(limit=_ROWS))
-    columns = [_column(name, plain(values)) for name, values in shown.columns.items()]
-    numeric = [all(not isinstance(v, str) for v in plain(values)) for values in shown.columns.values()]
+    cells = {name: plain(values) for name, values in page(table, Query(limit=_ROWS)).columns.items()}
+    known = {name: values for name, values in cells.items() if any(v is not None for v in values)}
+    columns = [_column(name, values) for name, values in known.items()]
+    numeric = [all(not isinstance(v, str) for v in values) for values in known.values()]
     _fit(columns, numeric, width)
     sizes = [max(map(_size, column)) for column in columns]
     lines = ["  ".join(map(_pad, row, sizes, numeric)).rstrip() for row in zip(*columns, strict=True)]

@@ -37,6 +37,8 @@ TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|n
 BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 CONTROL = re.compile(rb"[\x00-\x1f]")
 
+UNREADABLE = (msgspec.DecodeError, UnicodeError)
+
 A = TypeVar("A")
 T = TypeVar("T")
 Text = msgspec.Raw  # any JSON value; kept as its text
@@ -139,7 +141,7 @@ def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Map
         FormatError: there is no list of events, or none of them can be used.
     """
     with _without_gc():
-        columns = _Columns(args, fields_by_cat)
+        columns = _Columns(source.name, args, fields_by_cat)
         pieces = _Pieces(source, columns)
         pieces.run()
     return columns.document(pieces)
@@ -215,13 +217,15 @@ class _Pieces:
                 return data[data.index(b",", cut) + 1 :]
             if end >= 0:
                 return self._close_list(data[end:])
-        return data if len(data) < HEAD_LIMIT else self._finish(data)
+        if len(data) > HEAD_LIMIT:
+            raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
+        return data
 
     def _take(self, piece: bytes) -> int | None:
         """Decodes one piece: None when it was whole events, >= 0 where the list ended, -1 for a wrong cut."""
         try:
             self.columns.add(b"[" + piece + b"]")
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        except UNREADABLE as error:
             end = _list_end(error, piece)
             if end is not None:
                 self.columns.add(b"[" + piece[:end])
@@ -234,7 +238,7 @@ class _Pieces:
     def _take_repaired(self, piece: bytes, error: Exception) -> int | None:
         try:
             self.columns.add(b"[" + repair(piece) + b"]")
-        except (msgspec.DecodeError, RecursionError):
+        except UNREADABLE:
             raise FormatError(
                 f"{self.name}: damaged JSON after event {self.columns.rows:,} ({error})",
                 "was the file cut or edited? record the profile again",
@@ -247,7 +251,7 @@ class _Pieces:
         for attempt, repaired in ((data, False), (repair(data), True)):
             try:
                 self.columns.add(b"[" + attempt)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except UNREADABLE as error:
                 end = _list_end(error, attempt)
                 if end is None:
                     continue
@@ -266,12 +270,10 @@ class _Pieces:
             for piece in (whole[:end], repair(whole[:end])):
                 try:
                     self.columns.add(b"[" + piece + b"]")
-                except (msgspec.DecodeError, RecursionError):
+                except UNREADABLE:
                     continue
                 self.truncated = not (self.listed and end == len(whole))  # a bare list may stay open
                 return
-        if self.columns.rows == 0 and len(data) > HEAD_LIMIT:
-            raise FormatError(f"{self.name}: damaged JSON in the list of events", "record the profile again")
         self.truncated = True
 
     def _close_list(self, tail: bytes) -> None:
@@ -293,8 +295,9 @@ class _Pieces:
 class _Columns:
     """Grows the columns piece by piece."""
 
-    def __init__(self, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, name: str, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
+        self._name = name
         self._args = args
         self._fields = {f.name: f for f in msgspec.structs.fields(args)}
         self._by_cat = fields_by_cat
@@ -317,10 +320,16 @@ class _Columns:
     def add(self, text: bytes) -> None:
         """Decodes one JSON list of events and appends its columns. Raises msgspec.DecodeError."""
         try:
-            events = self._decode(text)
-        except msgspec.ValidationError:
-            events = self._decode_one_by_one(text)
+            events = self._usable_events(text)
+        except RecursionError as error:
+            raise FormatError(f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?") from error
         self._append(events, text)
+
+    def _usable_events(self, text: bytes) -> list[Event[Any, Any]]:
+        try:
+            return self._decode(text)
+        except msgspec.ValidationError:
+            return self._decode_one_by_one(text)
 
     def _decode(self, text: bytes) -> list[Event[Any, Any]]:
         if not self._needs_exact:
@@ -510,7 +519,7 @@ def _list_end(error: Exception, piece: bytes) -> int | None:
 def _decode_object(text: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (*UNREADABLE, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

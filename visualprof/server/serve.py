@@ -13,7 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from waitress import wasyncore
 from waitress.server import create_server
+from waitress.trigger import trigger
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
@@ -44,21 +46,17 @@ class Server:
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
         self._resources.callback(self.logdir.close)
+        self._sockets: dict[int, Any] = {}
+        self._thread: threading.Thread | None = None
         app = create_app(self.logdir, self._settings)
+        host = self._settings.host.strip("[]")
         try:
             self._waitress = create_server(
-                app, host=self._settings.host.strip("[]"), port=port, threads=_THREADS, ident="visualprof"
+                app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof"
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
             self._resources.close()
-            where = f"{self._settings.host}:{port}"
-            if error.errno == errno.EADDRINUSE:
-                raise VisualprofError(
-                    f"{where} is in use", "choose another --port; --port 0 takes a free one"
-                ) from error
-            raise VisualprofError(
-                f"cannot listen on {where}: {error.strerror or error}", "check --host and --port"
-            ) from error
+            raise _address_error(f"{host}:{port}", error) from error
 
     @property
     def url(self) -> str:
@@ -81,11 +79,21 @@ class Server:
 
     def start(self) -> None:
         """Serves from a thread of its own."""
-        threading.Thread(target=self.run, name="http", daemon=True).start()
+        self._thread = threading.Thread(target=self.run, name="http", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Ends everything, also the parsing processes."""
-        self._waitress.close()
+
+        def close_sockets(_: object = None) -> None:
+            wasyncore.close_all(self._sockets, ignore_all=True)
+
+        if self._thread and self._thread.is_alive():
+            # Sockets must be closed by the thread that waits for them.
+            next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(close_sockets)
+            self._thread.join(timeout=5)
+        close_sockets()
+        self._waitress.task_dispatcher.shutdown()
         self._resources.close()
 
     def __enter__(self) -> Server:
@@ -105,3 +113,10 @@ class Server:
         )
         _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
         return Cache(Path(folder), cache.max_bytes)
+
+
+def _address_error(where: str, error: Exception) -> VisualprofError:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return VisualprofError(f"{where} is in use", "choose another --port; --port 0 takes a free one")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return VisualprofError(f"cannot listen on {where}: {reason}", "check --host and --port")

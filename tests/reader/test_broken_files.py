@@ -1,0 +1,219 @@
+"""Broken and hostile files: a clear error, or a trace with a warning; never a crash, a hang or a silent loss."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import SAMPLES
+from tests.reader.test_formats import check_invariants
+from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
+from visualprof.reader import read_trace
+from visualprof.reader.source import Source
+
+EVENT = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":%s,"dur":2,"args":{"External id":%s}}'
+
+
+def document(*events: str) -> str:
+    return '{"schemaVersion":1,"traceEvents":[' + ",\n".join(events) + "]}"
+
+
+def events(n: int) -> list[str]:
+    return [EVENT % (10 * i, i) for i in range(n)]
+
+
+@pytest.fixture
+def file(tmp_path: Path):
+    def _file(content: str | bytes) -> Path:
+        path = tmp_path / "broken.json"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return _file
+
+
+@pytest.mark.parametrize("content", [b"", b"   \n", b"\x00" * 100])
+def test_an_empty_file_is_still_being_written(file, content):
+    with pytest.raises(EmptyFile, match=r"broken\.json is empty"):
+        read_trace(file(content))
+
+
+@pytest.mark.parametrize("content", [b"hello", b"{}", b'{"a": 1}', b"[1, 2]", b"\x89PNG\r\n", b"PK\x03\x04"])
+def test_other_content_is_refused_by_name(file, content):
+    with pytest.raises(UnknownFormat, match=r"broken\.json: no profile format"):
+        read_trace(file(content))
+
+
+def test_a_missing_file_says_so(tmp_path):
+    with pytest.raises(SourceError, match=r"gone\.json: No such file"):
+        read_trace(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("kept", [0.35, 0.5, 0.9, 0.999])
+def test_a_cut_file_keeps_its_whole_events_and_warns(file, kept):
+    text = document(*events(100))
+    cut = text[: int(len(text) * kept)]
+    trace = read_trace(file(cut))
+    assert len(trace.events) == cut.count("}}")
+    assert trace.meta.truncated
+    assert "ends in the middle" in trace.meta.warnings[0]
+
+
+def test_a_cut_gzip_file_keeps_what_can_be_unpacked(file):
+    packed = gzip.compress(document(*events(5000)).encode())
+    trace = read_trace(file(packed[: len(packed) // 2]))
+    assert 100 < len(trace.events) < 5000
+    assert trace.meta.truncated
+
+
+def test_a_bare_list_may_stay_open(file):
+    trace = read_trace(file("[" + ",\n".join(events(3)) + ",\n"))
+    assert (len(trace.events), trace.meta.truncated) == (3, False)
+
+
+def test_zero_events_are_a_warning(file):
+    trace = read_trace(file(document()))
+    assert (len(trace.events), trace.meta.warnings) == (0, ("the file has no events",))
+
+
+def test_deep_nesting_is_an_error(file):
+    with pytest.raises(FormatError, match=r"broken\.json: values are nested too deeply"):
+        read_trace(file('{"schemaVersion":1,"traceEvents":[{"ph":"X","args":' + "[" * 100_000 + "]" * 100_000 + "}]}"))
+
+
+def test_bare_nan_is_repaired(file):
+    trace = read_trace(file(document(*events(2), '{"ph":"X","cat":"gpu_memcpy","name":"c","pid":0,"tid":7,"ts":5,"dur":1,"args":{"bytes":8,"x":NaN,"y":-Infinity}}')))
+    assert len(trace.events) == 3
+    assert "was repaired" in trace.meta.warnings[0]
+
+
+def test_wrong_escapes_and_control_characters_are_repaired(file):
+    trace = read_trace(file(document(*events(1), '{"ph":"X","cat":"cpu_op","name":"C:\\Users\\x\ttab","pid":1,"tid":1,"ts":50,"dur":1}')))
+    assert "C:\\Users\\x\ttab" in trace.strings
+
+
+def test_bytes_that_are_not_utf8_are_replaced(file):
+    trace = read_trace(file(document(*events(1)).encode().replace(b'"a"', b'"\xff\xfe"')))
+    assert len(trace.events) == 1
+
+
+def test_wrong_types_lose_the_argument_and_not_the_event(file):
+    trace = read_trace(file(document(EVENT % (1, '{"x": 1}'), EVENT % (20, 5))))
+    assert len(trace.events) == 2
+    assert "1 events have an argument of an unexpected type" in trace.meta.warnings[0]
+
+
+def test_entries_that_are_no_events_are_counted(file):
+    trace = read_trace(file(document(EVENT % (1, 1), "7", '"x"', EVENT % ('"no number"', 1), "null")))
+    assert len(trace.events) == 1
+    assert "4 entries are no events" in trace.meta.warnings[0]
+
+
+def test_numbers_as_text_are_numbers(file):
+    trace = read_trace(file(document(EVENT % ('"10"', '"3"'))))
+    assert trace.events.ts.tolist() == [10_000]
+
+
+def test_missing_fields_are_tolerated(file):
+    trace = read_trace(file(document('{"ph":"X","name":"no times"}', '{"ph":"X","ts":5}', "{}", *events(1))))
+    assert len(trace.events) == 3
+
+
+def test_a_negative_duration_is_shown_with_zero(file):
+    trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":-5}')))
+    assert trace.events.dur.tolist() == [0]
+    assert "negative duration" in trace.meta.warnings[0]
+
+
+def test_huge_numbers_do_not_overflow(file):
+    trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1e300,"dur":1e308,"args":{"External id":123456789012345678901234567890}}')))
+    check_invariants(trace)
+
+
+def test_duplicate_keys_take_the_last(file):
+    trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","name":"b","pid":1,"tid":1,"ts":1,"dur":1}')))
+    assert "b" in trace.strings
+
+
+def test_hostile_names_are_kept_as_they_are(file):
+    name = "<script>alert(1)</script>\u202e\u0000名"
+    trace = read_trace(file(document(json.dumps({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 1, "dur": 1}))))
+    assert name in trace.strings
+
+
+def test_a_very_long_string_is_read(file):
+    trace = read_trace(file(document(json.dumps({"ph": "X", "cat": "cpu_op", "name": "x" * 10_000_000, "pid": 1, "tid": 1, "ts": 1, "dur": 1}), *events(3))))
+    assert len(trace.events) == 4
+
+
+def test_a_decompression_bomb_is_stopped(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    with gzip.open(path, "wb", compresslevel=9) as out:
+        out.write(b'{"schemaVersion":1,"traceEvents":[')
+        for _ in range(300):
+            out.write(b" " * (1 << 20))
+    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 256 MiB"):
+        for _ in Source(path).chunks():
+            pass
+    with pytest.raises(FormatError, match=r"bomb\.json\.gz: no end of an event within 64 MiB"):
+        read_trace(path)
+
+
+def test_events_cross_the_borders_of_pieces_unharmed(tmp_path):
+    path = tmp_path / "big.json"
+    nested = '{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":%d,"dur":1,"args":{"Input Dims":[[1,{"x":"},{"}],{"a":1},\n{"b":2}]}}'
+    path.write_text(document(*(x for i in range(40_000) for x in (EVENT % (10 * i, i), nested % (10 * i + 5)))))
+    assert path.stat().st_size > 3 * len(next(Source(path).chunks(1 << 20)))
+    assert len(read_trace(path).events) == 80_000
+
+
+def test_something_after_the_list_is_mentioned(file):
+    trace = read_trace(file("[" + ",".join(events(2)) + "] trailing"))
+    assert (len(trace.events), "follows the list" in trace.meta.warnings[0]) == (2, True)
+
+
+SMALL = [gzip.decompress(p.read_bytes()) for p in sorted(SAMPLES.rglob("*.gz")) if p.stat().st_size < 20_000]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.data())
+def test_damaged_files_end_in_a_trace_or_a_clear_error(tmp_path, data):
+    content = bytearray(data.draw(st.sampled_from(SMALL))[:30_000])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(content) - 1))
+        content[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=12))
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    try:
+        check_invariants(read_trace(path))
+    except VisualprofError as error:
+        assert "damaged" in error.error
+
+
+_values = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2))
+_events = st.lists(
+    st.fixed_dictionaries(
+        {"ph": st.sampled_from(["X", "B", "E", "i", "C", "s", "f", "M", "b", "e", "?"])},
+        optional={
+            "ts": st.one_of(st.floats(-1e6, 1e6), _values), "dur": st.one_of(st.floats(0, 1e3), _values), "name": _values, "cat": _values,
+            "pid": _values, "tid": _values, "id": _values, "args": st.one_of(_values, st.dictionaries(st.sampled_from(["correlation", "External id", "name", "value"]), _values)),
+        },
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_events, st.sampled_from(["schemaVersion", "metadata", "span_indx", "other"]))
+def test_any_list_of_objects_gives_a_sound_trace(tmp_path, entries, key):
+    path = tmp_path / "any.json"
+    path.write_text(json.dumps({key: 1, "traceEvents": entries}))
+    try:
+        check_invariants(read_trace(path))
+    except VisualprofError as error:
+        assert "any.json" in error.error

@@ -1,0 +1,91 @@
+"""Every format is found by content, plain or gzipped, whatever the file is called."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import SAMPLES, SHARED, trace_of
+from visualprof.reader import read_trace
+from visualprof.reader.registry import all_formats, recognise
+from visualprof.reader.source import Source
+
+FILES = sorted(p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix in (".gz", ".json"))
+FORMAT_OF = {
+    "pytorch-h200": "kineto", "pytorch-ddp-cpu": "kineto", "paddle-cpu": "paddle", "megengine-train": "megengine",
+    "megengine-inference": "megengine-static", "onnxruntime-cpu": "onnxruntime", "synthetic-4gpu": "kineto",
+}  # fmt: skip
+
+
+def same(a, b) -> None:
+    assert a.strings == b.strings
+    assert a.tracks == b.tracks
+    for name in ("ts", "dur", "name", "category", "track", "corr", "parent", "depth", "step", "row"):
+        np.testing.assert_array_equal(getattr(a.events, name), getattr(b.events, name))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path):
+    trace = trace_of(path)
+    assert trace.meta.format == FORMAT_OF[path.parent.name]
+    assert len(trace.events) > 20
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    (tmp_path / "unknown").write_bytes(data)
+    (tmp_path / "packed").write_bytes(gzip.compress(data, 1))
+    same(read_trace(tmp_path / "unknown"), trace)
+    same(read_trace(tmp_path / "packed"), trace)
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("traces/kineto/**/*.gz", "kineto"), ("traces/kineto/micro/*.json", "kineto"), ("traces/torch_cpu/**/*.gz", "kineto"),
+        ("traces/torch_infer/*.json", "kineto"), ("traces/paddle/*/*paddle_trace.json", "paddle"),
+        ("traces/megengine/**/*.chrome_timeline.json.gz", "megengine"), ("traces/megengine/**/*profile.json", "megengine-static"),
+        ("traces/onnxruntime/*.json", "onnxruntime"),
+    ],
+)  # fmt: skip
+def test_shared_files_are_found_by_content(pattern: str, expected: str):
+    files = [p for p in SHARED.glob(pattern) if "memory_timeline" not in p.name]
+    assert files
+    assert {p.name: recognise(Source(p)).name for p in files} == {p.name: expected for p in files}
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
+def test_invariants_hold_for_every_shared_trace():
+    for path in (p for pattern in ("kineto", "paddle", "megengine", "onnxruntime", "torch_cpu") for p in (SHARED / "traces" / pattern).rglob("*")):
+        if not any(f in path.name for f in (".pt.trace", "chrome_timeline", "paddle_trace.json", "ort_", "profile.json", "rank")):
+            continue
+        if "error" in path.name or path.suffix == ".pb" or "oracle" in str(path):
+            continue
+        check_invariants(read_trace(path))
+
+
+def check_invariants(trace) -> None:
+    """What every trace promises: sorted rows, tracks as slices, parents that contain their children."""
+    events, n = trace.events, len(trace.events)
+    assert sum(t.count for t in trace.tracks) == n
+    for number, track in enumerate(trace.tracks):
+        part = slice(track.first, track.first + track.count)
+        assert (events.track[part] == number).all()
+        assert (np.diff(events.ts[part]) >= 0).all()
+    assert (events.dur >= -1).all()
+    inner = np.flatnonzero(events.parent >= 0)
+    above = events.parent[inner]
+    assert (events.ts[above] <= events.ts[inner]).all()
+    assert (events.track[above] == events.track[inner]).all()
+    closed = np.maximum(events.end, events.ts + 1)
+    assert (closed[above] >= closed[inner]).all()
+    assert (events.depth[above] < events.depth[inner]).all()
+    assert ((trace.links.src >= 0) & (trace.links.src < n) & (trace.links.dst >= 0) & (trace.links.dst < n)).all()
+    for column in trace.args.values():
+        assert (np.diff(column.events) >= 0).all()
+
+
+def test_formats_have_distinct_names_and_priorities():
+    found = all_formats()
+    assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)

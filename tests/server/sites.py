@@ -1,0 +1,130 @@
+"""An application over a log directory that is parsed at once, in the same thread."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+from visualprof.errors import VisualprofError
+from visualprof.reader.cache import Cache
+from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.pool import Failure, Listener
+from visualprof.server.app import Settings, create_app
+from visualprof.server.parse import parse
+
+
+class InlineParser:
+    """Parses when asked to, unless told to wait."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.asleep = False
+        self.failure: Failure | None = None
+        self.hurried: list[str] = []
+        self._listener: Listener | None = None
+
+    def start(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        assert self._listener
+        self._listener.progressed(key, 0.0)
+        if self.asleep:
+            self._listener.progressed(key, 0.4)
+            return
+        try:
+            outcome = self.failure or parse(os.fspath(path), lambda _: None, cache=self.cache)
+        except VisualprofError as error:
+            outcome = Failure(error.error, error.hint, error.status, type(error).__name__)
+        self._listener.finished(key, outcome)
+
+    def hurry(self, key: str) -> None:
+        self.hurried.append(key)
+
+    def cancel(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Site:
+    """Everything that a test may want to touch."""
+
+    folder: Path
+    parser: InlineParser
+    logdir: LogDirectory
+    app: Flask
+    client: FlaskClient
+
+    def write(self, name: str, content: str | bytes) -> None:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        then = time.time() - 100
+        os.utime(path, (then, then))
+        self.logdir.rescan()
+
+
+MakeSite = Callable[..., Site]
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> MakeSite:
+    def make(**settings: object) -> Site:
+        folder = tmp_path / "runs"
+        folder.mkdir()
+        cache = Cache(tmp_path / "cache")
+        parser = InlineParser(cache)
+        logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
+        app = create_app(logdir, Settings(**{"dist": tmp_path / "dist", **settings}))  # type: ignore[arg-type]
+        return Site(folder, parser, logdir, app, app.test_client())
+
+    return make
+
+
+@pytest.fixture
+def site(make_site: MakeSite) -> Site:
+    """With one run, `run`, of one worker."""
+    site = make_site()
+    site.write("run/trace.json", kineto())
+    return site
+
+
+def kineto(operators: int = 3) -> str:
+    """Operators op0, op1, ... of 7, 17, 27, ... us, each with a kernel of half that time; op0 is called twice."""
+    events: list[dict[str, object]] = []
+    ts = 100
+    for i, number in enumerate([0, *range(operators)]):
+        dur = 10 * number + 7
+        common = {"ph": "X", "pid": 1, "tid": 1}
+        events += [
+            common | {"cat": "cpu_op", "name": f"op{number}", "ts": ts, "dur": dur, "args": {"External id": i}},
+            common
+            | {
+                "cat": "cuda_runtime",
+                "name": "cudaLaunchKernel",
+                "ts": ts + 1,
+                "dur": 2,
+                "args": {"correlation": i + 1},
+            },
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": f"kernel{number}",
+                "pid": 0,
+                "tid": 7,
+                "ts": ts + 4,
+                "dur": dur / 2,
+                "args": {"device": 0, "stream": 7, "correlation": i + 1, "grid": [1, 1, 1], "block": [32, 1, 1]},
+            },
+        ]
+        ts += dur + 5
+    return json.dumps({"schemaVersion": 1, "traceEvents": events})
