@@ -182,26 +182,23 @@ def test_it_runs_as_a_module(trace: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, number: int) -> None:
     command = [sys.executable, "-m", "visualprof", "--logdir", str(trace.parent), "--port", "0"]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
-        url = re.search(r"http://\S+/", line)
-        assert url, line
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with direct.open(f"{url[0]}api/v1/status", timeout=10) as response:
-            assert json.loads(response.read())["logdirs"] == [str(trace.parent)]
-        time.sleep(0.3)
-        process.send_signal(number)
-        assert process.wait(timeout=15) == 0
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        try:
+            assert process.stdout
+            line = process.stdout.readline()
+            url = re.search(r"http://\S+/", line)
+            assert url, line
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(f"{url[0]}api/v1/status", timeout=10) as response:
+                assert json.loads(response.read())["logdirs"] == [str(trace.parent)]
+            time.sleep(0.3)
+            process.send_signal(number)
+            assert process.wait(timeout=15) == 0
+        finally:
+            process.kill()
 
 
-def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
-    trace: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert check(trace.parent) == 0
     assert "1 profiles" in capfd.readouterr().out
     (trace.parent / "notes.json").write_text("{}")

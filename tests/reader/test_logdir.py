@@ -390,11 +390,11 @@ def test_reading_while_scanning_is_safe(logs: Fixture) -> None:
     errors: list[Exception] = []
 
     def read() -> None:
-        while not stop.is_set():
-            try:
+        try:
+            while not stop.is_set():
                 logs.logdir.listing()
-            except Exception as error:
-                errors.append(error)
+        except RuntimeError as error:
+            errors.append(error)
 
     thread = threading.Thread(target=read)
     thread.start()

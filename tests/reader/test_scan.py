@@ -25,9 +25,7 @@ def problems(root: Path) -> list[Problem]:
 
 def verdict(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
-    return next(
-        examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name
-    )
+    return next(examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name)
 
 
 @pytest.mark.parametrize("name", ["a.json", "unknown", "a.txt", "a.py", "odd.bin", "a.json.gz"])
@@ -110,9 +108,7 @@ def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> Non
     assert "No such file" in problem.error
 
 
-@pytest.mark.skipif(
-    sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything"
-)
+@pytest.mark.skipif(sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything")
 def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir()
     (tmp_path / "locked.json").write_bytes(KINETO)
@@ -136,3 +132,9 @@ def test_a_single_file_may_be_the_log_directory(tmp_path: Path) -> None:
 def test_several_log_directories_are_told_apart_by_name(tmp_path: Path) -> None:
     paths = [tmp_path / "x" / "runs", tmp_path / "y" / "runs", tmp_path / "z"]
     assert [root.prefix for root in roots([*paths, paths[0]])] == ["runs", "runs-2", "z"]
+
+
+def test_a_head_that_trips_a_format_hides_no_other_file(tmp_path: Path) -> None:
+    deep = b'{"traceEvents": ' + b"[" * 30_000
+    assert verdict(tmp_path, "deep.json", deep) in ("profile", "skipped", "growing")
+    assert verdict(tmp_path, "good.json", KINETO) == "profile"

@@ -21,11 +21,7 @@ def test_the_exported_document_is_the_served_one(site: Site, tmp_path: Path) -> 
 
 
 def test_every_route_is_described(site: Site) -> None:
-    routes = {
-        re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
-        for rule in site.app.url_map.iter_rules()
-        if rule.rule.startswith("/api/")
-    }
+    routes = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule) for rule in site.app.url_map.iter_rules() if rule.rule.startswith("/api/")}
     described = set(document()["paths"])
     assert routes <= described
 

@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a parameter of the view, e.g. step=5 or group=shape",
     )
     parser.add_argument("--table", default="", metavar="NAME", help="only this table of a view that has several")
-    parser.add_argument(
-        "--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)"
-    )
+    parser.add_argument("--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -37,6 +37,7 @@ TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|n
 BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 CONTROL = re.compile(rb"[\x00-\x1f]")
 
+WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 UNREADABLE = (msgspec.DecodeError, UnicodeError)
 
 A = TypeVar("A")
@@ -55,7 +56,6 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     ts: T | None = None
     dur: T | None = None
     id: int | str | float | None = None
-    bp: str | None = None
     args: A | None = None
 
 
@@ -100,7 +100,6 @@ class Document:
     args: Mapping[str, ArgRows]
     flow_rows: NDArray[np.int64]
     flow_ids: NDArray[np.int64]
-    flow_enclosing: NDArray[np.bool_]
     samples: Sequence[tuple[int, str, float]]
     head: Mapping[str, Any]
     truncated: bool
@@ -310,6 +309,7 @@ class _Columns:
         self._texts: defaultdict[bytes, int] = defaultdict(count().__next__)
         self._texts[b""]
         self._cats: list[int] = []
+        self._phases: list[str] = []
         self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
         self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
         self._arg_parts: defaultdict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = defaultdict(list)
@@ -389,27 +389,29 @@ class _Columns:
         )
         parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
         parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
-        self._append_flows(events)
+        phases = np.array(self._phases)[kind]
+        self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
         cats = np.array(self._cats, np.int32)[kind]
         for cat, number in list(self._cat_ids.items()):
             rows = np.flatnonzero(cats == number)
             if len(rows):
                 self._append_args(cat, rows, events)
-        self._append_samples(events, text)
+        self._append_samples(text, np.flatnonzero(phases == "C"))
         self.rows += n
 
     def _learn_cats(self) -> None:
         """The category id of every kind; flow arrows have no arguments worth decoding."""
         for ph, cat, _ in list(self._kinds)[len(self._cats) :]:
+            self._phases.append(ph[:1])
             self._cats.append(self._cat_ids["\0flow" if ph in ("s", "t", "f") else cat or ""])
 
-    def _append_flows(self, events: list[Event[Any, Any]]) -> None:
-        rows = [i for i, e in enumerate(events) if e.id is not None]
-        if rows:
-            get = self._flows.__getitem__
-            self._parts["flow_rows"].append(np.array(rows, np.int64) + self.rows)
-            self._parts["flow_ids"].append(np.fromiter((get(events[i].id) for i in rows), np.int64, len(rows)))
-            self._parts["flow_enclosing"].append(np.fromiter((events[i].bp == "e" for i in rows), np.bool_, len(rows)))
+    def _append_flows(self, events: list[Event[Any, Any]], rows: NDArray[np.int64]) -> None:
+        """Ids of flow arrows and async events."""
+        marked = [(i, e) for i in rows.tolist() if (e := events[i]).id is not None]
+        if marked:
+            n, get = len(marked), self._flows.__getitem__
+            self._parts["flow_rows"].append(np.fromiter((i for i, _ in marked), np.int64, n) + self.rows)
+            self._parts["flow_ids"].append(np.fromiter((get(e.id) for _, e in marked), np.int64, n))
 
     def _append_args(self, cat: str, rows: NDArray[np.int64], events: list[Event[Any, Any]]) -> None:
         names = () if cat == "\0flow" else self._by_cat.get(cat, tuple(self._fields))
@@ -437,13 +439,12 @@ class _Columns:
         ints = _integers(list(map(get, args)))
         return ints, ints != NO_INT
 
-    def _append_samples(self, events: list[Event[Any, Any]], text: bytes) -> None:
+    def _append_samples(self, text: bytes, rows: NDArray[np.int64]) -> None:
         """Counter events: their arguments are the series, so they are decoded a second time as they are."""
-        rows = [i for i, e in enumerate(events) if e.ph == "C"]
-        if not rows:
+        if not len(rows):
             return
         loose = msgspec.json.decode(text, type=list[msgspec.Raw])
-        for i in rows:
+        for i in rows.tolist():
             args = msgspec.json.decode(loose[i]).get("args")
             for series, value in args.items() if isinstance(args, dict) else ():
                 try:
@@ -478,7 +479,6 @@ class _Columns:
             places=[(_label(p), _label(t)) for p, t in self._places],
             texts=[_text(t) for t in self._texts], args=args,
             flow_rows=joined("flow_rows", np.int64), flow_ids=joined("flow_ids", np.int64),
-            flow_enclosing=joined("flow_enclosing", np.bool_),
             samples=self._samples, head=pieces.head, truncated=pieces.truncated, warnings=warnings,
         )  # fmt: skip
 

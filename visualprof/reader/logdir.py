@@ -34,11 +34,25 @@ _MISSES = 2
 class Parser(Protocol):
     """What parses files in the background; `reader.pool.Pool` does."""
 
-    def start(self, listener: Listener) -> None: ...
-    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None: ...
-    def hurry(self, key: str) -> None: ...
-    def cancel(self, key: str) -> None: ...
-    def close(self) -> None: ...
+    def start(self, listener: Listener) -> None:
+        """Tells `listener` from now on."""
+        ...
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        """Queues a file, the lowest order first."""
+        ...
+
+    def hurry(self, key: str) -> None:
+        """Moves a queued file to the front."""
+        ...
+
+    def cancel(self, key: str) -> None:
+        """Forgets a job without a word to the listener."""
+        ...
+
+    def close(self) -> None:
+        """Stops everything."""
+        ...
 
 
 @dataclass
@@ -168,9 +182,7 @@ class LogDirectory:
             self._submit(file, span)
             self._parser.hurry(_key(file))
             return
-        failure = Failure(
-            f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
-        )
+        failure = Failure(f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500)
         file.span = replace(span, state="failed", summary=None, failure=failure)
         self._revision += 1
 
@@ -202,7 +214,7 @@ class LogDirectory:
             self._wake.clear()
             try:
                 self.rescan()
-            except Exception:  # a scanner that stops is worse than one that skips a turn
+            except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
                 _log.exception("looking at the log directories")
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
             rest = 10 * (time.monotonic() - began)

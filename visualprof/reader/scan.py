@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
@@ -14,13 +15,13 @@ from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.reader.registry import recognise
 from visualprof.reader.source import GZIP_MAGIC, HEAD_BYTES, Source
 
+_log = logging.getLogger(__name__)
+
 # A dataset by mistake below a log directory must not keep the scanner busy for minutes.
 MAX_ENTRIES = 200_000
 
 _UNFINISHED = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
-_PROFILE_NAME = re.compile(
-    r"\.(json|trace|prof|profile|pftrace|perfetto-trace|paddle_trace\.pb|xplane\.pb)(\.gz)?$", re.IGNORECASE
-)
+_PROFILE_NAME = re.compile(r"\.(json|trace|prof|profile|pftrace|perfetto-trace|paddle_trace\.pb|xplane\.pb)(\.gz)?$", re.IGNORECASE)
 _OTHER_NAME = re.compile(
     r"\.(py|pyc|ipynb|sh|md|rst|txt|log|out|err|csv|tsv|jsonl|yaml|yml|toml|ini|cfg|lock|html|css|js|map|ts|svg|png|jpe?g"
     r"|gif|pdf|pt|pth|ckpt|bin|npy|npz|onnx|mge|pdmodel|pdiparams|safetensors|h5|pkl|tar|tgz|zip|whl|so|o|a|mp4|parquet"
@@ -114,9 +115,7 @@ def walk(root: Root) -> Iterator[Found | Problem]:
             continue
         entries += len(children)
         if entries > MAX_ENTRIES:
-            yield Problem(
-                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper"
-            )
+            yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper")
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
@@ -158,6 +157,9 @@ def examine(found: Found) -> Verdict:
         return _stranger(found, error.error, error.hint)
     except SourceError as error:
         return _stranger(found, error.error, error.hint)
+    except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
+        _log.exception("looking at %s", found.path)
+        return _stranger(found, f"the reader failed ({type(error).__name__}: {error})", "please report it with the file")
 
 
 def _growing(found: Found, what: str) -> Verdict:
@@ -186,8 +188,4 @@ def _may_be_profile(found: Found) -> bool:
 def _cut_short(source: Source) -> bool:
     """Does it begin like JSON, without the end?"""
     head = source.head()
-    return (
-        len(head) < HEAD_BYTES
-        and head.lstrip(_BLANK)[:1] in (b"{", b"[")
-        and head.rstrip(_BLANK)[-1:] not in (b"}", b"]")
-    )
+    return len(head) < HEAD_BYTES and head.lstrip(_BLANK)[:1] in (b"{", b"[") and head.rstrip(_BLANK)[-1:] not in (b"}", b"]")

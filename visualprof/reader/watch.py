@@ -42,8 +42,9 @@ class Watcher(FileSystemEventHandler):
     Its word is a help, not a promise: events get lost, so somebody must look from time to time.
     """
 
-    def __init__(self, folders: Sequence[Path], changed: Callable[[], None]) -> None:
+    def __init__(self, folders: Sequence[Path], changed: Callable[[], None], make: Callable[[], BaseObserver] = Observer) -> None:
         self._folders = folders
+        self._make = make
         self._changed = changed
         self._observer: BaseObserver | None = None
 
@@ -51,7 +52,7 @@ class Watcher(FileSystemEventHandler):
         """False when the system does not tell: network file systems, no watches left, a missing folder."""
         if any(_file_system(folder) in _REMOTE for folder in self._folders):
             return False
-        observer = Observer()
+        observer = self._make()
         try:
             for folder in self._folders:
                 observer.schedule(self, str(folder), recursive=folder.is_dir(), event_filter=_EVENTS)

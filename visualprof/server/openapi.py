@@ -57,13 +57,9 @@ def document() -> _Json:
     any_name = _parameter("name", {"type": "string"}, "path", "a view's name")
     any_answer = {"type": "object"}
     paths["/api/v1/view/{name}"] = {
-        "get": _operation(
-            "A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True
-        )
+        "get": _operation("A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True)
     }
-    paths["/api/v1/charts/{name}"] = {
-        "get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
-    }
+    paths["/api/v1/charts/{name}"] = {"get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -77,21 +73,13 @@ def document() -> _Json:
 
 
 def _view_paths(view: View) -> _Json:
-    own = [
-        _parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}")
-        for each in parameters(view)
-        if each.name != "step"
-    ]
+    own = [_parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}") for each in parameters(view) if each.name != "step"]
     kind = schema.ANSWERS.get(view.name, schema.Table)
     what = f"The view {view.name}"
     return {
-        f"/api/v1/view/{view.name}": {
-            "get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)
-        },
+        f"/api/v1/view/{view.name}": {"get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)},
         f"/api/v1/charts/{view.name}": {
-            "get": _operation(
-                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS
-            )
+            "get": _operation(f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS)
         },
     }
 
@@ -176,9 +164,7 @@ def _table_parameters() -> list[_Json]:
         _parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
         _parameter("search", text, "query", "part of the name, any case; search.COLUMN and is.COLUMN do so in others"),
         _parameter("offset", number | {"default": 0}, "query", "rows to skip"),
-        _parameter(
-            "limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"
-        ),
+        _parameter("limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"),
         _parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer"),
     ]
 

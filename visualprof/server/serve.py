@@ -51,10 +51,9 @@ class Server:
         app = create_app(self.logdir, self._settings)
         host = self._settings.host.strip("[]")
         try:
-            self._waitress = create_server(
-                app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof"
-            )
+            self._waitress = create_server(app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof")
         except (OSError, ValueError) as error:
+            self._close_sockets()
             self._resources.close()
             raise _address_error(f"{host}:{port}", error) from error
 
@@ -84,33 +83,28 @@ class Server:
 
     def close(self) -> None:
         """Ends everything, also the parsing processes."""
-
-        def close_sockets(_: object = None) -> None:
-            wasyncore.close_all(self._sockets, ignore_all=True)
-
         if self._thread and self._thread.is_alive():
             # Sockets must be closed by the thread that waits for them.
-            next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(close_sockets)
+            next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(self._close_sockets)
             self._thread.join(timeout=5)
-        close_sockets()
+        self._close_sockets()
         self._waitress.task_dispatcher.shutdown()
         self._resources.close()
+
+    def _close_sockets(self, _: object = None) -> None:
+        wasyncore.close_all(self._sockets, ignore_all=True)
 
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     def _cache(self) -> Cache:
         cache = Cache.default()
         if cache.writable():
             return cache
-        folder = self._resources.enter_context(
-            tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
-        )
+        folder = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True))
         _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
         return Cache(Path(folder), cache.max_bytes)
 

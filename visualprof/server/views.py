@@ -122,9 +122,7 @@ def query(given: Mapping[str, str], limited: bool) -> Query:
 
 
 def _view_parameters(given: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text
-    }
+    return {key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text}
 
 
 def _columns(logdir: LogDirectory, span: Span) -> Trace:

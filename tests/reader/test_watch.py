@@ -1,0 +1,50 @@
+"""Word of changes."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
+
+from visualprof.reader.watch import Watcher
+
+
+def exhausted() -> BaseObserver:
+    """An observer on a machine that has no file watches left."""
+
+    class Exhausted(Observer):  # type: ignore[misc,valid-type]
+        def start(self) -> None:
+            raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    return Exhausted()
+
+
+def test_a_change_in_a_new_folder_is_told(tmp_path: Path) -> None:
+    told = threading.Event()
+    watcher = Watcher([tmp_path], told.set)
+    if not watcher.start():
+        pytest.skip("no file events here")
+    try:
+        (tmp_path / "new").mkdir()
+        assert told.wait(10)
+        told.clear()
+        (tmp_path / "new" / "a.json").write_text("{}")
+        assert told.wait(10)
+    finally:
+        watcher.stop()
+
+
+def test_no_watches_left_is_said_not_raised(tmp_path: Path) -> None:
+    watcher = Watcher([tmp_path], lambda: None, exhausted)
+    assert not watcher.start()
+    watcher.stop()
+
+
+def test_a_missing_folder_is_said_not_raised(tmp_path: Path) -> None:
+    watcher = Watcher([tmp_path / "gone"], lambda: None)
+    assert not watcher.start()
+    watcher.stop()
