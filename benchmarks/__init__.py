@@ -1,0 +1,1 @@
+"""Measurements, and the npm of the Python package for the page's own scripts."""
