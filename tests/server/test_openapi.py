@@ -14,10 +14,17 @@ from sites import Site
 from visualprof.server import schema
 from visualprof.server.openapi import document, export
 
+EXPORTED = Path(__file__).parents[2] / "visualprof" / "frontend" / "openapi.json"
+
 
 def test_the_exported_document_is_the_served_one(site: Site, tmp_path: Path) -> None:
     export(tmp_path / "openapi.json")
     assert json.loads((tmp_path / "openapi.json").read_text()) == site.client.get("/api/v1/openapi.json").get_json()
+
+
+def test_the_document_in_the_tree_is_up_to_date() -> None:
+    assert EXPORTED.is_file(), "run python -m visualprof.server.openapi"
+    assert json.loads(EXPORTED.read_text()) == document(), "run python -m visualprof.server.openapi (or make types)"
 
 
 def test_every_route_is_described(site: Site) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -141,7 +141,7 @@ def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Map
     """
     with _without_gc():
         columns = _Columns(source.name, args, fields_by_cat)
-        pieces = _Pieces(source, columns)
+        pieces = Pieces(source, columns)
         pieces.run()
     return columns.document(pieces)
 
@@ -158,14 +158,23 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-class _Pieces:
+class Sink(Protocol):
+    """What takes the pieces: `rows` events so far, `add` one JSON list of events."""
+
+    rows: int
+
+    def add(self, text: bytes) -> None:
+        """Takes a list; raises msgspec.DecodeError when it is not whole."""
+
+
+class Pieces:
     """Cuts the file at event borders and feeds the pieces to the columns.
 
     A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a
     nested value or a string it would leave something open. So a cut is guessed and then proved.
     """
 
-    def __init__(self, source: Source, columns: _Columns) -> None:
+    def __init__(self, source: Source, columns: Sink) -> None:
         self.name = source.name
         self.columns = columns
         self.head: dict[str, Any] = {}
@@ -452,7 +461,7 @@ class _Columns:
                 except (TypeError, ValueError):
                     self._loose += 1
 
-    def document(self, pieces: _Pieces) -> Document:
+    def document(self, pieces: Pieces) -> Document:
         """All columns joined."""
         warnings = pieces.warnings
         if self._loose:

@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 
 _OPEN_TRACES = 8
 _TICK_S = 0.25
+# No event tells of growth. Whoever has not written for ten minutes is not going to.
+_GROWING_TICK_S = 1.0
+_GROWS_FOR_S = 600
 _PROGRESS_STEP = 0.02
 _MISSES = 2
 
@@ -205,24 +208,37 @@ class LogDirectory:
                     self._revision += 1
 
     def _loop(self) -> None:
+        self._scan()  # before the watches: setting them up walks the whole tree once more
         watcher = Watcher([root.path for root in self.roots], self._wake.set)
         if self._events and watcher.start():
             self.watching = "events"
-        pause = self._scan_s[0 if self.watching == "events" else 1]
         while not self._closed:
             began = time.monotonic()
             self._wake.clear()
-            try:
-                self.rescan()
-            except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
-                _log.exception("looking at the log directories")
+            self._scan()
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
             rest = 10 * (time.monotonic() - began)
-            restless = any(file.restless_since for file in list(self._files.values()))
-            self._wake.wait(max(rest, _TICK_S if restless else pause))
+            self._wake.wait(max(rest, self._pause()))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, rest))  # events come in showers
         watcher.stop()
+
+    def _scan(self) -> None:
+        try:
+            self.rescan()
+        except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
+            _log.exception("looking at the log directories")
+
+    def _pause(self) -> float:
+        """Seconds until the next scan: fewer while a file is expected to change."""
+        with self._lock:
+            files = list(self._files.values())
+        if any(file.restless_since for file in files):
+            return _TICK_S
+        pause = self._scan_s[0 if self.watching == "events" else 1]
+        fresh_ns = time.time_ns() - int(_GROWS_FOR_S * 1e9)
+        growing = any(file.span and file.span.state == "growing" and file.found.version.mtime_ns > fresh_ns for file in files)
+        return min(pause, _GROWING_TICK_S) if growing else pause
 
     def _look(self, found: Found) -> None:
         file = self._files.get(found.file)

@@ -186,19 +186,25 @@ class Pool:
         child: _Child | None = None
         while job := self._take():
             self._tell(job, 0.0)
-            child = child if child and child.alive() else _Child(self._task)
-            outcome = child.run(job, self._tell)
-            with self._turn:
-                if self._running.get(job.key) is job:
-                    del self._running[job.key]
-                self._turn.notify_all()
-            if outcome is None or child.heavy:
+            try:
+                child = child if child and child.alive() else _Child(self._task)
+                outcome = child.run(job, self._tell)
+            except OSError as error:  # no process or no pipe left
+                outcome = Failure(f"cannot start a process to read {Path(job.path).name}: {error}", "close other programs", 500)
+            if child and (outcome is None or child.heavy):
                 child.stop()
                 child = None
-            if outcome is not None and not job.cancelled and self._listener:
-                self._listener.finished(job.key, outcome)
+            self._over(job, outcome)
         if child:
             child.stop()
+
+    def _over(self, job: _Job, outcome: Outcome | None) -> None:
+        with self._turn:
+            if self._running.get(job.key) is job:
+                del self._running[job.key]
+            self._turn.notify_all()
+        if outcome is not None and not job.cancelled and self._listener:
+            self._listener.finished(job.key, outcome)
 
     def _tell(self, job: _Job, progress: float) -> None:
         if self._listener and not job.cancelled:

@@ -1,0 +1,131 @@
+"""What ran inside a window of time: the table of an area selection, search, and one event's surroundings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, length, union
+from visualprof.views.measure.launch import is_kernel
+from visualprof.views.table import Column, Table
+from visualprof.views.timing import names, ordered
+
+MAX_HITS = 10_000
+TICKS = 512
+
+
+def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Ids:
+    """Timed events of some tracks that overlap [low, high) ns."""
+    events, parts = trace.events, []
+    for track in tracks:
+        first = trace.tracks[track].first
+        last = first + int(np.searchsorted(events.ts[first : first + trace.tracks[track].count], high))
+        rows = np.arange(first, last)
+        parts.append(rows[(events.end[rows] > low) & (events.dur[rows] >= 0)])
+    return np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, np.int32)
+
+
+def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Table:
+    """Events of a window by name and category: calls, time inside the window, its union, longest row.
+
+    `share` is the union over the window's length.
+    """
+    events = trace.events
+    rows = rows_in(trace, low, high, tracks)
+    start, end = np.maximum(events.ts[rows], low), np.minimum(events.end[rows], high)
+    inside = end - start
+    groups = group(events.name[rows], events.category[rows])
+    total = groups.sum(inside)
+    order = np.argsort(groups.of, kind="stable")
+    pieces = np.split(order, np.cumsum(groups.count)[:-1]) if len(rows) else []
+    unions = np.array([length(union(start[p], end[p])) for p in pieces], np.int64)
+    longest = np.array([rows[p[np.argmax(events.dur[rows[p]])]] for p in pieces], np.int64)
+    columns: dict[str, Column] = {
+        "name": names(trace, events.name[rows][groups.first]),
+        "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
+        "calls": groups.count, "total_ns": total, "mean_ns": total / np.maximum(groups.count, 1), "union_ns": unions,
+        "share_ratio": unions / max(1, high - low), "event": longest,
+    }  # fmt: skip
+    return Table(ordered(columns, "total_ns"))
+
+
+def window_utilization(trace: Trace, low: int, high: int) -> list[dict[str, object]]:
+    """Share of the window in which each device ran a kernel."""
+    events = trace.events
+    rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0) & (events.ts < high) & (events.end > low))
+    device_of = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
+    out: list[dict[str, object]] = []
+    for device in np.unique(device_of).tolist():
+        mine = rows[device_of == device]
+        busy = length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
+        out.append({"device": device, "utilization": busy / max(1, high - low)})
+    return out
+
+
+@dataclass(frozen=True)
+class Hits:
+    """rows: matching events in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time."""
+
+    rows: Ids
+    total: int
+    ticks: Ints
+
+
+def search(trace: Trace, text: str, exact: bool = False) -> Hits:
+    """Events whose name contains the text (any case), or equals it."""
+    needle = text.casefold()
+    match = [i for i, s in enumerate(trace.strings) if (s == text if exact else needle in s.casefold())]
+    table = np.zeros(len(trace.strings), bool)
+    table[match] = True
+    rows = np.flatnonzero(table[trace.events.name])
+    rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
+    start, end = trace.span_ns
+    place = (trace.events.ts[rows] - start) * TICKS // max(1, end - start)
+    return Hits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICKS - 1), minlength=TICKS))
+
+
+def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
+    """Row of the longest event of that name, -1 when there is none; on a device, on the host, or anywhere."""
+    ids = [i for i, s in enumerate(trace.strings) if s == name]
+    mask = np.isin(trace.events.name, ids)
+    if on_device is not None:
+        mask &= trace.track_mask(TrackKind.STREAM) == on_device
+    rows = np.flatnonzero(mask)
+    return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
+
+
+def linked(trace: Trace, row: int) -> list[tuple[int, str, str]]:
+    """Events linked with one: (row, kind, direction `to` or `from`)."""
+    out: list[tuple[int, str, str]] = []
+    for direction, mine, other in (("to", trace.links.src, trace.links.dst), ("from", trace.links.dst, trace.links.src)):
+        for i in np.flatnonzero(mine == row)[:64]:
+            out.append((int(other[i]), LinkKind(int(trace.links.kind[i])).name.lower(), direction))
+    return out
+
+
+def self_ns(trace: Trace, row: int) -> int:
+    """Duration of an event less that of its direct children."""
+    events = trace.events
+    track = trace.tracks[events.track[row]]
+    last = track.first + int(np.searchsorted(events.ts[track.first : track.first + track.count], events.end[row], side="right"))
+    inside = np.arange(row + 1, last)
+    children = inside[events.parent[inside] == row]
+    return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())
+
+
+def busy_profile(trace: Trace, buckets: int = TICKS) -> dict[str, NDArray[np.float64]]:
+    """Share of each of `buckets` equal parts of the trace that devices and the host were busy: for the minimap."""
+    start, end = trace.span_ns
+    edges = np.linspace(start, end, buckets + 1).astype(np.int64)
+    events = trace.events
+    out: dict[str, NDArray[np.float64]] = {}
+    host = np.isin(events.category, (Category.OP, Category.RUNTIME, Category.COMM)) & trace.track_mask(TrackKind.THREAD)
+    for name, mask in (("host", host), ("device", is_kernel(trace))):
+        rows = np.flatnonzero(mask & (events.dur > 0))
+        spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])
+        out[name] = covered(spans, edges[:-1], edges[1:]) / np.maximum(1, np.diff(edges))
+    return out
