@@ -1,0 +1,71 @@
+import type { ErrorBody, SpanState } from "./model";
+
+// Relative to the page, so that the dashboard also works below a proxy's path prefix.
+const ROOT = "api/v1/";
+
+export type Query = Record<string, string | number | null | undefined>;
+
+/** A truthful failure: what the server said, or status 0 when it did not answer at all. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly hint: string | null = null,
+    readonly retryAfter_s: number | null = null,
+    readonly state: SpanState | null = null,
+    readonly progress: number | null = null,
+  ) {
+    super(message);
+  }
+}
+
+/** The address of a route; parameters that are empty are left out, so equal requests have equal addresses. */
+export function address(path: string, query: Query = {}): string {
+  const params = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") params.set(key, String(value));
+  }
+  const text = params.toString();
+  return ROOT + path + (text ? `?${text}` : "");
+}
+
+async function failure(response: Response): Promise<ApiError> {
+  const body = (await response.json().catch(() => null)) as Partial<ErrorBody> | null;
+  const retry = Number(response.headers.get("Retry-After"));
+  return new ApiError(
+    response.status,
+    body?.error ?? `${response.status} ${response.statusText}`,
+    body?.hint ?? null,
+    Number.isFinite(retry) && retry > 0 ? retry : null,
+    body?.state ?? null,
+    body?.progress ?? null,
+  );
+}
+
+export interface Answer<T> {
+  body: T;
+  etag: string | null;
+}
+
+/** One GET. Null means 304: nothing changed since `etag`. */
+export async function get<T>(
+  url: string,
+  options: { signal?: AbortSignal; etag?: string | null } = {},
+): Promise<Answer<T> | null> {
+  const headers: Record<string, string> = options.etag ? { "If-None-Match": options.etag } : {};
+  let response: Response;
+  try {
+    response = await fetch(url, { headers, signal: options.signal ?? null });
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    throw new ApiError(0, String(error));
+  }
+  if (response.status === 304) return null;
+  if (!response.ok) throw await failure(response);
+  return { body: (await response.json()) as T, etag: response.headers.get("ETag") };
+}
+
+export async function reload(): Promise<void> {
+  const response = await fetch(address("reload"), { method: "POST" });
+  if (!response.ok) throw await failure(response);
+}

@@ -1,0 +1,46 @@
+// The server's types under short names. Those in types.ts are generated ("npm run types") and never edited;
+// where a schema says "anything", this file says what the pages may count on.
+import type { components } from "./types";
+
+type Schemas = components["schemas"];
+
+/** Everything a table cell can hold; lists appear for shapes, dims and stacks. */
+export type Cell = string | number | boolean | null | Cell[];
+export type Columns = Record<string, Cell[]>;
+
+type WithCells<T> = Omit<T, "columns"> & { columns: Columns };
+
+export type Table = WithCells<Schemas["Table"]>;
+export type OperatorAnswer = WithCells<Schemas["OperatorAnswer"]>;
+export type KernelAnswer = Omit<WithCells<Schemas["KernelAnswer"]>, "memory_operations"> & { memory_operations: Table | null };
+
+export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+export interface ChartsAnswer {
+  charts: Record<string, JsonObject>;
+}
+
+export type Span = Schemas["Span"];
+export type SpanState = Span["state"];
+export type Worker = Schemas["Worker"];
+export type Run = Schemas["Run"];
+export type SkippedFile = Schemas["SkippedFile"];
+export type RunsAnswer = Schemas["RunsAnswer"];
+export type Status = Schemas["Status"];
+export type ViewsAnswer = Schemas["ViewsAnswer"];
+export type ErrorBody = Schemas["ErrorBody"];
+export type Device = Schemas["Device"];
+export type Finding = Schemas["Finding"];
+
+/** Facts by name, shown as they come: a new one needs no change here. */
+export type Environment = Record<string, Cell>;
+
+export type OverviewAnswer = Omit<Schemas["OverviewAnswer"], "steps" | "average_step" | "stages" | "events" | "annotations" | "environment"> & {
+  steps: Columns;
+  average_step: Record<string, Cell>;
+  stages: Table;
+  events: Table;
+  annotations: Table;
+  environment: Environment;
+};

@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { axis_tooltip, chart_option, is_token, resolve, slice_tooltip, type Context, type Option } from "./options";
+import { category_color } from "./palette";
+
+const context: Context = { theme: "dark", text: (key) => `text of ${key}`, width: 500 };
+const plain = (text: string) => text.replaceAll("\u00a0", " ");
+
+describe("tokens", () => {
+  it("are replaced wherever they stand", () => {
+    const resolved = resolve({ series: [{ name: "@t:category.kernel", itemStyle: { color: "@c:kernel" } }] }, context);
+    expect(resolved).toEqual({
+      series: [{ name: "text of category.kernel", itemStyle: { color: category_color("kernel", "dark") } }],
+    });
+  });
+
+  it("become formatters that take a number or an ECharts event", () => {
+    const { formatter } = resolve({ formatter: "@f:ns" }, context) as { formatter: (value: unknown) => string };
+    expect(plain(formatter(1_240_000))).toBe("1.24 ms");
+    expect(plain(formatter({ value: 356 }))).toBe("356 ns");
+    expect(plain(formatter({ value: [0, 356] }))).toBe("356 ns");
+  });
+
+  it("leave the user's names alone", () => {
+    expect(resolve({ name: "aten::mm @ site" }, context)).toEqual({ name: "aten::mm @ site" });
+    expect(is_token("@triton_kernel")).toBe(false);
+  });
+});
+
+describe("tooltips", () => {
+  const hostile = "<script>alert(1)</script>";
+
+  it("escape names that hold markup", () => {
+    const slice = slice_tooltip(String)({ name: hostile, value: 1, percent: 50 });
+    const axis = axis_tooltip(String, hostile)([{ name: hostile, seriesName: hostile, value: 1 }, { name: hostile, seriesName: "b", value: 2 }]);
+    expect(slice + axis).not.toContain("<script>");
+    expect(slice).toContain("&lt;script&gt;");
+  });
+
+  it("add up a stack and leave out what is zero", () => {
+    const html = axis_tooltip(String, "Total")([
+      { name: "5", seriesName: "Kernel", value: 2 },
+      { name: "5", seriesName: "Memset", value: 0 },
+      { name: "5", seriesName: "Other", value: 3 },
+    ]);
+    expect(html).toContain("<td>Total</td><td>5</td>");
+    expect(html).not.toContain("Memset");
+  });
+});
+
+describe("chart_option", () => {
+  it("shortens long legend names and adds their share", () => {
+    const long = "void at::native::vectorized_elementwise_kernel<4, at::native::add_kernel_cuda>".repeat(2);
+    const option = chart_option({ series: [{ type: "pie", data: [{ name: long, value: 3 }, { name: "b", value: 1 }] }] }, context);
+    const legend = option["legend"] as Option & { formatter: (name: string) => string };
+    expect(legend.formatter(long).length).toBeLessThan(60);
+    expect(plain(legend.formatter(long))).toContain("75.0 %");
+  });
+
+  it("gives the value axis the chart's unit", () => {
+    const option = chart_option(
+      { tooltip: { valueFormatter: "@f:ns" }, xAxis: [{ type: "category", data: ["5"] }], yAxis: [{ type: "value" }], series: [{ type: "bar", data: [1] }] },
+      context,
+    );
+    const [axis] = option["yAxis"] as { axisLabel: { formatter: (value: number) => string } }[];
+    expect(plain(axis?.axisLabel.formatter(2_000_000) ?? "")).toBe("2 ms");
+  });
+});

@@ -1,0 +1,211 @@
+// Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
+import type { Json, JsonObject } from "../api/model";
+import { bytes, count, duration, ratio } from "../lib/format";
+import { abbreviate, escape_html, shorten } from "../lib/text";
+import { category_color, INK, series_colors, type ThemeName } from "./palette";
+
+export type ValueFormatter = (value: unknown) => string;
+export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
+export type Option = { [key: string]: Resolved };
+
+export interface Context {
+  theme: ThemeName;
+  text: (key: string) => string;
+  /** CSS pixels, from which the legend learns how much of a name fits. */
+  width: number;
+  /** False where a table beside the chart names the slices. */
+  legend?: boolean;
+  /** The category that stands out; the others step back. */
+  selected?: string | null;
+}
+
+const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
+
+const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio };
+
+/** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
+function value_formatter(name: string): ValueFormatter {
+  const format = FORMATTERS[name] ?? count;
+  return (given) => {
+    const value = typeof given === "object" && given !== null && "value" in given ? given.value : given;
+    const number = Number(Array.isArray(value) ? value[value.length - 1] : value);
+    return Number.isFinite(number) ? format(number) : "–";
+  };
+}
+
+/** True for strings that the page replaces; everything else is the user's own and shown as it is. */
+export function is_token(text: unknown): boolean {
+  return typeof text === "string" && /^@[tcf]:/.test(text);
+}
+
+export function resolve(value: Json, context: Context): Resolved {
+  if (typeof value === "string") {
+    if (!is_token(value)) return value;
+    const name = value.slice(3);
+    if (value[1] === "t") return context.text(name);
+    return value[1] === "c" ? category_color(name, context.theme) : value_formatter(name);
+  }
+  if (Array.isArray(value)) return value.map((entry) => resolve(entry, context));
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, resolve(entry, context)]));
+}
+
+/** Slices that stand for what is left get the neutral colour, so that the hues keep meaning something. */
+function neutral_rest(value: Json): Json {
+  if (Array.isArray(value)) return value.map(neutral_rest);
+  if (typeof value !== "object" || value === null) return value;
+  const rest = /^@t:.*(rest|unused)$/.test(String(value["name"])) && "value" in value;
+  if (rest) return { ...value, itemStyle: { color: "@c:other" } };
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, neutral_rest(entry)]));
+}
+
+function objects(value: Resolved | undefined): Option[] {
+  const list = Array.isArray(value) ? value : [value];
+  return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
+}
+
+/** The first formatter anywhere in the option: one chart has one unit. */
+function unit_formatter(value: Resolved): ValueFormatter | null {
+  if (typeof value === "function") return value;
+  if (typeof value !== "object" || value === null) return null;
+  for (const entry of Object.values(value)) {
+    const found = unit_formatter(entry);
+    if (found) return found;
+  }
+  return null;
+}
+
+interface TooltipEntry {
+  name: string;
+  seriesName?: string;
+  value: unknown;
+  percent?: number;
+  marker?: string;
+}
+
+function numeric(value: unknown): number {
+  const last = Array.isArray(value) ? value[value.length - 1] : value;
+  return Number(last) || 0;
+}
+
+export function slice_tooltip(format: ValueFormatter): (entry: TooltipEntry) => string {
+  return (entry) =>
+    `<div class="chart-tip-name">${escape_html(entry.name)}</div>` +
+    `${entry.marker ?? ""}<b>${format(numeric(entry.value))}</b> (${(entry.percent ?? 0).toFixed(1)} %)`;
+}
+
+export function axis_tooltip(format: ValueFormatter, total: string): (entries: TooltipEntry | TooltipEntry[]) => string {
+  return (given) => {
+    const entries = Array.isArray(given) ? given : [given];
+    const shown = entries.filter((entry) => numeric(entry.value) !== 0);
+    const row = (label: string, value: number) => `<tr><td>${label}</td><td>${format(value)}</td></tr>`;
+    const rows = shown.map((entry) => row(`${entry.marker ?? ""}${entries.length > 1 ? escape_html(entry.seriesName ?? "") : ""}`, numeric(entry.value)));
+    const sum = shown.reduce((all, entry) => all + numeric(entry.value), 0);
+    if (shown.length > 1) rows.push(row(escape_html(total), sum));
+    return `<div class="chart-tip-name">${escape_html(entries[0]?.name ?? "")}</div><table>${rows.join("")}</table>`;
+  };
+}
+
+function dress_pie(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const series = objects(option["series"]);
+  const values = new Map(objects(series[0]?.["data"]).map((slice) => [String(slice["name"]), numeric(slice["value"])]));
+  const sum = [...values.values()].reduce((all, value) => all + value, 0);
+  const limit = Math.max(10, Math.floor((context.width * 0.56 - 90) / 7.2));
+  return {
+    ...option,
+    legend: {
+      show: context.legend !== false, type: "scroll", orient: "vertical", left: "42%", top: "middle", itemWidth: 10, itemHeight: 10, itemGap: 6,
+      icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 }, pageTextStyle: { color: ink.muted },
+      tooltip: { ...tooltip_look(context), show: true, formatter: ((entry: TooltipEntry) => escape_html(entry.name)) as ValueFormatter },
+      pageIconColor: ink.muted, pageIconInactiveColor: ink.line, pageIconSize: 10,
+      formatter: ((name) => `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
+    },
+    tooltip: { ...tooltip_look(context), trigger: "item", formatter: slice_tooltip(format) as ValueFormatter },
+    series: series.map((one) => ({
+      ...one, type: "pie", center: [context.legend === false ? "50%" : "20.5%", "50%"], radius: ["48%", "84%"], label: { show: false }, labelLine: { show: false },
+      // Zero slices would be hairlines without a meaning; a lone slice needs no gap.
+      itemStyle: { borderColor: ink.surface, borderWidth: values.size > 1 ? 1.5 : 0 }, minAngle: 1,
+      emphasis: { scaleSize: 4 },
+    })),
+  };
+}
+
+/** Bars that stand for categories wear their colours, and lie down so that every category can be read. */
+function category_bars(server: JsonObject): JsonObject {
+  const axis = server["xAxis"];
+  const series = server["series"];
+  if (typeof axis !== "object" || axis === null || Array.isArray(axis)) return server;
+  const names = axis["data"];
+  if (!Array.isArray(series) || series.length !== 1 || !Array.isArray(names) || !names.every(is_token)) return server;
+  const [one] = series;
+  if (typeof one !== "object" || one === null || Array.isArray(one) || !Array.isArray(one["data"])) return server;
+  const data: Json[] = one["data"].map((value, index) => ({ value, itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]/, "")}` } }));
+  return { ...server, series: [{ ...one, data }], xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
+}
+
+function dress_axis(axis: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const is_value = axis["type"] === "value" || axis["type"] === "log";
+  const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
+  // Axis marks are round numbers; "90.0 ms" would only promise more.
+  const mark: ValueFormatter = (value) => format(value).replace(/\.0+(?=\D|$)/, "");
+  label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
+  return {
+    ...axis,
+    axisLabel: label,
+    nameTextStyle: { color: ink.muted, fontSize: 11 },
+    axisLine: { show: !is_value, lineStyle: { color: ink.line } },
+    axisTick: { show: false },
+    splitLine: { show: is_value, lineStyle: { color: ink.line } },
+  };
+}
+
+function stepped_back(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
+  const data = series["data"];
+  if (!Array.isArray(categories) || !Array.isArray(data) || !selected || !categories.includes(selected)) return series;
+  return { ...series, data: data.map((value, index) => (categories[index] === selected ? value : { value, itemStyle: { opacity: 0.3 } })) };
+}
+
+function dress_bars(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const x_axes = objects(option["xAxis"]);
+  const categories = x_axes[0]?.["data"];
+  const zoomed = Array.isArray(categories) && categories.length > 80;
+  const several = objects(option["series"]).length > 1;
+  return {
+    ...option,
+    legend: several
+      ? { type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 } }
+      : { show: false },
+    grid: { left: 4, right: 16, top: several ? 32 : 12, bottom: zoomed ? 34 : 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+    tooltip: {
+      ...tooltip_look(context), trigger: "axis", axisPointer: { type: "shadow" },
+      formatter: axis_tooltip(format, context.text("chart.total")) as ValueFormatter,
+    },
+    dataZoom: zoomed
+      ? [{ type: "slider", height: 18, bottom: 6, brushSelect: false, borderColor: ink.line, textStyle: { color: ink.muted } }, { type: "inside", zoomOnMouseWheel: "ctrl" }]
+      : [],
+    xAxis: x_axes.map((axis) => dress_axis(axis, format, context)),
+    yAxis: objects(option["yAxis"]).map((axis) => dress_axis(axis, format, context)),
+    series: objects(option["series"]).map((one) => ({ ...stepped_back(one, categories, context.selected), label: { show: false }, barMaxWidth: 44, cursor: "pointer" })),
+  };
+}
+
+function tooltip_look(context: Context): Option {
+  const ink = INK[context.theme];
+  return {
+    confine: true, appendTo: "body", className: "chart-tip", backgroundColor: ink.surface, borderColor: ink.line,
+    textStyle: { color: ink.text, fontSize: 12 }, extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
+  };
+}
+
+/** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
+export function chart_option(server: JsonObject, context: Context): Option {
+  const resolved = resolve(neutral_rest(category_bars(server)), context) as Option;
+  const format = unit_formatter(resolved) ?? value_formatter("count");
+  const option: Option = { ...resolved, title: { show: false } };
+  const is_pie = objects(option["series"]).some((one) => one["type"] === "pie");
+  const dressed = is_pie ? dress_pie(option, format, context) : dress_bars(option, format, context);
+  return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme), aria: { enabled: true } };
+}

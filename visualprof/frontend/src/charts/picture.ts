@@ -1,0 +1,42 @@
+// A chart as a file: drawn anew off screen, with its title and a solid ground, in a size that suits a document.
+import type { JsonObject } from "../api/model";
+import { chart_option, type Context } from "./options";
+import { INK } from "./palette";
+
+const WIDTH = 960;
+const HEIGHT = 420;
+const TITLE_HEIGHT = 36;
+
+export type PictureKind = "png" | "svg";
+
+export function save(address: string, name: string): void {
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+}
+
+function data_address(kind: PictureKind, svg: string): string {
+  return kind === "svg" ? URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })) : svg;
+}
+
+export async function save_picture(kind: PictureKind, name: string, title: string, server: JsonObject, context: Context): Promise<void> {
+  const { init } = await import("./engine");
+  const ink = INK[context.theme];
+  const holder = document.createElement("div");
+  const chart = init(holder, null, { renderer: kind === "svg" ? "svg" : "canvas", ssr: kind === "svg", width: WIDTH, height: HEIGHT, devicePixelRatio: 2 });
+  const option = chart_option(server, { ...context, width: WIDTH });
+  const grid = option["grid"];
+  if (typeof grid === "object" && grid !== null && "top" in grid) grid["top"] = Number(grid["top"]) + TITLE_HEIGHT;
+  const legend = option["legend"];
+  if (typeof legend === "object" && legend !== null && "top" in legend && legend["top"] === 0) legend["top"] = TITLE_HEIGHT;
+  chart.setOption({
+    ...option,
+    backgroundColor: ink.surface,
+    title: { text: title, left: 12, top: 8, textStyle: { color: ink.text, fontSize: 15 } },
+  });
+  const address = data_address(kind, kind === "svg" ? chart.renderToSVGString() : chart.getDataURL({ pixelRatio: 2 }));
+  save(address, `${name}.${kind}`);
+  chart.dispose();
+  if (kind === "svg") setTimeout(() => URL.revokeObjectURL(address), 1000);
+}

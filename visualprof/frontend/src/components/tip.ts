@@ -1,0 +1,70 @@
+// `v-tip="text"`: one tooltip for the whole page, in the top layer, so that no card or table clips it.
+import type { Directive } from "vue";
+
+const DELAY_MS = 250;
+const MARGIN = 8;
+
+const texts = new WeakMap<HTMLElement, string>();
+let bubble: HTMLElement | null = null;
+let timer = 0;
+
+function the_bubble(): HTMLElement {
+  if (!bubble) {
+    bubble = document.createElement("div");
+    bubble.className = "tip";
+    bubble.id = "tip";
+    bubble.setAttribute("role", "tooltip");
+    bubble.setAttribute("popover", "manual");
+    document.body.append(bubble);
+  }
+  return bubble;
+}
+
+function show(owner: HTMLElement): void {
+  const text = texts.get(owner);
+  if (!text || !owner.isConnected) return;
+  const tip = the_bubble();
+  tip.textContent = text;
+  tip.showPopover();
+  const anchor = owner.getBoundingClientRect();
+  const size = tip.getBoundingClientRect();
+  const left = anchor.left + anchor.width / 2 - size.width / 2;
+  const below = anchor.bottom + MARGIN / 2;
+  const top = below + size.height > window.innerHeight ? anchor.top - size.height - MARGIN / 2 : below;
+  tip.style.left = `${Math.max(MARGIN, Math.min(left, window.innerWidth - size.width - MARGIN))}px`;
+  tip.style.top = `${Math.max(MARGIN, top)}px`;
+  owner.setAttribute("aria-describedby", "tip");
+}
+
+function hide(): void {
+  clearTimeout(timer);
+  bubble?.hidePopover();
+}
+
+function schedule(event: Event): void {
+  const owner = event.currentTarget as HTMLElement;
+  clearTimeout(timer);
+  timer = window.setTimeout(() => show(owner), event.type === "focus" ? 0 : DELAY_MS);
+}
+
+function leave(event: Event): void {
+  (event.currentTarget as HTMLElement).removeAttribute("aria-describedby");
+  hide();
+}
+
+export const vTip: Directive<HTMLElement, string | null | undefined> = {
+  mounted(element, { value }) {
+    texts.set(element, value ?? "");
+    element.addEventListener("pointerenter", schedule);
+    element.addEventListener("focus", schedule);
+    element.addEventListener("pointerleave", leave);
+    element.addEventListener("blur", leave);
+    element.addEventListener("pointerdown", hide);
+  },
+  updated(element, { value }) {
+    texts.set(element, value ?? "");
+  },
+  beforeUnmount: hide,
+};
+
+window.addEventListener("scroll", hide, { capture: true, passive: true });

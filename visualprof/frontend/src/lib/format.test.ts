@@ -1,0 +1,80 @@
+import { describe, expect, it } from "vitest";
+import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, unit_of, UNKNOWN } from "./format";
+
+const plain = (text: string) => text.replaceAll("\u00a0", " ");
+
+describe("duration", () => {
+  it.each([
+    [0, "0 ns"],
+    [356, "356 ns"],
+    [356.4, "356 ns"],
+    [1_240_000, "1.24 ms"],
+    [12_400, "12.4 µs"],
+    [12_300_000_000, "12.3 s"],
+    [125_000_000_000, "2 min 5 s"],
+    [3_780_000_000_000, "1 h 3 min"],
+    [-2_500_000, "-2.50 ms"],
+  ])("%d ns reads %s", (ns, text) => expect(plain(duration(ns))).toBe(text));
+
+  it("moves to the next unit when rounding reaches it", () => {
+    expect(plain(duration(999_960))).toBe("1.00 ms");
+    expect(plain(duration(999_400))).toBe("999 µs");
+  });
+});
+
+describe("other units", () => {
+  it("uses binary units for sizes and decimal ones for rates", () => {
+    expect(plain(bytes(3.1 * 1024 ** 3))).toBe("3.10 GiB");
+    expect(plain(bytes(512))).toBe("512 B");
+    expect(plain(rate(1.5561e12))).toBe("1.56 TB/s");
+    expect(plain(operation_rate(19.5e12))).toBe("19.5 TFLOP/s");
+  });
+
+  it("separates thousands", () => {
+    expect(count(1_234_567)).toBe("1,234,567");
+    expect(count(12.3456)).toBe("12.3");
+  });
+
+  it("never rounds something to nothing", () => {
+    expect(plain(ratio(0.555))).toBe("55.5 %");
+    expect(plain(ratio(0.0001))).toBe("<0.1 %");
+    expect(plain(ratio(0))).toBe("0 %");
+    expect(plain(ratio(1))).toBe("100 %");
+  });
+});
+
+describe("columns", () => {
+  it.each([
+    ["device_self_ns", "ns"],
+    ["gain_ns_per_step", "ns"],
+    ["bandwidth_bytes_per_s", "rate"],
+    ["bytes", "bytes"],
+    ["shared_memory_bytes", "bytes"],
+    ["tensor_core_self_ratio", "ratio"],
+    ["occupancy", "ratio"],
+    ["flops", "flo"],
+    ["calls", "count"],
+    ["tensor_core", "flag"],
+    ["input_shapes", "text"],
+  ])("%s is in %s", (name, unit) => expect(unit_of(name)).toBe(unit));
+
+  it("shows unknown as a dash, not as zero", () => {
+    expect(cell_text("ns", null)).toBe(UNKNOWN);
+    expect(cell_text("ns", undefined)).toBe(UNKNOWN);
+    expect(plain(cell_text("ns", 0))).toBe("0 ns");
+  });
+
+  it("writes nested shapes with brackets", () => {
+    expect(cell_text("text", [[32, 3, 224, 224], []])).toBe("[32, 3, 224, 224], []");
+  });
+
+  it("writes launch dimensions as a product", () => {
+    expect(cell_text("dims", "[7048, 1, 1]")).toBe("7048×1×1");
+    expect(cell_text("dims", [8, 4, 10])).toBe("8×4×10");
+  });
+
+  it("keeps the exact value for the title", () => {
+    expect(exact_text("ns", 1_240_123)).toBe("1,240,123 ns");
+    expect(exact_text("ratio", 0.55512)).toBe("55.512 %");
+  });
+});

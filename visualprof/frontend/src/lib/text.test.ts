@@ -1,0 +1,20 @@
+import { expect, it } from "vitest";
+import { abbreviate, escape_html, shorten } from "./text";
+
+it("shortens in the middle and keeps both ends", () => {
+  const short = shorten("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_filter1x1_stg8_interior_nchw_nn_v1", 24);
+  expect(short).toHaveLength(24);
+  expect(short.startsWith("volta_fp16")).toBe(true);
+  expect(short.endsWith("nn_v1")).toBe(true);
+});
+
+it("leaves short names alone", () => expect(shorten("relu", 4)).toBe("relu"));
+
+it("leaves out what all kernels have in common", () => {
+  expect(abbreviate("void cudnn::detail::dgrad_engine<float, 512>(int, int, float const*)", 60)).toBe("cudnn::detail::dgrad_engine<float, 512>");
+  expect(abbreviate("Memcpy HtoD (Pageable -> Device)", 60)).toBe("Memcpy HtoD (Pageable -> Device)");
+});
+
+it("escapes markup", () => {
+  expect(escape_html(`<script>alert("x")</script>`)).toBe("&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;");
+});

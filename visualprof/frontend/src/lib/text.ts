@@ -1,0 +1,20 @@
+/** Keeps both ends of a long name: kernel names differ at their end as often as at their start. */
+export function shorten(name: string, limit: number): string {
+  if (name.length <= limit) return name;
+  const head = Math.ceil((limit - 1) * 0.6);
+  return `${name.slice(0, head)}…${name.slice(name.length - (limit - 1 - head))}`;
+}
+
+/** A C++ function without its return type and arguments: what is left tells kernels apart in a legend. */
+export function abbreviate(name: string, limit: number): string {
+  const bare = name.replace(/^void /, "");
+  const named = /::|>\(/.test(bare) ? bare.replace(/\([^()]*(\([^()]*\)[^()]*)*\)( const)?$/, "") : bare;
+  return shorten(named || name, limit);
+}
+
+const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+
+/** Names come from traces and may hold markup; chart tooltips are HTML. */
+export function escape_html(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
+}

@@ -1,0 +1,68 @@
+// The address bar is the store: what a user may want to share or come back to is a query parameter.
+import { computed, type WritableComputedRef } from "vue";
+import type { LocationQueryRaw, RouteLocationRaw } from "vue-router";
+import { router } from "../router";
+
+export const SELECTION_KEYS = ["run", "worker", "span", "step"] as const;
+
+type Patch = Record<string, string | null>;
+
+let pending: { patch: Patch; push: boolean } | null = null;
+
+export function query_value(name: string): string | null {
+  const value = router.currentRoute.value.query[name];
+  return typeof value === "string" && value !== "" ? value : null;
+}
+
+function merged(patch: Patch): LocationQueryRaw {
+  const entries = Object.entries({ ...router.currentRoute.value.query, ...patch });
+  return Object.fromEntries(entries.filter(([, value]) => value !== null && value !== ""));
+}
+
+/** Changes some parameters. Calls of one tick become one navigation, as each alone would undo the other. */
+export function patch_query(patch: Patch, push = false): void {
+  if (pending) {
+    Object.assign(pending.patch, patch);
+    pending.push ||= push;
+    return;
+  }
+  pending = { patch: { ...patch }, push };
+  queueMicrotask(() => {
+    if (!pending) return;
+    const location = { query: merged(pending.patch) };
+    const navigate = pending.push ? router.push : router.replace;
+    pending = null;
+    void navigate(location);
+  });
+}
+
+/** One parameter of the address as a ref; the fallback is never written, so addresses stay short. */
+export function useParameter(name: string, fallback: string): WritableComputedRef<string> {
+  return computed({
+    get: () => query_value(name) ?? fallback,
+    set: (value) => patch_query({ [name]: value === fallback ? null : value }),
+  });
+}
+
+const left_behind = new Map<string, LocationQueryRaw>();
+
+router.afterEach((to) => {
+  const own = Object.entries(to.query).filter(([key]) => !(SELECTION_KEYS as readonly string[]).includes(key));
+  left_behind.set(to.path, Object.fromEntries(own));
+});
+
+/** Where a tab leads: the selection goes along, and the page's own parameters are as they were left. */
+export function page_location(id: string): RouteLocationRaw {
+  const selection = Object.entries(router.currentRoute.value.query).filter(([key]) =>
+    (SELECTION_KEYS as readonly string[]).includes(key),
+  );
+  return { path: `/${id}`, query: { ...left_behind.get(`/${id}`), ...Object.fromEntries(selection) } };
+}
+
+/** A link that the server made ("/operator?sort=.."), with the present selection added. */
+export function linked_location(link: string): RouteLocationRaw {
+  const target = router.resolve(link);
+  const query = { ...router.currentRoute.value.query, ...target.query };
+  const kept = Object.entries(query).filter(([key]) => key in target.query || (SELECTION_KEYS as readonly string[]).includes(key));
+  return { path: target.path, query: Object.fromEntries(kept) };
+}

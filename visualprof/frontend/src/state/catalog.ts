@@ -1,0 +1,25 @@
+// Which pages there are and in which order: the server's views that have a page here.
+import { computed, shallowRef } from "vue";
+import { address, get } from "../api/client";
+import type { ViewsAnswer } from "../api/model";
+import { page_ids } from "../router";
+import { span } from "./selection";
+
+const order = shallowRef<string[]>(["overview", "operator", "kernel"]);
+
+export async function load_catalog(): Promise<void> {
+  const answer = await get<ViewsAnswer>(address("views"));
+  if (answer) order.value = answer.body.views.map((view) => view.name);
+}
+
+export interface Tab {
+  id: string;
+  /** False when the selected file has nothing for this page. */
+  enabled: boolean;
+}
+
+export const tabs = computed<Tab[]>(() =>
+  order.value
+    .filter((id) => page_ids.includes(id))
+    .map((id) => ({ id, enabled: !span.value || span.value.state !== "ready" || span.value.views.includes(id) })),
+);

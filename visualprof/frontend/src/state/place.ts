@@ -1,0 +1,33 @@
+// Links may name a chart or a table of a page (`chart=steps`): scroll there once it exists, then forget it.
+import { onScopeDispose, watch } from "vue";
+import { patch_query, query_value } from "./address";
+
+const RETRY_MS = 100;
+const MOST_TRIES = 50;
+const MARK_MS = 1600;
+
+export function useLinkedPlace(): void {
+  let timer = 0;
+
+  function find(name: string, tries: number): void {
+    const place = document.querySelector(`[data-place="${CSS.escape(name)}"]`);
+    if (!place && tries < MOST_TRIES) {
+      timer = window.setTimeout(() => find(name, tries + 1), RETRY_MS);
+      return;
+    }
+    place?.scrollIntoView({ block: "center", behavior: "smooth" });
+    place?.classList.add("marked");
+    setTimeout(() => place?.classList.remove("marked"), MARK_MS);
+    patch_query({ chart: null, table: null });
+  }
+
+  watch(
+    () => query_value("chart") ?? query_value("table"),
+    (name) => {
+      clearTimeout(timer);
+      if (name !== null) find(name, 0);
+    },
+    { immediate: true },
+  );
+  onScopeDispose(() => clearTimeout(timer));
+}

@@ -1,0 +1,74 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { nextTick } from "vue";
+import type { Run, RunsAnswer, Span } from "../api/model";
+import { router } from "../router";
+
+function span(id: string, steps: string[], state: Span["state"] = "ready"): Span {
+  return {
+    id, name: id, file: id, size_bytes: 1, modified_ns: 1, state, progress: 1, format: "kineto", framework: "pytorch", events: 1,
+    duration_ns: 1, steps, views: ["overview"], warnings: [], error: null, hint: null,
+  };
+}
+
+function run(id: string, modified_ns: number, spans: Span[]): Run {
+  return { id, name: id, frameworks: [], modified_ns, workers: [{ id: "w0", name: "w0", rank: 0, spans }] };
+}
+
+const answer: RunsAnswer = {
+  revision: 1,
+  skipped: [],
+  runs: [run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]), run("newest", 3, [span("a", [], "growing")]), run("new", 2, [span("a", ["5"])])],
+};
+
+async function settle(): Promise<void> {
+  await new Promise((done) => setTimeout(done, 5));
+  await nextTick();
+}
+
+describe("selection", () => {
+  beforeEach(async () => {
+    vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer), { headers: { ETag: '"1"' } })));
+    const { start_polling } = await import("./runs");
+    start_polling();
+    await settle();
+  });
+  afterEach(() => vi.unstubAllGlobals());
+
+  it("shows the newest run that is ready until the address names one", async () => {
+    const { run: selected, sorted_runs } = await import("./selection");
+    expect(selected.value?.id).toBe("new");
+    expect(sorted_runs.value.map((one) => one.id)).toEqual(["newest", "new", "old"]);
+  });
+
+  it("follows the address, and ignores a step that the file does not have", async () => {
+    const { run: selected, span: chosen, step } = await import("./selection");
+    await router.push("/overview?run=old&span=b&step=5");
+    expect([selected.value?.id, chosen.value?.id, step.value]).toEqual(["old", "b", null]);
+  });
+
+  it("walks through all steps, the first, the second", async () => {
+    const { move_step, step } = await import("./selection");
+    await router.push("/overview?run=old");
+    const seen: (string | null)[] = [];
+    for (const by of [1, 1, 1, -1] as const) {
+      move_step(by);
+      await settle();
+      seen.push(step.value);
+    }
+    expect(seen).toEqual(["5", "6", "6", "5"]);
+  });
+
+  it("drops span and step when another run is chosen", async () => {
+    const { select_run } = await import("./selection");
+    await router.push("/operator?run=old&span=b&step=7&search=conv");
+    select_run("new");
+    await settle();
+    expect(router.currentRoute.value.query).toEqual({ run: "new", search: "conv" });
+  });
+
+  it("names a run that is gone", async () => {
+    const { missing_run } = await import("./selection");
+    await router.push("/overview?run=deleted");
+    expect(missing_run.value).toBe("deleted");
+  });
+});

@@ -1,0 +1,20 @@
+import { onScopeDispose } from "vue";
+
+export type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
+
+function is_typing(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+}
+
+/** Single keys, ignored while the user types or holds a modifier that belongs to the browser. */
+export function useShortcuts(shortcuts: Shortcuts): void {
+  function on_key(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
+    const action = shortcuts[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action(event);
+  }
+  window.addEventListener("keydown", on_key);
+  onScopeDispose(() => window.removeEventListener("keydown", on_key));
+}
