@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.cache import Cache, Strings, open_trace
+from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.codec import Strings
 
 EVENTS = [
     {

@@ -16,7 +16,8 @@ from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
 from visualprof.reader.listing import Span
 from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.pool import Failure, Listener, Summary
+from visualprof.reader.pool import Listener
+from visualprof.reader.summary import Failure, Summary
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "traces"
 

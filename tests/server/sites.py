@@ -16,7 +16,8 @@ from flask.testing import FlaskClient
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.pool import Failure, Listener
+from visualprof.reader.pool import Listener
+from visualprof.reader.summary import Failure
 from visualprof.server.app import Settings, create_app
 from visualprof.server.parse import parse
 

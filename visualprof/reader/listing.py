@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 
 from visualprof.errors import NotFound
 from visualprof.reader.layout import Place, natural, place
-from visualprof.reader.pool import Failure, Summary
 from visualprof.reader.scan import Found, Problem, Version, examine, roots, walk
+from visualprof.reader.summary import Failure, Summary
 
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 

@@ -14,12 +14,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from visualprof.reader.cache import Cache
 from visualprof.reader.listing import Listing, Span, arrange, new_span
-from visualprof.reader.pool import Failure, Listener, Outcome, Summary
+from visualprof.reader.pool import Parser
 from visualprof.reader.scan import Found, Problem, Verdict, examine, roots, walk
+from visualprof.reader.summary import Failure, Outcome, Summary
 from visualprof.reader.trace import Trace
 from visualprof.reader.watch import Watcher
 
@@ -32,30 +33,6 @@ _GROWING_TICK_S = 1.0
 _GROWS_FOR_S = 600
 _PROGRESS_STEP = 0.02
 _MISSES = 2
-
-
-class Parser(Protocol):
-    """What parses files in the background; `reader.pool.Pool` does."""
-
-    def start(self, listener: Listener) -> None:
-        """Tells `listener` from now on."""
-        ...
-
-    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
-        """Queues a file, the lowest order first."""
-        ...
-
-    def hurry(self, key: str) -> None:
-        """Moves a queued file to the front."""
-        ...
-
-    def cancel(self, key: str) -> None:
-        """Forgets a job without a word to the listener."""
-        ...
-
-    def close(self) -> None:
-        """Stops everything."""
-        ...
 
 
 @dataclass

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.source import Progress, Source
-from visualprof.reader.trace import Trace
+from visualprof.reader.source import Progress
+from visualprof.reader.summary import Failure, Outcome, Summary
 
 _log = logging.getLogger(__name__)
 
@@ -34,36 +33,6 @@ _HEAVY_BYTES = 512 * 1024**2
 _HUGE_BYTES = 1024**3
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What a list of runs shows of a parsed file.
-
-    views: the views it has data for. truncated: the file ends in the middle.
-    """
-
-    fingerprint: str
-    format: str
-    framework: str
-    rank: int
-    events: int
-    duration_ns: int
-    steps: tuple[str, ...]
-    views: tuple[str, ...]
-    warnings: tuple[str, ...]
-    truncated: bool
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a file could not be read. status: as in `VisualprofError`."""
-
-    error: str
-    hint: str
-    status: int = 422
-    kind: str = ""
-
-
-Outcome = Summary | Failure
 Task = Callable[[str, Progress], Summary]
 
 
@@ -79,23 +48,28 @@ class Listener(Protocol):
         ...
 
 
-def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
-    """Reads a file into the cache; the task of a child."""
-    trace = open_trace(path, progress, cache)
-    first, last = trace.span_ns
-    names = trace.strings
-    return Summary(
-        fingerprint=Source(path).fingerprint(),
-        format=trace.meta.format,
-        framework=trace.meta.framework,
-        rank=trace.meta.rank,
-        events=len(trace.events),
-        duration_ns=last - first,
-        steps=tuple(dict.fromkeys(names[int(i)] for i in trace.steps.name)),
-        views=views(trace),
-        warnings=trace.meta.warnings,
-        truncated=trace.meta.truncated,
-    )
+class Parser(Protocol):
+    """What parses files in the background."""
+
+    def start(self, listener: Listener) -> None:
+        """Tells `listener` from now on."""
+        ...
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        """Queues a file, the lowest order first."""
+        ...
+
+    def hurry(self, key: str) -> None:
+        """Moves a queued file to the front."""
+        ...
+
+    def cancel(self, key: str) -> None:
+        """Forgets a job without a word to the listener."""
+        ...
+
+    def close(self) -> None:
+        """Stops everything."""
+        ...
 
 
 @dataclass

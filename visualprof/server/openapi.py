@@ -7,6 +7,7 @@ from which the page's types are generated.
 from __future__ import annotations
 
 import sys
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,10 @@ def _schemas() -> _Json:
         schema.ErrorBody,
         *schema.ANSWERS.values(),
     ]
-    return msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
+    schemas: _Json = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
+    for each in schemas.values():
+        each["description"] = cleandoc(each["description"])  # Python 3.13 has done so already, older ones have not
+    return schemas
 
 
 def _get(summary: str, kind: type[msgspec.Struct], given: list[_Json] | None = None) -> _Json:

@@ -1,0 +1,61 @@
+"""What is known of a file once it was read, or why it could not be: small enough to travel between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.source import Progress, Source
+from visualprof.reader.trace import Trace
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a list of runs shows of a parsed file.
+
+    views: the views it has data for. truncated: the file ends in the middle.
+    """
+
+    fingerprint: str
+    format: str
+    framework: str
+    rank: int
+    events: int
+    duration_ns: int
+    steps: tuple[str, ...]
+    views: tuple[str, ...]
+    warnings: tuple[str, ...]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a file could not be read. status: as in `VisualprofError`."""
+
+    error: str
+    hint: str
+    status: int = 422
+    kind: str = ""
+
+
+Outcome = Summary | Failure
+
+
+def summarise(path: str, progress: Progress, cache: Cache, views: Callable[[Trace], tuple[str, ...]]) -> Summary:
+    """Reads a file into the cache; the task of a child."""
+    trace = open_trace(path, progress, cache)
+    first, last = trace.span_ns
+    names = trace.strings
+    return Summary(
+        fingerprint=Source(path).fingerprint(),
+        format=trace.meta.format,
+        framework=trace.meta.framework,
+        rank=trace.meta.rank,
+        events=len(trace.events),
+        duration_ns=last - first,
+        steps=tuple(dict.fromkeys(names[int(i)] for i in trace.steps.name)),
+        views=views(trace),
+        warnings=trace.meta.warnings,
+        truncated=trace.meta.truncated,
+    )
