@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.trace import Category, Trace, TrackKind
-from visualprof.views.measure.tiles import TILE_BUCKETS, build_pyramid, counter_buckets, from_arrays, tile, to_arrays
+from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, tile
 
 _events = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60)
 
@@ -24,9 +24,9 @@ def trace_of(rows: list[tuple[int, int, int]]) -> Trace:
 
 
 def tiles(trace: Trace, exponent: int):
-    pyramid = build_pyramid(trace)
-    many = (pyramid.duration >> exponent) // TILE_BUCKETS + 1
-    return pyramid, [tile(pyramid, range(len(trace.tracks)), exponent, i, trace.events.dur) for i in range(many)]
+    origin, until = trace.span_ns
+    many = (until - origin >> exponent) // TILE_BUCKETS + 1
+    return origin, [tile(trace, range(len(trace.tracks)), exponent, i) for i in range(many)]
 
 
 @settings(max_examples=80, deadline=None)
@@ -41,9 +41,9 @@ def test_every_event_is_counted_once_at_every_level(rows, exponent):
 @given(_events, st.integers(0, 16))
 def test_the_longest_event_that_touches_a_tile_is_in_it(rows, exponent):
     trace = trace_of(rows)
-    pyramid, found = tiles(trace, exponent)
+    origin, found = tiles(trace, exponent)
     events = trace.events
-    start, end = events.ts - pyramid.origin, events.end - pyramid.origin
+    start, end = events.ts - origin, events.end - origin
     for i, entries in enumerate(found):
         low, high = i * TILE_BUCKETS << exponent, (i + 1) * TILE_BUCKETS << exponent
         touching = np.flatnonzero((start < high) & ((end > low) | (start >= low)))
@@ -56,45 +56,38 @@ def test_the_longest_event_that_touches_a_tile_is_in_it(rows, exponent):
 def test_every_instant_of_every_event_is_covered_on_its_lane(rows, exponent):
     """Hit-testing: at the start, middle and end of an event there is an entry of its lane there."""
     trace = trace_of(rows)
-    pyramid, found = tiles(trace, exponent)
+    origin, found = tiles(trace, exponent)
     events = trace.events
     for row in range(len(events)):
-        lane = pyramid.lane_of_track[events.track[row]] + events.depth[row]
+        lane = trace.pyramid.lane_of_track[events.track[row]] + events.depth[row]
         for at in {int(events.ts[row]), int(events.ts[row] + max(0, events.dur[row]) // 2)}:
-            entries = found[(at - pyramid.origin >> exponent) // TILE_BUCKETS]
+            entries = found[(at - origin >> exponent) // TILE_BUCKETS]
             mine = entries.lane == lane
-            assert ((entries.start[mine] <= at - pyramid.origin) & (entries.end[mine] >= at - pyramid.origin)).any()
+            assert ((entries.start[mine] <= at - origin) & (entries.end[mine] >= at - origin)).any()
 
 
 @given(_events)
 @settings(max_examples=40, deadline=None)
 def test_entries_of_single_events_are_exact(rows):
     trace = trace_of(rows)
-    pyramid, found = tiles(trace, 4)
+    origin, found = tiles(trace, 4)
     for entries in found:
         single = entries.count == 1
-        np.testing.assert_array_equal(entries.start[single] + pyramid.origin, trace.events.ts[entries.longest[single]])
-        np.testing.assert_array_equal(entries.end[single] + pyramid.origin, trace.events.end[entries.longest[single]])
-
-
-@given(_events)
-@settings(max_examples=30, deadline=None)
-def test_a_stored_pyramid_is_the_same(rows):
-    trace = trace_of(rows)
-    pyramid = build_pyramid(trace)
-    again = from_arrays(to_arrays(pyramid))
-    a, b = (tile(p, range(3), 6, 0, trace.events.dur) for p in (pyramid, again))
-    for name in ("lane", "start", "end", "count", "longest"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+        np.testing.assert_array_equal(entries.start[single] + origin, trace.events.ts[entries.longest[single]])
+        np.testing.assert_array_equal(entries.end[single] + origin, trace.events.end[entries.longest[single]])
 
 
 def test_levels_shrink_towards_one_entry_a_lane():
-    rows = [(0, i * 10, 5) for i in range(5000)]
-    pyramid = build_pyramid(trace_of(rows))
-    sizes = [len(level.start) for level in pyramid.levels]
+    pyramid = trace_of([(0, i * 10, 5) for i in range(5000)]).pyramid
+    sizes = np.diff(np.append(pyramid.first[:, 0], len(pyramid.start))).tolist()
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 1
-    assert sum(sizes) < 2.5 * len(rows)
+    assert sum(sizes) < 5000
+
+
+def test_tracks_share_a_group_while_their_lanes_fit():
+    trace = trace_of([(0, 0, 100), (0, 10, 50), (1, 0, 5), (2, 3, 4)])
+    assert groups_of_tracks(trace) == [range(3)]
 
 
 def test_counters_keep_extremes_and_the_last_value_of_a_bucket():

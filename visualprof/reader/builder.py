@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.nesting import innermost_at, nest
+from visualprof.reader.pyramid import build_pyramid
 from visualprof.reader.trace import (
     Allocs,
     ArgColumn,
@@ -130,7 +131,8 @@ class TraceBuilder:
         if len(events) == 0:
             self.warn("the file has no events")
         meta = replace(self._meta, warnings=tuple(self._warnings))
-        return Trace(tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, meta)
+        pyramid = build_pyramid(ts, dur, depth, track, len(tracks))
+        return Trace(tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta)
 
     def _joined(self) -> tuple[Any, ...]:
         if self._events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.trace import Ids, Ints
+from visualprof.reader.trace_types import Ids, Ints
 
 
 def nest(ts: Ints, end: Ints, bounds: list[tuple[int, int]]) -> tuple[Ids, NDArray[np.uint16]]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-SCHEMA_VERSION = 1
+from visualprof.reader.pyramid import Pyramid
+from visualprof.reader.trace_types import Bytes, Floats, Ids, Ints
 
-Ints = NDArray[np.int64]
-Ids = NDArray[np.int32]
-Bytes = NDArray[np.uint8]
-Floats = NDArray[np.float64]
+SCHEMA_VERSION = 2
 
 
 class Category(IntEnum):
@@ -235,11 +234,16 @@ class Trace:
     counters: Counters
     allocs: Allocs
     steps: Steps
+    pyramid: Pyramid
     meta: Meta
 
     @property
     def span_ns(self) -> tuple[int, int]:
         """First start and last end over all events; (0, 0) when there is none."""
+        return self._span
+
+    @cached_property
+    def _span(self) -> tuple[int, int]:
         if len(self.events) == 0:
             return 0, 0
         return int(self.events.ts.min()), int(self.events.end.max())

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from flask import Blueprint, Response, request
 
-from visualprof.errors import BadParameter, MissingData, NotReady, SourceError
-from visualprof.reader.listing import Span
+from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.trace import Trace
 from visualprof.server import schema
 from visualprof.server.answers import answer, raw
 from visualprof.server.parameters import parameters
 from visualprof.server.results import Results
+from visualprof.server.spans import columns_of, number, required
 from visualprof.server.tables import named_table
 from visualprof.views import Params, View, all_views, view
 from visualprof.views.table import Query, Result, Table, page
@@ -27,36 +26,14 @@ _MAX_TOP = 1000
 _OURS = {"run", "worker", "span", "sort", "order", "search", "offset", "limit", "format", "table", "top"}
 
 
-class Parsing(NotReady):
-    """With what the page shows meanwhile."""
-
-    def __init__(self, span: Span) -> None:
-        failure = span.failure
-        if failure:
-            super().__init__(failure.error, failure.hint)
-        else:
-            super().__init__(f"{span.found.name} is being read", "ask again in a moment")
-        self.state = span.state
-        self.progress = round(span.progress, 3)
-
-
-class Unreadable(SourceError):
-    """A file whose parse failed, with the status of that failure."""
-
-    def __init__(self, span: Span) -> None:
-        failure = span.failure
-        super().__init__(failure.error if failure else "", failure.hint if failure else "")
-        self.status = failure.status if failure else 422
-
-
 def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
     """The routes over one log directory."""
     routes = Blueprint("views", __name__, url_prefix="/api/v1")
 
     def compute(chosen: View) -> tuple[Params, Result]:
         params = chosen.parse(_view_parameters(request.args))
-        span = logdir.listing().find(_required("run"), request.args.get("worker", ""), request.args.get("span", ""))
-        trace = _columns(logdir, span)
+        span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
+        trace = columns_of(logdir, span)
         if not chosen.needs(trace):
             raise MissingData(
                 f"{span.found.name} has no data for the view {chosen.name!r}",
@@ -90,7 +67,7 @@ def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
     @routes.get("/charts/<name>")
     def charts(name: str) -> Response:
         chosen = view(name)
-        top = _number("top", request.args.get("top", "10"), 1, _MAX_TOP)
+        top = number("top", request.args.get("top", "10"), 1, _MAX_TOP)
         params, result = compute(chosen)
         return answer(schema.ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {}))
 
@@ -116,8 +93,8 @@ def query(given: Mapping[str, str], limited: bool) -> Query:
         descending=order == "desc",
         search=search,
         equal={key.removeprefix("is."): text for key, text in given.items() if key.startswith("is.")},
-        offset=_number("offset", given.get("offset") or "0", 0, 2**53),
-        limit=_number("limit", limit, 0, _MAX_LIMIT) if limit else None,
+        offset=number("offset", given.get("offset") or "0", 0, 2**53),
+        limit=number("limit", limit, 0, _MAX_LIMIT) if limit else None,
     )
 
 
@@ -125,35 +102,8 @@ def _view_parameters(given: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text}
 
 
-def _columns(logdir: LogDirectory, span: Span) -> Trace:
-    if span.state == "failed":
-        raise Unreadable(span)
-    trace = logdir.open(span)
-    if trace is None:
-        logdir.hurry(span)
-        raise Parsing(span)
-    return trace
-
-
 def _csv(table: Table, name: str) -> Response:
     # The mark at the front tells spreadsheets that it is UTF-8.
     response = raw(b"\xef\xbb\xbf" + table.to_csv().encode("utf-8", "replace"), "text/csv")
     response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9_-]", "_", name)}.csv"'
     return response
-
-
-def _required(name: str) -> str:
-    value = request.args.get(name)
-    if not value:
-        raise BadParameter(f"the parameter {name!r} is missing", "ids are listed by /api/v1/runs")
-    return value
-
-
-def _number(name: str, text: str, least: int, most: int) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        raise BadParameter(f"{name}={text[:40]!r} is not a whole number from {least} to {most}")
-    return value

@@ -1,126 +1,91 @@
-"""Level-of-detail tiles of a timeline: what a window shows at one bucket a pixel, for any number of events.
-
-A lane is one line of one track (track, depth); on a lane no two events overlap. Level k has buckets of 2**k ns; a
-tile is TILE_BUCKETS of them. An entry of a tile stands for all events of a lane that start in one bucket: from the
-first start to the last end, with their number and the longest of them. Every second level is stored, each made from the
-one before; a tile merges at most four stored entries into one.
-"""
+"""Tiles of a timeline: what a window shows at one bucket a pixel, cut from the trace's pyramid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.reader.pyramid import place_of_longest
 from visualprof.reader.trace import Ids, Ints, Trace, TrackKind
 
 TILE_BUCKETS = 256
-LEVEL_STEP = 2
-WORTH = 0.7  # a level is stored when it has at most this share of the entries of the one before
-
-
-@dataclass(frozen=True)
-class Level:
-    """Entries of one level, sorted by (lane, start).
-
-    start, end: ns since the trace's first event. count: events that start in the bucket. longest: row of the longest.
-    first: (lanes + 1,) slice of each lane.
-    """
-
-    exponent: int
-    start: Ints
-    end: Ints
-    count: NDArray[np.int32]
-    longest: Ids
-    first: Ints
-
-
-@dataclass(frozen=True)
-class Pyramid:
-    """lane_track, lane_depth: (lanes,) track and line of each lane; lane_of_track: (tracks + 1,) slice of lanes."""
-
-    origin: int
-    duration: int
-    lane_track: Ids
-    lane_depth: NDArray[np.uint16]
-    lane_of_track: Ints
-    levels: tuple[Level, ...]
+GROUP_LANES = 24
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Columns of one tile, all (n,): see Level. count is 0 for an event that began before the tile."""
+    """Columns of one tile, all (n,), by (lane, start).
+
+    lane: of the pyramid. start, end: ns since the trace's first event. count: events that start in the bucket, 0 for
+    one that began before the tile. longest: row of the longest of them.
+    """
 
     lane: Ids
     start: Ints
     end: Ints
-    count: NDArray[np.int32]
+    count: Ids
     longest: Ids
 
 
-def build_pyramid(trace: Trace) -> Pyramid:
-    """All levels of a trace, from single events up to one bucket for the whole."""
-    events = trace.events
-    origin, until = trace.span_ns
-    depth = events.depth.astype(np.int64)
-    counts = np.array([t.count for t in trace.tracks] or [0])
-    deepest = np.zeros(max(1, len(trace.tracks)), np.int64)
-    if len(events):
-        np.maximum.at(deepest, events.track, depth + 1)
-    lane_of_track = np.concatenate(([0], np.cumsum(np.where(counts > 0, deepest, 0))))
-    lane = (lane_of_track[:-1][events.track] + depth) if len(events) else np.zeros(0, np.int64)
-    order = np.argsort(lane.astype(np.uint16) if lane_of_track[-1] < 65536 else lane, kind="stable")
-    lanes = int(lane_of_track[-1])
-    base = Level(
-        0, events.ts[order] - origin, events.end[order] - origin, np.ones(len(order), np.int32), order.astype(np.int32),
-        np.searchsorted(lane[order], np.arange(lanes + 1)),
-    )  # fmt: skip
-    levels = [base]
-    last, top = base, max(0, int(until - origin)).bit_length()
-    for exponent in range(LEVEL_STEP, top + LEVEL_STEP, LEVEL_STEP):
-        merged = _merge(last, exponent, events.dur)
-        if len(merged.start) <= WORTH * len(levels[-1].start) or exponent >= top:
-            levels.append(merged)
-        last = merged
-    track_of = np.repeat(np.arange(len(trace.tracks)), np.diff(lane_of_track)[: len(trace.tracks)])
-    depth_of = np.arange(lanes) - lane_of_track[:-1][track_of]
-    return Pyramid(origin, int(until - origin), track_of.astype(np.int32), depth_of.astype(np.uint16), lane_of_track, tuple(levels))
-
-
-def tile(pyramid: Pyramid, tracks: range, exponent: int, index: int, duration: Ints) -> Tile:
+def tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
     """One tile of some neighbouring tracks.
 
     Args:
         tracks: rows of the trace's tracks.
-        exponent: level; buckets of 2**exponent ns. index: tiles since the trace's first event.
-        duration: (n,) ns of every event of the trace, to tell the longest of merged entries.
+        exponent: level; buckets of 2**exponent ns, TILE_BUCKETS of them a tile. index: tiles since the first event.
     """
-    level = next(lv for lv in reversed(pyramid.levels) if lv.exponent <= exponent)
+    pyramid = trace.pyramid
+    level = int(np.searchsorted(pyramid.exponent, exponent, side="right")) - 1
     low, high = index * TILE_BUCKETS << exponent, (index + 1) * TILE_BUCKETS << exponent
-    lanes = range(int(pyramid.lane_of_track[tracks.start]), int(pyramid.lane_of_track[tracks.stop]))
-    rows: list[NDArray[np.int64]] = []
-    owners: list[int] = []
-    held: list[int] = []
-    for lane in lanes:  # at most some hundred; 8 us each
-        first, last = int(level.first[lane]), int(level.first[lane + 1])
-        starts = level.start[first:last]
-        a, b = first + int(np.searchsorted(starts, low)), first + int(np.searchsorted(starts, high))
-        before = a > first and level.end[a - 1] > low
-        held.append(int(before))
-        rows.append(np.arange(a - before, b))
-        owners.append(lane)
-    at = np.concatenate(rows) if rows else np.zeros(0, np.int64)
-    lane = np.repeat(np.array(owners, np.int32), [len(r) for r in rows]) if rows else np.zeros(0, np.int32)
-    count = level.count[at].copy()
-    heads = np.cumsum([0] + [len(r) for r in rows])[:-1][np.array(held, bool)] if rows else np.zeros(0, np.int64)
-    count[heads] = 0
-    found = Tile(lane, level.start[at], level.end[at], count, level.longest[at])
-    return found if level.exponent == exponent or not len(at) else _coarser(found, exponent, duration)
+    first_lane, last_lane = int(pyramid.lane_of_track[tracks.start]), int(pyramid.lane_of_track[tracks.stop])
+    slices = pyramid.order_first if level < 0 else pyramid.first[level]
+    cut = _cut_events if level < 0 else _cut_entries
+    parts = [cut(trace, lane, int(slices[lane]), int(slices[lane + 1]), low, high) for lane in range(first_lane, last_lane)]
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return Tile(none.astype(np.int32), none, none, none.astype(np.int32), none.astype(np.int32))
+    found = Tile(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    exact = level >= 0 and int(pyramid.exponent[level]) == exponent
+    return found if exact or not len(found.start) else _coarser(found, exponent, trace.events.dur)
 
 
-def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _cut_events(trace: Trace, lane: int, first: int, last: int, low: int, high: int) -> tuple[Ids, Ints, Ints, Ids, Ids]:
+    """Single events of a lane."""
+    events, (origin, _) = trace.events, trace.span_ns
+    rows = trace.pyramid.order[first:last]
+    a, b = (bisect_left(rows, edge + origin, key=events.ts.__getitem__) for edge in (low, high))
+    held = a > 0 and events.ts[rows[a - 1]] + max(0, events.dur[rows[a - 1]]) > low + origin
+    chosen = rows[a - held : b]
+    start = events.ts[chosen] - origin
+    count = np.ones(len(chosen), np.int32)
+    count[: int(held)] = 0
+    return np.full(len(chosen), lane, np.int32), start, start + np.maximum(events.dur[chosen], 0), count, chosen
+
+
+def _cut_entries(trace: Trace, lane: int, first: int, last: int, low: int, high: int) -> tuple[Ids, Ints, Ints, Ids, Ids]:
+    """Entries of a lane on one level."""
+    pyramid = trace.pyramid
+    starts = pyramid.start[first:last]
+    a, b = first + int(np.searchsorted(starts, low)), first + int(np.searchsorted(starts, high))
+    held = a > first and int(pyramid.end[a - 1]) > low
+    at = slice(a - held, b)
+    count = pyramid.count[at].copy()
+    count[: int(held)] = 0
+    return np.full(len(count), lane, np.int32), pyramid.start[at], pyramid.end[at], count, pyramid.longest[at]
+
+
+def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
+    """The entries of a tile merged to its own buckets; what began before the tile stays apart."""
+    bucket = np.where(entries.count > 0, entries.start >> exponent, -1)
+    first = np.flatnonzero(np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1]))))
+    longest = entries.longest[place_of_longest(duration[entries.longest], first)]
+    return Tile(entries.lane[first], entries.start[first], np.maximum.reduceat(entries.end, first), np.add.reduceat(entries.count, first), longest)
+
+
+def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: int) -> tuple[Ids, NDArray[np.float64]]:
     """Samples of a counter in a tile: bucket of each group of samples, and (n, 3) smallest, largest and last value.
 
     Args: ts: (n,) ns ascending from `low` on, inside the tile.
@@ -133,59 +98,17 @@ def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: in
     return bucket[first], np.stack((np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last]), axis=1)
 
 
-def _merge(level: Level, exponent: int, duration: Ints) -> Level:
-    """The next level: entries of a lane that start in the same bucket become one."""
-    if not len(level.start):
-        return Level(exponent, level.start, level.end, level.count, level.longest, level.first)
-    bucket = level.start >> exponent
-    new = np.empty(len(bucket), bool)
-    new[0] = True
-    np.not_equal(bucket[1:], bucket[:-1], out=new[1:])
-    heads = level.first[:-1]
-    new[heads[heads < len(new)]] = True
-    first = np.flatnonzero(new)
-    longest = level.longest if len(first) == len(bucket) else level.longest[_longest(duration[level.longest], first)]
-    return Level(
-        exponent, level.start[first], np.maximum.reduceat(level.end, first), np.add.reduceat(level.count, first), longest,
-        np.searchsorted(first, level.first),
-    )  # fmt: skip
-
-
-def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
-    """The entries of a tile merged to its own buckets; what began before the tile stays apart."""
-    bucket = np.where(entries.count > 0, entries.start >> exponent, -1)
-    first = np.flatnonzero(np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1]))))
-    longest = entries.longest[_longest(duration[entries.longest], first)]
-    return Tile(entries.lane[first], entries.start[first], np.maximum.reduceat(entries.end, first), np.add.reduceat(entries.count, first), longest)
-
-
-def _longest(duration: Ints, first: Ints) -> Ints:
-    """Place of the longest in each group; `first` are the groups' heads."""
-    size = np.diff(np.append(first, len(duration)))
-    most = np.repeat(np.maximum.reduceat(duration, first), size)
-    places = np.where(duration == most, np.arange(len(duration)), len(duration))
-    return np.minimum.reduceat(places, first)
-
-
-def to_arrays(pyramid: Pyramid) -> dict[str, NDArray[np.generic]]:
-    """The pyramid as named columns, to be stored."""
-    out: dict[str, NDArray[np.generic]] = {
-        "head": np.array([pyramid.origin, pyramid.duration, *(lv.exponent for lv in pyramid.levels)], np.int64),
-        "lane_track": pyramid.lane_track, "lane_depth": pyramid.lane_depth, "lane_of_track": pyramid.lane_of_track,
-    }  # fmt: skip
-    for i, level in enumerate(pyramid.levels):
-        out |= {f"{i}.{name}": getattr(level, name) for name in ("start", "end", "count", "longest", "first")}
-    return out
-
-
-def from_arrays(arrays: Mapping[str, NDArray[np.generic]]) -> Pyramid:
-    """The pyramid that `to_arrays` gave."""
-    origin, duration, *exponents = (int(v) for v in arrays["head"])
-    levels = tuple(
-        Level(e, *(arrays[f"{i}.{name}"] for name in ("start", "end", "count", "longest", "first")))  # type: ignore[arg-type]
-        for i, e in enumerate(exponents)
-    )
-    return Pyramid(origin, duration, arrays["lane_track"], arrays["lane_depth"], arrays["lane_of_track"], levels)  # type: ignore[arg-type]
+def groups_of_tracks(trace: Trace) -> list[range]:
+    """Neighbouring tracks that share tiles: together at most GROUP_LANES lanes, or one track."""
+    lanes = np.diff(trace.pyramid.lane_of_track)
+    groups: list[range] = []
+    for track in range(len(trace.tracks)):
+        last = groups[-1] if groups else range(0)
+        if groups and int(lanes[last.start : track + 1].sum()) <= GROUP_LANES:
+            groups[-1] = range(last.start, track + 1)
+        else:
+            groups.append(range(track, track + 1))
+    return groups
 
 
 def on_timeline(trace: Trace) -> list[int]:

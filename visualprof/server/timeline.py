@@ -1,0 +1,301 @@
+"""The timeline of a span: what is on it as JSON, its contents as small binary tiles."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, Response, request
+
+from visualprof.errors import BadParameter, NotFound, SourceError
+from visualprof.reader.listing import Span
+from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.raw import raw_events
+from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.server.answers import answer, raw
+from visualprof.server.spans import columns_of, number, required
+from visualprof.views.measure.alignment import epoch_ns, offsets
+from visualprof.views.measure.stacks import Stacks
+from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, on_timeline, tile
+from visualprof.views.measure.window import (
+    busy_profile,
+    linked,
+    longest_of,
+    rows_in,
+    search,
+    self_ns,
+    window_table,
+    window_utilization,
+)
+from visualprof.views.table import Query, page
+
+MAX_LEVEL = 62
+TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
+MAX_EXPORT = 200_000
+Json = dict[str, Any]
+
+
+def blueprint(logdir: LogDirectory) -> Blueprint:
+    """The routes over one log directory."""
+    routes = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
+
+    def chosen() -> tuple[Span, Trace]:
+        span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
+        return span, columns_of(logdir, span)
+
+    @routes.get("/meta")
+    def meta() -> Response:
+        span, trace = chosen()
+        return answer(_meta(trace, span.summary.fingerprint if span.summary else ""))
+
+    @routes.get("/tile")
+    def one_tile() -> Response:
+        trace = chosen()[1]
+        groups = groups_of_tracks(trace)
+        group = number("group", request.args.get("group", "0"), 0, len(groups) - 1)
+        level, index = _place()
+        return _immutable(tile_bytes(trace, groups[group], level, index))
+
+    @routes.get("/counter")
+    def counter() -> Response:
+        trace = chosen()[1]
+        track = number("track", request.args.get("track", ""), 0, len(trace.tracks) - 1)
+        level, index = _place()
+        return _immutable(counter_bytes(trace, track, level, index))
+
+    @routes.get("/strings")
+    def strings() -> Response:
+        trace = chosen()[1]
+        offset = number("offset", request.args.get("offset", "0"), 0, 2**31)
+        limit = number("limit", request.args.get("limit", "4096"), 1, 65_536)
+        return answer({"strings": list(trace.strings[offset : offset + limit]), "total": len(trace.strings)})
+
+    @routes.get("/event")
+    def event() -> Response:
+        span, trace = chosen()
+        row = number("event", request.args.get("event", ""), 0, len(trace.events) - 1)
+        return answer(_details(trace, row, span.found.path))
+
+    @routes.get("/search")
+    def find() -> Response:
+        trace = chosen()[1]
+        hits = search(trace, required("text"), request.args.get("exact") == "1")
+        limit = number("limit", request.args.get("limit", "2000"), 1, 10_000)
+        return answer({"total": hits.total, "events": [_place_of(trace, int(r)) for r in hits.rows[:limit]], "ticks": hits.ticks.tolist()})
+
+    @routes.get("/longest")
+    def longest() -> Response:
+        trace = chosen()[1]
+        where = {"host": False, "device": True, "": None}.get(request.args.get("where", ""))
+        row = longest_of(trace, required("name"), where)
+        if row < 0:
+            raise NotFound(f"there is no event called {request.args['name']!r} in this trace", "search for a part of its name")
+        return answer(_place_of(trace, row))
+
+    @routes.get("/window")
+    def window() -> Response:
+        trace = chosen()[1]
+        low, high, tracks = _window(trace)
+        table = window_table(trace, low, high, tracks)
+        limit = number("limit", request.args.get("limit", "200"), 1, 10_000)
+        body = page(table, Query(sort=request.args.get("sort", ""), descending=request.args.get("order", "desc") != "asc", limit=limit)).to_json()
+        return answer(body | {"utilization": window_utilization(trace, low, high), "start_ns": low - trace.span_ns[0], "end_ns": high - trace.span_ns[0]})
+
+    @routes.get("/export")
+    def export() -> Response:
+        span, trace = chosen()
+        low, high, tracks = _window(trace)
+        response = raw(_chrome_json(trace, low, high, tracks, span.found.path), "application/json")
+        response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
+        return response
+
+    @routes.get("/alignment")
+    def alignment() -> Response:
+        run = required("run")
+        listing = logdir.listing()
+        workers = next((r.workers for r in listing.runs if r.id == run), ())
+        traces = [(w.id, columns_of(logdir, listing.find(run, w.id, ""))) for w in workers]
+        if not traces:
+            raise NotFound(f"there is no run {run!r}", "ids are listed by /api/v1/runs")
+        found = offsets([t for _, t in traces])
+        return answer({"workers": [
+            {"worker": name, "clock_offset_ns": o.clock_ns, "collective_residual_ns": o.residual_ns, "collectives": o.collectives}
+            for (name, _), o in zip(traces, found, strict=True)
+        ]})  # fmt: skip
+
+    return routes
+
+
+def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
+    """A tile for the page, little-endian.
+
+    u32 magic, u32 n, then columns of n: f32 start, f32 end (buckets from the tile's start, clipped to -1 .. 257),
+    u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
+    """
+    found = tile(trace, tracks, level, index)
+    low = index * TILE_BUCKETS << level
+    width = float(1 << level)
+    start = np.clip((found.start - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
+    end = np.clip((found.end - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
+    lane = found.lane - int(trace.pyramid.lane_of_track[tracks.start])
+    columns = (
+        start, end, found.longest.astype("<u4"), trace.events.name[found.longest].astype("<u4"), found.count.astype("<u4"),
+        lane.astype("<u2"), trace.events.category[found.longest].astype("u1"),
+    )  # fmt: skip
+    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
+
+
+def counter_bytes(trace: Trace, track: int, level: int, index: int) -> bytes:
+    """A tile of a counter, little-endian.
+
+    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest, f32 largest,
+    f32 last value.
+    """
+    counters = trace.counters
+    first, last = np.searchsorted(counters.track, [track, track + 1])
+    times = counters.ts[first:last]
+    low = trace.span_ns[0] + (index * TILE_BUCKETS << level)
+    a, b = np.searchsorted(times, [low, low + (TILE_BUCKETS << level)])
+    bucket, values = counter_buckets(times[a:b], counters.value[first + a : first + b], low, level)
+    before = float(counters.value[first + a - 1]) if a > 0 else float("nan")
+    columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
+    return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
+
+
+def _immutable(body: bytes) -> Response:
+    """A tile: its address holds the file's version, so it never changes."""
+    response = raw(body, "application/octet-stream")
+    if request.args.get("v"):
+        response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
+
+
+def _place() -> tuple[int, int]:
+    return number("level", request.args.get("level", ""), 0, MAX_LEVEL), number("index", request.args.get("index", ""), 0, 2**40)
+
+
+def _meta(trace: Trace, version: str) -> Json:
+    origin, until = trace.span_ns
+    groups = groups_of_tracks(trace)
+    group_of = {t: i for i, g in enumerate(groups) for t in g}
+    lanes = np.diff(trace.pyramid.lane_of_track).tolist()
+    epoch = epoch_ns(trace)
+    profile = busy_profile(trace)
+    return {
+        "version": version,
+        "duration_ns": until - origin,
+        "epoch_ns": None if epoch is None else str(epoch + origin),  # text: beyond the whole numbers of JavaScript
+        "tile_buckets": TILE_BUCKETS,
+        "categories": [c.name.lower() for c in Category],
+        "strings": len(trace.strings),
+        "tracks": [
+            {
+                "id": i, "kind": (t := trace.tracks[i]).kind.name.lower(), "name": t.name, "process": t.process, "pid": t.pid, "tid": t.tid,
+                "device": t.device if t.kind != TrackKind.THREAD else None, "stream": t.stream if t.kind != TrackKind.THREAD else None,
+                "lanes": lanes[i], "events": t.count, "group": group_of[i],
+                "group_lane": int(trace.pyramid.lane_of_track[i] - trace.pyramid.lane_of_track[groups[group_of[i]].start]),
+            }
+            for i in on_timeline(trace)
+        ],
+        "counters": _counters(trace),
+        "steps": [
+            {"name": trace.strings[n], "start_ns": int(ts) - origin, "duration_ns": int(dur)}
+            for n, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
+        ],
+        "minimap": {name: np.round(share, 4).tolist() for name, share in profile.items()},
+        "warnings": list(trace.meta.warnings),
+    }  # fmt: skip
+
+
+def _counters(trace: Trace) -> list[Json]:
+    out: list[Json] = []
+    for i, track in enumerate(trace.tracks):
+        if track.kind == TrackKind.COUNTER:
+            first, last = np.searchsorted(trace.counters.track, [i, i + 1])
+            values = trace.counters.value[first:last]
+            if len(values):
+                out.append({"id": i, "name": track.name, "process": track.process, "samples": len(values), "min": float(values.min()), "max": float(values.max())})
+    return out
+
+
+def _place_of(trace: Trace, row: int) -> Json:
+    """Where an event stands."""
+    events = trace.events
+    return {
+        "event": row, "name": trace.strings[events.name[row]], "category": Category(events.category[row]).name.lower(),
+        "track": int(events.track[row]), "lane": int(events.depth[row]),
+        "start_ns": int(events.ts[row]) - trace.span_ns[0], "duration_ns": int(max(0, events.dur[row])),
+    }  # fmt: skip
+
+
+def _details(trace: Trace, row: int, path: str) -> Json:
+    """Everything about one event; `arguments` come from the file itself, null when it is gone."""
+    events, rows = trace.events, np.array([row])
+    columns = {n: _argument(trace, n, rows) for n, c in trace.args.items() if len(c.events) and c.events[min(np.searchsorted(c.events, row), len(c.events) - 1)] == row}
+    stacks = Stacks(trace)
+    moved = columns.get("bytes")
+    duration = int(max(0, events.dur[row]))
+    parent = int(events.parent[row])
+    return _place_of(trace, row) | {
+        "self_ns": self_ns(trace, row),
+        "step": trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
+        "correlation": int(events.corr[row]) or None,
+        "columns": columns,
+        "bandwidth_bytes_per_s": moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
+        "call_stack": stacks.text(int(stacks.of(rows.astype(np.int32))[0])) or None,
+        "arguments": _arguments(path, int(events.row[row])),
+        "parent": _place_of(trace, parent) if parent >= 0 else None,
+        "links": [{"kind": kind, "direction": direction, **_place_of(trace, other)} for other, kind, direction in linked(trace, row)],
+    }
+
+
+def _argument(trace: Trace, name: str, rows: np.ndarray) -> object:
+    value = trace.arg(name, rows)[0].item()
+    return trace.strings[int(value)] if trace.args[name].text else value
+
+
+def _arguments(path: str, row: int) -> object:
+    try:
+        text = raw_events(path, {row}).get(row)
+    except SourceError:
+        return None
+    try:
+        entry = json.loads(text) if text else None
+    except ValueError:
+        return None
+    return entry.get("args") if isinstance(entry, dict) else None
+
+
+def _window(trace: Trace) -> tuple[int, int, list[int]]:
+    """The window that a request names, in the trace's own time, and its tracks (all by default)."""
+    origin, until = trace.span_ns
+    low = number("start_ns", request.args.get("start_ns", "0"), -(2**53), 2**53)
+    high = number("end_ns", request.args.get("end_ns", str(until - origin)), -(2**53), 2**53)
+    if high <= low:
+        raise BadParameter("the window ends before it starts", "start_ns must be below end_ns")
+    given = request.args.get("tracks", "")
+    tracks = [number("tracks", t, 0, len(trace.tracks) - 1) for t in given.split(",")] if given else on_timeline(trace)
+    return low + origin, high + origin, tracks
+
+
+def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
+    """The events of a window with their arguments, in a form that Perfetto opens."""
+    rows = rows_in(trace, low, high, tracks)
+    if len(rows) > MAX_EXPORT:
+        raise BadParameter(f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks")
+    texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
+    entries: list[Json] = []
+    for row in rows.tolist():
+        events, track = trace.events, trace.tracks[trace.events.track[row]]
+        args = json.loads(texts[int(events.row[row])]).get("args") if int(events.row[row]) in texts else None
+        entries.append({
+            "ph": "X", "cat": Category(events.category[row]).name.lower(), "name": trace.strings[events.name[row]], "pid": track.process or track.pid,
+            "tid": track.name or track.tid, "ts": events.ts[row].item() / 1000, "dur": max(0, events.dur[row].item()) / 1000, **({"args": args} if args else {}),
+        })  # fmt: skip
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False).encode("utf-8", "surrogatepass")

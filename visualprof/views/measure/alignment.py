@@ -1,0 +1,62 @@
+"""Clocks of several ranks on one axis: recorded origins, and collectives as a cross-check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+
+
+@dataclass(frozen=True)
+class Offset:
+    """What to add to a trace's times to stand on the first trace's axis.
+
+    clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's collectives
+    end than the first one's after that, the median; None without matching collectives. collectives: pairs compared.
+    """
+
+    clock_ns: int | None
+    residual_ns: int | None
+    collectives: int
+
+
+def offsets(traces: list[Trace]) -> list[Offset]:
+    """Offset of every trace to the first.
+
+    A collective ends on all its ranks at nearly the same time, so the i-th end of the same collective on the
+    same kind of track is compared.
+    """
+    first = traces[0]
+    return [Offset(0, 0, 0), *(_offset(first, other) for other in traces[1:])]
+
+
+def epoch_ns(trace: Trace) -> int | None:
+    """Unix ns of the trace's time 0; None when the file does not say."""
+    return trace.meta.clock_origin_ns if trace.meta.clock_origin_ns >= 0 else None
+
+
+def _offset(first: Trace, other: Trace) -> Offset:
+    a, b = epoch_ns(first), epoch_ns(other)
+    clock = None if a is None or b is None else b - a
+    ends_a, ends_b = _ends(first), _ends(other)
+    gaps = [later for name in ends_a.keys() & ends_b.keys() for later in _gaps(ends_a[name], ends_b[name])]
+    if not gaps:
+        return Offset(clock, None, 0)
+    return Offset(clock, round(float(np.median(gaps))) + (clock or 0), len(gaps))
+
+
+def _ends(trace: Trace) -> dict[str, Ints]:
+    """Ends of the collectives by name: of their kernels, or of the host operators where there are no kernels."""
+    comm = trace.events.category == Category.COMM
+    on_device = comm & trace.track_mask(TrackKind.STREAM)
+    rows = np.flatnonzero(on_device if on_device.any() else comm & trace.track_mask(TrackKind.THREAD))
+    return {
+        trace.strings[i]: np.sort(trace.events.end[rows[trace.events.name[rows] == i]])
+        for i in np.unique(trace.events.name[rows])
+    }
+
+
+def _gaps(a: Ints, b: Ints) -> list[int]:
+    return (b - a).tolist() if len(a) == len(b) else []

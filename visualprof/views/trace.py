@@ -1,0 +1,40 @@
+"""Timeline: the tracks of a trace. What they hold comes in tiles (measure/tiles.py), not as a table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visualprof.reader.trace import Trace, TrackKind
+from visualprof.views import Params, View
+from visualprof.views.measure.tiles import on_timeline
+from visualprof.views.table import Result, Table
+
+
+def needs(trace: Trace) -> bool:
+    """Any event at all."""
+    return len(trace.events) > 0
+
+
+def compute(trace: Trace, params: Params) -> Result:
+    """Table of the tracks with events: `track, name, process, kind, device, stream, calls, start_ns, duration_ns`."""
+    shown = on_timeline(trace)
+    tracks = [trace.tracks[i] for i in shown]
+    ends = [trace.events.end[t.first : t.first + t.count].max() for t in tracks]
+    starts = [trace.events.ts[t.first] for t in tracks]
+    on_device = [t.kind != TrackKind.THREAD for t in tracks]
+    return Result(
+        Table(
+            {
+                "track": shown, "name": [t.name for t in tracks], "process": [t.process or t.pid for t in tracks],
+                "kind": [t.kind.name.lower() for t in tracks],
+                "device": [t.device if d else None for t, d in zip(tracks, on_device, strict=True)],
+                "stream": [t.stream if d else None for t, d in zip(tracks, on_device, strict=True)],
+                "calls": [t.count for t in tracks],
+                "start_ns": np.array(starts, np.int64) - trace.span_ns[0],
+                "duration_ns": np.array(ends, np.int64) - np.array(starts, np.int64),
+            }
+        )
+    )  # fmt: skip
+
+
+VIEW = View("trace", 50, needs, Params, compute)
