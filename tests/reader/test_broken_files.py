@@ -217,3 +217,15 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path, entries, key):
         check_invariants(read_trace(path))
     except VisualprofError as error:
         assert "any.json" in error.error
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path, packed):
+    text = document(*(EVENT % (10 * i, i) for i in range(100_000))).encode()
+    data = bytearray(gzip.compress(text) if packed else text)
+    data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40
+    path = tmp_path / "damaged.json"
+    path.write_bytes(data)
+    trace = read_trace(path)
+    assert 20_000 < len(trace.events) < 100_000
+    assert "damaged and was left out" in trace.meta.warnings[0] or "repaired" in trace.meta.warnings[0]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("view", metavar="VIEW", help="overview, operator, kernel, runtime, ...")
+    parser.add_argument("view", metavar="VIEW", help="overview, operator, kernel, runtime, ... or all: every one that the file has data for, as one JSON object")
     parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
     parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
     parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
@@ -33,19 +33,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the view."""
-    from visualprof.views import view
+    from visualprof.views import all_views, view
 
-    chosen = view(args.view)
-    params = chosen.parse(_params(args.param))
+    if args.view == "all" and (args.format != "json" or args.param or args.table):
+        raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
+    chosen = all_views() if args.view == "all" else (view(args.view),)
+    params = [each.parse(_params(args.param)) for each in chosen]
     path = _file(args.path, args.worker, args.span)
 
     from visualprof.reader.cache import open_trace
 
     trace = open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
-    if not chosen.needs(trace):
-        raise MissingData(f"{path.name} has no data for the view {chosen.name!r}", "see `visualprof view overview`")
-    _print(chosen.compute(trace, params), args.format, args.table)
+    if args.view == "all":
+        _write_json({v.name: v.compute(trace, p).to_json() for v, p in zip(chosen, params, strict=True) if v.needs(trace)})
+        return 0
+    if not chosen[0].needs(trace):
+        raise MissingData(f"{path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
+    _print(chosen[0].compute(trace, params[0]), args.format, args.table)
     return 0
+
+
+def _write_json(body: object) -> None:
+    from visualprof.server.encoding import encode
+
+    sys.stdout.buffer.write(encode(body) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def _params(given: list[str]) -> dict[str, str]:
@@ -78,11 +90,9 @@ def _file(path: str, worker: str, span: str) -> Path:
 
 def _print(result: Result, form: str, table: str) -> None:
     if form == "json":
-        from visualprof.server.encoding import encode
         from visualprof.server.tables import named_table
 
-        body = named_table(result, table).to_json() if table else result.to_json()
-        sys.stdout.buffer.write(encode(body) + b"\n")
+        _write_json(named_table(result, table).to_json() if table else result.to_json())
     elif form == "csv":
         from visualprof.server.tables import named_table
 

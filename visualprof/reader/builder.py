@@ -151,7 +151,7 @@ class TraceBuilder:
         ts, dur, name, track = (np.array(c, np.int64) for c in (zip(*rows, strict=True) if rows else ((), (), (), ())))
         return Steps(name.astype(np.int32), ts, dur, track.astype(np.int32))
 
-    def _joined_links(self, ts, end, parent, bounds, kinds, corr, category, event_of) -> Links:  # noqa: ANN001
+    def _joined_links(self, ts, end, parent, bounds, kinds, corr, category, event_of) -> Links:
         """Launches by correlation id, then those that the file draws itself."""
         src, dst = _launches(corr, kinds, category)
         parts = [(src, dst, np.full(len(src), LinkKind.LAUNCH, np.uint8))]

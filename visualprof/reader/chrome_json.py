@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.errors import FormatError
+from visualprof.errors import FormatError, SourceError
 from visualprof.reader.source import Source
 
 NO_INT = -(2**62)
@@ -38,6 +38,7 @@ BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 CONTROL = re.compile(rb"[\x00-\x1f]")
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
+REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
 UNREADABLE = (msgspec.DecodeError, UnicodeError)
 
 A = TypeVar("A")
@@ -189,9 +190,14 @@ class Pieces:
 
     def run(self) -> None:
         rest: bytes | None = self._open_list()
-        while rest is not None:
-            more = next(self._chunks, b"")
-            rest = self._feed(rest + more, last=not more)
+        try:
+            while rest is not None:
+                more = next(self._chunks, b"")
+                rest = self._feed(rest + more, last=not more)
+        except (FormatError, SourceError) as error:
+            if self.columns.rows == 0:
+                raise
+            self._warnings[f"what follows event {self.columns.rows:,} is damaged and was left out: {error.error}"] = None
         if self.truncated:
             self._warnings[f"the file ends in the middle, after event {self.columns.rows:,}; is it still being written?"] = None
 
@@ -240,19 +246,21 @@ class Pieces:
                 return end
             if len(piece) - _position(error, len(piece)) < 1 << 18:  # near the end: probably the cut
                 return -1
-            return self._take_repaired(piece, error)
+            self._take_repaired(piece)
         return None
 
-    def _take_repaired(self, piece: bytes, error: Exception) -> int | None:
+    def _take_repaired(self, piece: bytes) -> None:
+        """Takes a damaged piece repaired, or what stands before the damage."""
+        repaired = repair(piece)
         try:
-            self.columns.add(b"[" + repair(piece) + b"]")
-        except UNREADABLE:
+            self.columns.add(b"[" + repaired + b"]")
+        except UNREADABLE as error:
+            self._keep_whole(repaired[: _position(error, len(repaired)) - 1])
             raise FormatError(
                 f"{self.name}: damaged JSON after event {self.columns.rows:,} ({error})",
                 "was the file cut or edited? record the profile again",
             ) from error
-        self._warnings["the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"] = None
-        return None
+        self._warnings[REPAIRED] = None
 
     def _finish(self, data: bytes) -> None:
         """The last bytes of the file: the end of the list, or a cut."""
@@ -266,23 +274,26 @@ class Pieces:
                 self.columns.add(b"[" + attempt[:end])
                 self._close_list(attempt[end:])
             if repaired:
-                self._warnings["the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"] = None
+                self._warnings[REPAIRED] = None
             return
         self._finish_cut(data)
 
     def _finish_cut(self, data: bytes) -> None:
         """No closing bracket: keeps the whole events before the cut."""
         whole = data.rstrip(b" \t\r\n,")
-        ends = [len(whole)] + [c + 1 for c in _cuts(data, 4096)]
-        for end in ends:
-            for piece in (whole[:end], repair(whole[:end])):
+        kept = self._keep_whole(whole)
+        self.truncated = not (self.listed and kept == len(whole))  # a bare list may stay open
+
+    def _keep_whole(self, data: bytes) -> int:
+        """Takes the whole events at the front of `data`; returns the bytes they fill."""
+        for end in [len(data)] + [c + 1 for c in _cuts(data)]:
+            for piece in (data[:end], repair(data[:end])):
                 try:
                     self.columns.add(b"[" + piece + b"]")
                 except UNREADABLE:
                     continue
-                self.truncated = not (self.listed and end == len(whole))  # a bare list may stay open
-                return
-        self.truncated = True
+                return end
+        return 0
 
     def _close_list(self, tail: bytes) -> None:
         """Reads the keys after the list."""

@@ -60,6 +60,7 @@ def document() -> _Json:
     paths["/api/v1/view/{name}"] = {
         "get": _operation("A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True)
     }
+    paths |= _timeline_paths()
     paths["/api/v1/charts/{name}"] = {"get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])}
     return {
         "openapi": "3.1.0",
@@ -71,6 +72,50 @@ def document() -> _Json:
         "paths": paths,
         "components": {"schemas": _schemas()},
     }
+
+
+def _timeline_paths() -> _Json:
+    """The timeline: JSON about it, binary tiles of it."""
+    text: _Json = {"type": "string"}
+    whole: _Json = {"type": "integer"}
+    span = _span_parameters()[:3]
+    tile = [_parameter("level", whole, "query", "buckets of 2**level ns", required=True), _parameter("index", whole, "query", "tiles since time 0", required=True)]
+    version = _parameter("v", text, "query", "the meta's version; makes the answer immutable")
+    window = [
+        _parameter("start_ns", whole, "query", "since the first event"),
+        _parameter("end_ns", whole, "query", "since the first event"),
+        _parameter("tracks", text, "query", "ids, comma-separated; all when absent"),
+    ]
+    limit = _parameter("limit", whole, "query", "rows at most")
+    sorting = [_parameter("sort", text, "query", "column"), _parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction")]
+    name = _parameter("name", text, "query", "an event's name", required=True)
+    where = _parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent")
+    needle = [_parameter("text", text, "query", "part of a name", required=True), _parameter("exact", text, "query", "1: the whole name"), limit]
+    event = _parameter("event", whole, "query", "row of an event", required=True)
+    paging = [_parameter("offset", whole, "query", "first"), _parameter("limit", whole, "query", "at most")]
+    answers: dict[str, tuple[str, type[msgspec.Struct], list[_Json]]] = {
+        "meta": ("What is on the timeline", schema.TimelineMeta, span),
+        "strings": ("The dictionary that tiles number", schema.TimelineStrings, [*span, *paging]),
+        "event": ("Everything about one event", schema.TimelineEvent, [*span, event]),
+        "search": ("Events by name", schema.TimelineHits, [*span, *needle]),
+        "longest": ("The longest event of a name", schema.Place, [*span, name, where]),
+        "window": ("What ran in a window", schema.TimelineWindow, [*span, *window, *sorting, limit]),
+        "alignment": ("Clock offsets of the workers of a run", schema.AlignmentAnswer, span[:1]),
+    }
+    paths = {f"/api/v1/timeline/{key}": {"get": _get(*value)} for key, value in answers.items()}
+    group = _parameter("group", whole, "query", "of tracks")
+    track = _parameter("track", whole, "query", "of a counter", required=True)
+    paths["/api/v1/timeline/tile"] = {"get": _binary("A tile of a group of tracks", [*span, version, group, *tile])}
+    paths["/api/v1/timeline/counter"] = {"get": _binary("A tile of a counter", [*span, version, track, *tile])}
+    paths["/api/v1/timeline/export"] = {"get": _operation("A window as Chrome JSON", {"type": "object"}, [*span, *window], _ERRORS)}
+    return paths
+
+
+def _binary(summary: str, given: list[_Json]) -> _Json:
+    """An answer of typed arrays; docs/http-api.md has its layout."""
+    operation = _operation(summary, {}, given, _ERRORS)
+    operation["responses"]["200"]["content"] = {"application/octet-stream": {}}
+    return operation
 
 
 def _view_paths(view: View) -> _Json:
@@ -103,6 +148,13 @@ def _schemas() -> _Json:
         schema.ChartsAnswer,
         schema.ErrorBody,
         *schema.ANSWERS.values(),
+        schema.TimelineMeta,
+        schema.TimelineStrings,
+        schema.TimelineEvent,
+        schema.TimelineHits,
+        schema.TimelineWindow,
+        schema.AlignmentAnswer,
+        schema.Place,
     ]
     schemas: _Json = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
     for each in schemas.values():

@@ -202,9 +202,11 @@ class Environment(msgspec.Struct):
     rank: int | None
     world_size: int | None
     device_type: str
+    device_work: Literal["kernel", "operator"]
     events: int
     duration_ns: int
     steps: int
+    stages_derived: list[str]
     process_cpu_ratio: float | None
     system_cpu_ratio: float | None
 
@@ -249,6 +251,136 @@ class KernelAnswer(Table, kw_only=True):
     kind: Literal["kernel", "operator"] = "kernel"
     memory_operations: Table | None = None
     tensor_core: TensorCore | None = None
+
+
+class TimelineTrack(msgspec.Struct):
+    """A track and where its lanes lie in the tiles of its group."""
+
+    id: int
+    kind: Literal["thread", "stream", "gpu_annotation"]
+    name: str
+    process: str
+    pid: str
+    tid: str
+    device: int | None
+    stream: int | None
+    lanes: int
+    events: int
+    group: int
+    group_lane: int
+
+
+class TimelineCounter(msgspec.Struct):
+    """A counter track."""
+
+    id: int
+    name: str
+    process: str
+    samples: int
+    min: float
+    max: float
+
+
+class TimelineStep(msgspec.Struct):
+    """A step on the timeline."""
+
+    name: str
+    start_ns: int
+    duration_ns: int
+
+
+class TimelineMeta(msgspec.Struct):
+    """What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript."""
+
+    version: str
+    duration_ns: int
+    epoch_ns: str | None
+    tile_buckets: int
+    categories: list[str]
+    strings: int
+    tracks: list[TimelineTrack]
+    counters: list[TimelineCounter]
+    steps: list[TimelineStep]
+    minimap: dict[str, list[float]]
+    warnings: list[str]
+
+
+class TimelineStrings(msgspec.Struct):
+    """A part of the dictionary."""
+
+    strings: list[str]
+    total: int
+
+
+class Place(msgspec.Struct):
+    """Where an event stands on the timeline."""
+
+    event: int
+    name: str
+    category: str
+    track: int
+    lane: int
+    start_ns: int
+    duration_ns: int
+
+
+class LinkedPlace(Place):
+    """An event linked with another."""
+
+    kind: Literal["launch", "fwdbwd", "async", "flow"]
+    direction: Literal["to", "from"]
+
+
+class TimelineEvent(Place):
+    """Everything about one event. arguments: raw, from the file; null when it is gone."""
+
+    self_ns: int
+    step: str | None
+    correlation: int | None
+    columns: dict[str, Any]
+    bandwidth_bytes_per_s: float | None
+    call_stack: str | None
+    arguments: Any
+    parent: Place | None
+    links: list[LinkedPlace]
+
+
+class TimelineHits(msgspec.Struct):
+    """Events of a search. ticks: 512 counts over the trace."""
+
+    total: int
+    events: list[Place]
+    ticks: list[int]
+
+
+class DeviceUse(msgspec.Struct):
+    """Share of a window in which a device ran a kernel."""
+
+    device: int
+    utilization: float
+
+
+class TimelineWindow(Table, kw_only=True):
+    """What ran in a window."""
+
+    utilization: list[DeviceUse]
+    start_ns: int
+    end_ns: int
+
+
+class Alignment(msgspec.Struct):
+    """Offset of a worker to the first one."""
+
+    worker: str
+    clock_offset_ns: int | None
+    collective_residual_ns: int | None
+    collectives: int
+
+
+class AlignmentAnswer(msgspec.Struct):
+    """Offsets of the workers of a run."""
+
+    workers: list[Alignment]
 
 
 # A view that is not here answers a plain table.

@@ -103,7 +103,7 @@ def eligible(trace: Trace, rows: Ids) -> np.ndarray:
 
 
 def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, NaN where the whole is 0."""
+    """Part / whole, NaN where the whole is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 

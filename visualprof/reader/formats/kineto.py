@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
-from visualprof.reader.chrome_tracks import Tracks, add_flows, lay_tracks, text_ids
+from visualprof.reader.chrome_tracks import add_flows, lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, LinkKind, TrackKind

@@ -37,7 +37,7 @@ def _one(trace: Trace, windows: Windows, rows: np.ndarray, device: Device) -> di
     core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
     told = ~np.isnan(occupancy)
-    is_kernel_time = trace.meta.device_work == "kernel"
+    has_tensor_cores = trace.meta.device_work == "kernel" and trace.meta.device_type in ("cuda", "hip")
     return {
         "id": device.id,
         "name": device.name,
@@ -46,7 +46,7 @@ def _one(trace: Trace, windows: Windows, rows: np.ndarray, device: Device) -> di
         "utilization": int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
         "sm_efficiency": _sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         "occupancy": float(np.average(occupancy[told], weights=dur[told])) if told.any() else None,
-        "tensor_core_ratio": float(dur[core].sum() / dur.sum()) if is_kernel_time else None,
+        "tensor_core_ratio": float(dur[core].sum() / dur.sum()) if has_tensor_cores else None,
         "kernel_ns": length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
     }
 

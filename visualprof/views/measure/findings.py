@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace
-from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel
-from visualprof.views.measure.steps import Windows, kernel_spans
+from visualprof.views.measure.steps import Windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
 HIGH, MEDIUM, LOW = "high", "medium", "low"
