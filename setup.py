@@ -41,14 +41,17 @@ def build_page() -> None:
     for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
         done = subprocess.run([npm, *command], cwd=FRONTEND, env=environment, check=False)
         if done.returncode:
-            sys.exit(f"visualprof: `npm {' '.join(command)}` failed in {FRONTEND}; with no access to the npm registry, "
-                     "install a released wheel, or set VISUALPROF_SKIP_FRONTEND=1 for a server without pages")  # fmt: skip
+            sys.exit(
+                f"visualprof: `npm {' '.join(command)}` failed in {FRONTEND}; with no access to the npm registry, "
+                "install a released wheel, or set VISUALPROF_SKIP_FRONTEND=1 for a server without pages"
+            )
 
 
 class BuildPy(build_py):
     """Builds the page before the package's files are collected."""
 
     def run(self) -> None:
+        """The page first, then what setuptools does."""
         build_page()
         super().run()
 
@@ -57,6 +60,7 @@ class Sdist(sdist):
     """A source distribution contains the built page: whoever installs it needs no Node."""
 
     def run(self) -> None:
+        """The page first, then what setuptools does."""
         build_page()
         super().run()
 

@@ -21,16 +21,30 @@ OPS = [
 ]  # fmt: skip
 KERNELS = [
     "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
-    "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)",
-    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float, float const*, "
-    "float const*, float const*, float*, float*, float*)",
-    "void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>(float*, float const*, "
-    "int, int, int, bool const*, int, bool)",
-    "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8",
-]  # fmt: skip
-SHAPES = ["[[16, 512, 1024], [1024, 1024], [1024]]", "[[16, 512, 1024], []]", "[[8192, 1024], [1024, 4096], []]",
-          "[[16, 16, 512, 512], [], []]", "[[16, 512, 4096], [4096, 1024], [1024], [], []]"]  # fmt: skip
+    (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
+        "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+    ),
+    (
+        "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float, float const*, "
+        "float const*, float const*, float*, float*, float*)"
+    ),
+    (
+        "void (anonymous namespace)::softmax_warp_forward<float, float, float, 8, false, false>(float*, float const*, "
+        "int, int, int, bool const*, int, bool)"
+    ),
+    (
+        "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1"
+        "_tensor16x8x8"
+    ),
+]
+SHAPES = [
+    "[[16, 512, 1024], [1024, 1024], [1024]]",
+    "[[16, 512, 1024], []]",
+    "[[8192, 1024], [1024, 4096], []]",
+    "[[16, 16, 512, 512], [], []]",
+    "[[16, 512, 4096], [4096, 1024], [1024], [], []]",
+]
 HEAD = """{
   "schemaVersion": 1,
   "deviceProperties": [
@@ -58,7 +72,8 @@ def burst(i: int, ts: float, rng: random.Random) -> Iterator[str]:
             f'    "ts": {start:.3f}, "dur": {dur:.3f},\n    "args": {{\n      "External id": {i * 8 + depth},'
             f'"Record function id": 0, "Sequence number": {i}, "Fwd thread id": 0, '
             f'"Concrete Inputs": ["", "", "", "False"], "Input type": ["float", "float", "float", ""], '
-            f'"Input Strides": [[524288, 1024, 1], [1, 1024], [1]], "Input Dims": {shape}, "Ev Idx": {i * 8 + depth}\n    }}\n  }}'
+            f'"Input Strides": [[524288, 1024, 1], [1, 1024], [1]], "Input Dims": {shape}, '
+            f'"Ev Idx": {i * 8 + depth}\n    }}\n  }}'
         )
 
     yield cpu_op(op, ts, 38.5, 0)

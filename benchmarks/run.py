@@ -28,7 +28,22 @@ from pathlib import Path
 from benchmarks.kineto_file import write
 
 ROOT = Path(__file__).parents[1]
-LOADS = "import json,sys,time; d=open(sys.argv[1],'rb').read(); t=time.perf_counter(); json.loads(d); print(time.perf_counter()-t)"
+LOADS = """
+import json, sys, time
+data = open(sys.argv[1], "rb").read()
+start = time.perf_counter()
+json.loads(data)
+print(time.perf_counter() - start)
+"""
+MEASURE = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE)
+wall = time.perf_counter() - start
+sys.stdout.buffer.write(done.stdout)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+print("\\nMEASURED", wall, peak, done.returncode, file=sys.stderr)
+"""
 MB = 1024 * 1024
 
 
@@ -44,10 +59,14 @@ class Row:
 
 def measured(command: list[str], **env: str) -> tuple[float, int, str]:
     """Wall seconds, peak resident bytes and output of a process."""
-    wrapper = ("import resource,subprocess,sys,time; t=time.perf_counter(); r=subprocess.run(sys.argv[1:],stdout=subprocess.PIPE); w=time.perf_counter()-t; "
-               "sys.stdout.buffer.write(r.stdout); print(file=sys.stderr); "
-               "print('MEASURED', w, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss*1024, r.returncode, file=sys.stderr)")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", wrapper, *command], capture_output=True, text=True, cwd=ROOT, env={**os.environ, **env}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **env},
+        check=True,
+    )
     match = re.search(r"MEASURED (\S+) (\d+) (-?\d+)", done.stderr)
     if match is None or match.group(3) != "0":
         raise RuntimeError(f"{' '.join(command)} failed: {done.stderr}")
@@ -56,7 +75,10 @@ def measured(command: list[str], **env: str) -> tuple[float, int, str]:
 
 def view(name: str, path: Path, cache: Path) -> tuple[float, int]:
     """Wall seconds and peak bytes of `visualprof view NAME`, from process start to its JSON."""
-    wall, peak, out = measured([sys.executable, "-m", "visualprof", "view", name, str(path), "--format", "json"], VISUALPROF_CACHE_DIR=str(cache))
+    wall, peak, out = measured(
+        [sys.executable, "-m", "visualprof", "view", name, str(path), "--format", "json"],
+        VISUALPROF_CACHE_DIR=str(cache),
+    )
     json.loads(out)
     return wall, peak
 
@@ -77,9 +99,14 @@ def opening(folder: Path, events: int) -> Iterator[Row]:
         everything.append(view("all", path, folder / f"all{i}")[0])
     loads = statistics.median(base)
     yield Row("baseline: json.loads of the file", f"{loads:.2f} s")
-    for what, values, bar in (("`view overview`, cold cache, process start to JSON", cold, 0.25), ("all views, cold cache", everything, 0.35)):
+    for what, values, bar in (
+        ("`view overview`, cold cache, process start to JSON", cold, 0.25),
+        ("all views, cold cache", everything, 0.35),
+    ):
         ratio = statistics.median(values) / loads
-        yield Row(what, f"{statistics.median(values):.2f} s = {ratio:.2f} x json.loads", f"at most {bar} x", ratio <= bar)
+        yield Row(
+            what, f"{statistics.median(values):.2f} s = {ratio:.2f} x json.loads", f"at most {bar} x", ratio <= bar
+        )
     second = statistics.median(warm)
     yield Row("second opening", f"{second:.2f} s", "at most 1.0 s", second <= 1.0)
     peak = max(peaks) / size
@@ -91,7 +118,12 @@ def huge(folder: Path) -> Iterator[Row]:
     path = folder / "huge.json"
     write(path, 10_000_000)
     wall, peak = view("overview", path, folder / "cache-huge")
-    yield Row(f"10 M events, {path.stat().st_size / MB:.0f} MiB: `view overview`", f"{wall:.1f} s, {peak / MB:.0f} MiB", "at most 6 GiB", peak <= 6 << 30)
+    yield Row(
+        f"10 M events, {path.stat().st_size / MB:.0f} MiB: `view overview`",
+        f"{wall:.1f} s, {peak / MB:.0f} MiB",
+        "at most 6 GiB",
+        peak <= 6 << 30,
+    )
     path.unlink()
 
 
@@ -99,8 +131,13 @@ def huge(folder: Path) -> Iterator[Row]:
 def server(logdir: Path, cache: Path) -> Iterator[tuple[str, float]]:
     """A running dashboard: its address and the seconds until it answered."""
     start = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "8971"], cwd=ROOT,
-                               env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "8971"],
+        cwd=ROOT,
+        env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         while True:
             try:
@@ -131,7 +168,12 @@ def serving(folder: Path) -> Iterator[Row]:
             spans = [s for r in answer["runs"] for w in r["workers"] for s in w["spans"]]
             state = spans[0]["state"] if spans else "waiting"
         p95 = statistics.quantiles(took, n=20)[18]
-        yield Row(f"requests while parsing ({len(took)})", f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms", "p95 at most 100 ms", p95 <= 0.1)
+        yield Row(
+            f"requests while parsing ({len(took)})",
+            f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms",
+            "p95 at most 100 ms",
+            p95 <= 0.1,
+        )
 
 
 def main() -> int:
@@ -147,10 +189,19 @@ def main() -> int:
             for row in part:
                 print(f"{'ok  ' if row.ok else 'MISS'}  {row.what}: {row.figure}  {row.bar}", flush=True)
                 rows.append(row)
-    lines = ["# Benchmarks", "", f"`make bench` on {os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}. Medians of three; peers' figures",
-             "for the same kind of file: Perfetto's engine 0.49 x json.loads for loading alone, torch-tb-profiler 2.5 x.", "",
-             "| what | measured | bar | |", "| --- | --- | --- | --- |"]  # fmt: skip
-    lines += [f"| {r.what} | {r.figure} | {r.bar} | {'met' if r.ok and r.bar else '' if r.ok else 'missed'} |" for r in rows]
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
+    lines = [
+        "# Benchmarks",
+        "",
+        f"`make bench` on {machine}. Medians of three; peers' figures",
+        "for the same kind of file: Perfetto's engine 0.49 x json.loads for loading alone, torch-tb-profiler 2.5 x.",
+        "",
+        "| what | measured | bar | |",
+        "| --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {r.what} | {r.figure} | {r.bar} | {'met' if r.ok and r.bar else '' if r.ok else 'missed'} |" for r in rows
+    ]
     options.out.write_text("\n".join(lines) + "\n")
     return 0 if all(r.ok for r in rows) else 1
 

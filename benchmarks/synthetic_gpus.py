@@ -12,15 +12,55 @@ import gzip
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BASE_US, HOST, STREAM, COMM_STREAM = 5_000_000.0, 4000, 7, 20
+DEVICE = {
+    "name": "Synthetic GPU (not measured)",
+    "totalGlobalMem": 42949672960,
+    "computeMajor": 8,
+    "computeMinor": 0,
+    "numSms": 108,
+    "maxThreadsPerMultiprocessor": 2048,
+}
+ELEMENTS = (16 << 20) // 4  # of a bucket of gradients
+
+
+class Layer(NamedTuple):
+    """An operator and its forward kernel: duration us, blocks per SM, occupancy %."""
+
+    op: str
+    kernel: str
+    dur: float
+    blocks: float
+    occupancy: int
+
+
 LAYERS = [
-    ("aten::cudnn_convolution", "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8", 620, 3.2, 25),
-    ("aten::batch_norm", "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(cudnnTensorStruct, float const*)", 240, 5.9, 63),
-    ("aten::relu_", "void at::native::vectorized_elementwise_kernel<4, at::native::relu_kernel>(int, at::native::relu_kernel)", 90, 60.0, 100),
-    ("aten::addmm", "ampere_sgemm_128x64_tn", 310, 1.2, 38),
-]  # fmt: skip
+    Layer(
+        "aten::cudnn_convolution",
+        "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16_stage4_warpsize2x2x1_g1"
+        "_tensor16x8x8",
+        620,
+        3.2,
+        25,
+    ),
+    Layer(
+        "aten::batch_norm",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>(cudnnTensorStruct, float const*)",
+        240,
+        5.9,
+        63,
+    ),
+    Layer(
+        "aten::relu_",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::relu_kernel>(int, at::native::relu_kernel)",
+        90,
+        60.0,
+        100,
+    ),
+    Layer("aten::addmm", "ampere_sgemm_128x64_tn", 310, 1.2, 38),
+]
 
 
 class Rank:
@@ -33,31 +73,49 @@ class Rank:
         self.id = 0
         self.device_free = BASE_US
 
+    def add(self, cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, Any]) -> None:
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": round(dur, 3), "args": args}
+        )
+
     def host(self, name: str, start: float, dur: float, cat: str = "cpu_op", tid: int = 1, **args: Any) -> int:
         self.id += 1
-        arguments = {"External id": self.id, **args}
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": HOST + self.rank, "tid": tid, "ts": start, "dur": round(dur, 3), "args": arguments})
+        self.add(cat, name, HOST + self.rank, tid, start, dur, {"External id": self.id, **args})
         return self.id
 
-    def launch(self, name: str, start: float, dur: float, owner: int, stream: int = STREAM, cat: str = "kernel", **args: Any) -> float:
+    def launch(
+        self, name: str, start: float, dur: float, owner: int, stream: int = STREAM, cat: str = "kernel", **args: Any
+    ) -> float:
         """A call at `start` and its device work, behind what the stream holds already; returns the end of the work."""
         correlation = 10_000 + len(self.events)
         call = {"kernel": "cudaLaunchKernel", "gpu_memcpy": "cudaMemcpyAsync"}[cat]
         self.host(call, start, 6, "cuda_runtime", correlation=correlation)
         begin = max(start + 10, self.device_free if stream == STREAM else start + 10)
         arguments = {"External id": owner, "device": self.rank, "stream": stream, "correlation": correlation, **args}
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": self.rank, "tid": stream, "ts": round(begin, 3), "dur": round(dur, 3), "args": arguments})
+        self.add(cat, name, self.rank, stream, round(begin, 3), dur, arguments)
         if stream == STREAM:
             self.device_free = begin + dur + 1
         return begin + dur
 
 
+def fill(registers: int, shared: int, blocks: float, occupancy: int) -> dict[str, Any]:
+    """How a kernel fills its device, as Kineto spells it."""
+    return {
+        "registers per thread": registers,
+        "shared memory": shared,
+        "blocks per SM": blocks,
+        "est. achieved occupancy %": occupancy,
+    }
+
+
 def layer(out: Rank, i: int, at: float, backward: bool) -> float:
     op, kernel, dur, blocks, occupancy = LAYERS[i % len(LAYERS)]
     name = op.replace("aten::", "autograd::engine::evaluate_function: ") + "Backward0" if backward else op
-    owner = out.host(name, at, 46, **{"Input Dims": [[32, 64 << (i // 4), 56, 56], [64, 64, 3, 3]], "Sequence number": i})
-    out.launch(kernel, at + 20, dur * (1.9 if backward else 1.0) * out.slow, owner, grid=[int(blocks * 108), 1, 1], block=[256, 1, 1],
-               **{"registers per thread": 96, "shared memory": 16384, "blocks per SM": blocks, "est. achieved occupancy %": occupancy})  # fmt: skip
+    owner = out.host(
+        name, at, 46, **{"Input Dims": [[32, 64 << (i // 4), 56, 56], [64, 64, 3, 3]], "Sequence number": i}
+    )
+    shape = {"grid": [int(blocks * 108), 1, 1], "block": [256, 1, 1], **fill(96, 16384, blocks, occupancy)}
+    out.launch(kernel, at + 20, dur * (1.9 if backward else 1.0) * out.slow, owner, **shape)
     return at + 60
 
 
@@ -66,7 +124,15 @@ def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
     out.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 5, loading, "user_annotation")
     now = at + loading + 20
     copy = out.host("aten::copy_", now, 30)
-    out.launch("Memcpy HtoD (Pinned -> Device)", now + 5, 410, copy, cat="gpu_memcpy", bytes=9_633_792, **{"memory bandwidth (GB/s)": 23.5})
+    out.launch(
+        "Memcpy HtoD (Pinned -> Device)",
+        now + 5,
+        410,
+        copy,
+        cat="gpu_memcpy",
+        bytes=9_633_792,
+        **{"memory bandwidth (GB/s)": 23.5},
+    )
     now += 50
     for i in range(12):
         now = layer(out, i, now, backward=False)
@@ -76,8 +142,8 @@ def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
             ends[number * 3 + i // 4].append(out.device_free)
     out.host("Optimizer.step#SGD.step", now, 900, "user_annotation")
     owner = out.host("aten::_foreach_add_", now + 100, 60)
-    out.launch("void at::native::multi_tensor_apply_kernel<SGD>", now + 110, 380, owner, grid=[320, 1, 1], block=[512, 1, 1],
-               **{"registers per thread": 40, "shared memory": 0, "blocks per SM": 2.96, "est. achieved occupancy %": 75})  # fmt: skip
+    shape = {"grid": [320, 1, 1], "block": [512, 1, 1], **fill(40, 0, 2.96, 75)}
+    out.launch("void at::native::multi_tensor_apply_kernel<SGD>", now + 110, 380, owner, **shape)
 
 
 def collectives(ranks: list[Rank], ends: list[list[float]]) -> None:
@@ -85,15 +151,30 @@ def collectives(ranks: list[Rank], ends: list[list[float]]) -> None:
     for bucket, ready in enumerate(ends):
         done = max(ready) + 700
         for rank, start in zip(ranks, ready, strict=True):
-            nbytes = 16 << 20
-            owner = rank.host("record_param_comms", start - 60, 40, tid=2, **{"Collective name": "allreduce", "In msg nelems": nbytes // 4, "dtype": "Float"})
-            rank.events.append({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernelExC", "pid": HOST + rank.rank, "tid": 2, "ts": start - 40,
-                                "dur": 8, "args": {"correlation": 90_000 + bucket, "External id": owner}})  # fmt: skip
-            rank.events.append({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-                                "pid": rank.rank, "tid": COMM_STREAM, "ts": round(start, 3), "dur": round(done - start, 3),
-                                "args": {"device": rank.rank, "stream": COMM_STREAM, "correlation": 90_000 + bucket, "External id": owner, "grid": [24, 1, 1], "block": [544, 1, 1],
-                                         "registers per thread": 96, "shared memory": 82240, "blocks per SM": 0.22, "est. achieved occupancy %": 12,
-                                         "Collective name": "allreduce", "In msg nelems": nbytes // 4, "Out msg nelems": nbytes // 4, "dtype": "Float", "Group size": 4}})  # fmt: skip
+            all_reduce(rank, 90_000 + bucket, start, done)
+
+
+def all_reduce(rank: Rank, correlation: int, start: float, end: float) -> None:
+    what = {"Collective name": "allreduce", "In msg nelems": ELEMENTS, "dtype": "Float"}
+    owner = rank.host("record_param_comms", start - 60, 40, tid=2, **what)
+    call = {"correlation": correlation, "External id": owner}
+    rank.add("cuda_runtime", "cudaLaunchKernelExC", HOST + rank.rank, 2, start - 40, 8, call)
+    arguments = {
+        "device": rank.rank,
+        "stream": COMM_STREAM,
+        "correlation": correlation,
+        "External id": owner,
+        "grid": [24, 1, 1],
+        "block": [544, 1, 1],
+        **fill(96, 82240, 0.22, 12),
+        "Collective name": "allreduce",
+        "In msg nelems": ELEMENTS,
+        "Out msg nelems": ELEMENTS,
+        "dtype": "Float",
+        "Group size": 4,
+    }
+    kernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+    rank.add("kernel", kernel, rank.rank, COMM_STREAM, round(start, 3), end - start, arguments)
 
 
 def main(folder: Path) -> None:
@@ -111,10 +192,14 @@ def main(folder: Path) -> None:
     collectives(ranks, ends)
     folder.mkdir(parents=True, exist_ok=True)
     for rank in ranks:
-        devices = [{"id": i, "name": "Synthetic GPU (not measured)", "totalGlobalMem": 42949672960, "computeMajor": 8, "computeMinor": 0, "numSms": 108,
-                    "maxThreadsPerMultiprocessor": 2048} for i in range(4)]  # fmt: skip
-        document = {"schemaVersion": 1, "deviceProperties": devices, "host_name": "synthetic", "baseTimeNanoseconds": 1790000000000000000,
-                    "distributedInfo": {"backend": "nccl", "rank": rank.rank, "world_size": 4}, "traceEvents": rank.events}  # fmt: skip
+        document = {
+            "schemaVersion": 1,
+            "deviceProperties": [{"id": i, **DEVICE} for i in range(4)],
+            "host_name": "synthetic",
+            "baseTimeNanoseconds": 1790000000000000000,
+            "distributedInfo": {"backend": "nccl", "rank": rank.rank, "world_size": 4},
+            "traceEvents": rank.events,
+        }
         data = json.dumps(document, separators=(",", ":")).encode()
         (folder / f"rank{rank.rank}.pt.trace.json.gz").write_bytes(gzip.compress(data, 9, mtime=0))
 

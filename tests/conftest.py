@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
 from visualprof.views.table import Result
+
+settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure
+settings.load_profile("visualprof")
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"

@@ -198,7 +198,9 @@ def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, num
             process.kill()
 
 
-def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
+    trace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert check(trace.parent) == 0
     assert "1 profiles" in capfd.readouterr().out
     (trace.parent / "notes.json").write_text("{}")

@@ -43,12 +43,16 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [
-        ("traces/kineto/**/*.gz", "kineto"), ("traces/kineto/micro/*.json", "kineto"), ("traces/torch_cpu/**/*.gz", "kineto"),
-        ("traces/torch_infer/*.json", "kineto"), ("traces/paddle/*/*paddle_trace.json", "paddle"),
-        ("traces/megengine/**/*.chrome_timeline.json.gz", "megengine"), ("traces/megengine/**/*profile.json", "megengine-static"),
+        ("traces/kineto/**/*.gz", "kineto"),
+        ("traces/kineto/micro/*.json", "kineto"),
+        ("traces/torch_cpu/**/*.gz", "kineto"),
+        ("traces/torch_infer/*.json", "kineto"),
+        ("traces/paddle/*/*paddle_trace.json", "paddle"),
+        ("traces/megengine/**/*.chrome_timeline.json.gz", "megengine"),
+        ("traces/megengine/**/*profile.json", "megengine-static"),
         ("traces/onnxruntime/*.json", "onnxruntime"),
     ],
-)  # fmt: skip
+)
 def test_shared_files_are_found_by_content(pattern: str, expected: str):
     files = [p for p in SHARED.glob(pattern) if "memory_timeline" not in p.name]
     assert files
@@ -57,8 +61,15 @@ def test_shared_files_are_found_by_content(pattern: str, expected: str):
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
 def test_invariants_hold_for_every_shared_trace():
-    for path in (p for pattern in ("kineto", "paddle", "megengine", "onnxruntime", "torch_cpu") for p in (SHARED / "traces" / pattern).rglob("*")):
-        if not any(f in path.name for f in (".pt.trace", "chrome_timeline", "paddle_trace.json", "ort_", "profile.json", "rank")):
+    for path in (
+        p
+        for pattern in ("kineto", "paddle", "megengine", "onnxruntime", "torch_cpu")
+        for p in (SHARED / "traces" / pattern).rglob("*")
+    ):
+        if not any(
+            f in path.name
+            for f in (".pt.trace", "chrome_timeline", "paddle_trace.json", "ort_", "profile.json", "rank")
+        ):
             continue
         if "error" in path.name or path.suffix == ".pb" or "oracle" in str(path):
             continue

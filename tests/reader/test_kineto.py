@@ -13,7 +13,16 @@ def op(name="aten::mm", ts=100, dur=50, tid=1, **args):
 
 
 def call(ts, correlation, dur=5, name="cudaLaunchKernel", cat="cuda_runtime"):
-    return {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": 1, "ts": ts, "dur": dur, "args": {"correlation": correlation}}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 7,
+        "tid": 1,
+        "ts": ts,
+        "dur": dur,
+        "args": {"correlation": correlation},
+    }
 
 
 def kernel(ts, correlation, dur=20, name="gemm", stream=7, **args):
@@ -42,10 +51,17 @@ def test_base_time_after_the_events_is_found(write):
 
 
 def test_kernels_are_linked_to_the_call_with_their_correlation_id(write):
-    trace = read_trace(write([op(), call(110, 9), call(120, 8, cat="cuda_driver", name="cuLaunchKernel"), kernel(130, 8), kernel(150, 9)]))
+    trace = read_trace(
+        write(
+            [op(), call(110, 9), call(120, 8, cat="cuda_driver", name="cuLaunchKernel"), kernel(130, 8), kernel(150, 9)]
+        )
+    )
     names = [trace.strings[n] for n in trace.events.name]
     launch = trace.links.kind == LinkKind.LAUNCH
-    pairs = {(names[s], int(trace.events.ts[d])) for s, d in zip(trace.links.src[launch], trace.links.dst[launch], strict=True)}
+    pairs = {
+        (names[s], int(trace.events.ts[d]))
+        for s, d in zip(trace.links.src[launch], trace.links.dst[launch], strict=True)
+    }
     assert pairs == {("cudaLaunchKernel", 150_000), ("cuLaunchKernel", 130_000)}
 
 
@@ -71,14 +87,22 @@ def test_categories_are_told_by_category_and_name(write):
 
 
 def test_collective_kernels_are_communication(write):
-    trace = read_trace(write([kernel(1, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")]))
+    trace = read_trace(
+        write([kernel(1, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")])
+    )
     assert trace.events.category.tolist() == [Category.COMM]
 
 
 def test_steps_take_the_number_of_profiler_step(write):
-    trace = read_trace(write([op("ProfilerStep#41", 0, 100), op(ts=10), op("ProfilerStep#42", 100, 100), op(ts=150, dur=5)]))
+    trace = read_trace(
+        write([op("ProfilerStep#41", 0, 100), op(ts=10), op("ProfilerStep#42", 100, 100), op(ts=150, dur=5)])
+    )
     assert [trace.strings[n] for n in trace.steps.name] == ["41", "42"]
-    inside = [(trace.strings[n], s) for n, s in zip(trace.events.name, trace.events.step, strict=True) if trace.strings[n] == "aten::mm"]
+    inside = [
+        (trace.strings[n], s)
+        for n, s in zip(trace.events.name, trace.events.step, strict=True)
+        if trace.strings[n] == "aten::mm"
+    ]
     assert inside == [("aten::mm", 0), ("aten::mm", 1)]
 
 
@@ -90,26 +114,63 @@ def test_a_kernel_belongs_to_the_step_that_launched_it(write):
 
 def test_forward_and_backward_are_linked(write):
     flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 3, "pid": 7}
-    events = [op("aten::mul", 100, 20), op("MulBackward0", 300, 20, tid=2), {**flow, "ph": "s", "tid": 1, "ts": 100}, {**flow, "ph": "f", "bp": "e", "tid": 2, "ts": 300}]
+    events = [
+        op("aten::mul", 100, 20),
+        op("MulBackward0", 300, 20, tid=2),
+        {**flow, "ph": "s", "tid": 1, "ts": 100},
+        {**flow, "ph": "f", "bp": "e", "tid": 2, "ts": 300},
+    ]
     trace = read_trace(write(events))
     at = trace.links.kind == LinkKind.FWDBWD
-    assert [trace.strings[trace.events.name[i]] for i in (trace.links.src[at][0], trace.links.dst[at][0])] == ["aten::mul", "MulBackward0"]
+    assert [trace.strings[trace.events.name[i]] for i in (trace.links.src[at][0], trace.links.dst[at][0])] == [
+        "aten::mul",
+        "MulBackward0",
+    ]
 
 
 def test_memory_events_give_allocations_inside_their_operator(write):
-    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 7, "tid": 1, "ts": 110,
-              "args": {"Device Type": 1, "Device Id": 0, "Addr": 140445766594560, "Bytes": -512, "Total Allocated": 1024, "Total Reserved": 2048}}  # fmt: skip
+    args = {"Device Type": 1, "Device Id": 0, "Addr": 140445766594560, "Bytes": -512}
+    args |= {"Total Allocated": 1024, "Total Reserved": 2048}
+    memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 7, "tid": 1, "ts": 110}
+    memory["args"] = args
     trace = read_trace(write([op(), memory]))
     allocs = trace.allocs
-    assert (allocs.bytes.tolist(), allocs.device.tolist(), allocs.allocated.tolist(), allocs.reserved.tolist()) == ([-512], [0], [1024], [2048])
+    assert (allocs.bytes.tolist(), allocs.device.tolist(), allocs.allocated.tolist(), allocs.reserved.tolist()) == (
+        [-512],
+        [0],
+        [1024],
+        [2048],
+    )
     assert trace.strings[trace.events.name[allocs.event[0]]] == "aten::mm"
 
 
 def test_launch_attributes_are_columns(write):
-    trace = read_trace(write([kernel(1, 1, **{"grid": [8, 1, 1], "registers per thread": 40, "est. achieved occupancy %": 75, "blocks per SM": 4.5})]))
+    trace = read_trace(
+        write(
+            [
+                kernel(
+                    1,
+                    1,
+                    **{
+                        "grid": [8, 1, 1],
+                        "registers per thread": 40,
+                        "est. achieved occupancy %": 75,
+                        "blocks per SM": 4.5,
+                    },
+                )
+            ]
+        )
+    )
     row = np.array([0])
-    assert trace.strings[int(trace.arg("grid", row)[0])] == "[8,1,1]" or trace.strings[int(trace.arg("grid", row)[0])] == "[8, 1, 1]"
-    assert (trace.arg("registers", row)[0], trace.arg("occupancy", row)[0], trace.arg("blocks_per_sm", row)[0]) == (40, 0.75, 4.5)
+    assert (
+        trace.strings[int(trace.arg("grid", row)[0])] == "[8,1,1]"
+        or trace.strings[int(trace.arg("grid", row)[0])] == "[8, 1, 1]"
+    )
+    assert (trace.arg("registers", row)[0], trace.arg("occupancy", row)[0], trace.arg("blocks_per_sm", row)[0]) == (
+        40,
+        0.75,
+        4.5,
+    )
 
 
 def test_a_bare_list_of_events_is_read(tmp_path):
@@ -119,9 +180,8 @@ def test_a_bare_list_of_events_is_read(tmp_path):
 
 
 def test_devices_and_rank_are_told(write):
-    trace = read_trace(
-        write([kernel(1, 1)], distributedInfo={"rank": 3, "world_size": 8, "backend": "nccl"},
-              deviceProperties=[{"id": 0, "name": "A100", "totalGlobalMem": 42, "computeMajor": 8, "computeMinor": 0, "numSms": 108}])
-    )  # fmt: skip
+    device = {"id": 0, "name": "A100", "totalGlobalMem": 42, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
+    distributed = {"rank": 3, "world_size": 8, "backend": "nccl"}
+    trace = read_trace(write([kernel(1, 1)], distributedInfo=distributed, deviceProperties=[device]))
     assert (trace.meta.rank, trace.meta.world_size, trace.meta.device_type) == (3, 8, "cuda")
     assert (trace.meta.devices[0].name, trace.meta.devices[0].compute_capability) == ("A100", "8.0")

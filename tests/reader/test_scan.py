@@ -25,7 +25,9 @@ def problems(root: Path) -> list[Problem]:
 
 def verdict(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
-    return next(examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name)
+    return next(
+        examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name
+    )
 
 
 @pytest.mark.parametrize("name", ["a.json", "unknown", "a.txt", "a.py", "odd.bin", "a.json.gz"])
@@ -108,7 +110,9 @@ def test_a_missing_log_directory_is_a_problem_not_a_crash(tmp_path: Path) -> Non
     assert "No such file" in problem.error
 
 
-@pytest.mark.skipif(sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything")
+@pytest.mark.skipif(
+    sys.platform == "win32" or getattr(os, "geteuid", lambda: 1)() == 0, reason="root may read everything"
+)
 def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir()
     (tmp_path / "locked.json").write_bytes(KINETO)

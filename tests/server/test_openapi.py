@@ -28,7 +28,11 @@ def test_the_document_in_the_tree_is_up_to_date() -> None:
 
 
 def test_every_route_is_described(site: Site) -> None:
-    routes = {re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule) for rule in site.app.url_map.iter_rules() if rule.rule.startswith("/api/")}
+    routes = {
+        re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+        for rule in site.app.url_map.iter_rules()
+        if rule.rule.startswith("/api/")
+    }
     described = set(document()["paths"])
     assert routes <= described
 

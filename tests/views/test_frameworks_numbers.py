@@ -45,12 +45,18 @@ def test_paddle_kernels_by_attributes_are_counted_once():
 
 
 def test_paddle_kernel_table_equals_visualdl():
-    told = json.loads(shared("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text())
-    found = rows(answer("kernel", shared(PADDLE_GPU.format(0))), "calls", "total_ns", "blocks_per_sm", "occupancy", "tensor_core")
+    told = json.loads(
+        shared("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text()
+    )
+    found = rows(
+        answer("kernel", shared(PADDLE_GPU.format(0))), "calls", "total_ns", "blocks_per_sm", "occupancy", "tensor_core"
+    )
     for event in told["data"]["events"]:
         calls, total, blocks, occupancy, core = found[event["name"]]
         assert (calls, total / 1e6) == (event["calls"], event["total_time"])
-        assert (blocks, occupancy * 100) == pytest.approx((event["mean blocks per sm"], event["mean est achieved occupancy"]))
+        assert (blocks, occupancy * 100) == pytest.approx(
+            (event["mean blocks per sm"], event["mean est achieved occupancy"])
+        )
         assert core == event["tensor core used"]
 
 
@@ -89,7 +95,9 @@ def test_paddle_exact_times_let_no_events_overlap_partly():
     timed = np.flatnonzero((events.dur >= 0) & (events.parent >= 0))
     above = events.parent[timed]
     assert (events.end[timed] <= events.end[above]).all()
-    siblings = (events.track[1:] == events.track[:-1]) & (events.parent[1:] == events.parent[:-1]) & (events.dur[:-1] > 0)
+    siblings = (
+        (events.track[1:] == events.track[:-1]) & (events.parent[1:] == events.parent[:-1]) & (events.dur[:-1] > 0)
+    )
     assert (events.ts[1:][siblings] >= events.end[:-1][siblings]).all()
 
 
@@ -114,7 +122,10 @@ def test_megengine_timeline_pairs_every_kernel_and_operator():
     trace = trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz")
     assert int((trace.events.category == Category.KERNEL).sum()) == 345
     assert int((trace.events.category == Category.OP).sum()) == 345
-    assert answer("operator", SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz").fields["unlinked"]["kernels"] == 0
+    assert (
+        answer("operator", SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz").fields["unlinked"]["kernels"]
+        == 0
+    )
 
 
 def test_megengine_steps_are_the_outermost_scopes():
@@ -150,7 +161,9 @@ def test_torch_stages_are_worked_out_and_say_so():
 
 
 def test_python_frames_become_call_stacks():
-    table = answer("operator", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz", group="stack", operator="aten::embedding").to_json()["columns"]
+    table = answer(
+        "operator", SAMPLES / "pytorch-h200" / "transformer.pt.trace.json.gz", group="stack", operator="aten::embedding"
+    ).to_json()["columns"]
     assert table["calls"] == [2]
     frames = table["call_stack"][0].split("\n")
     assert frames[0].startswith("<built-in") or "torch/nn/functional.py" in frames[0]

@@ -44,7 +44,9 @@ def test_covered_counts_the_points_in_each_window(spans, windows):
     found = union(*arrays(spans))
     start, end = arrays(windows)
     inside = points(*found.T)
-    assert covered(found, start, end).tolist() == [len(inside & set(range(a, b))) for a, b in zip(start, end, strict=True)]
+    assert covered(found, start, end).tolist() == [
+        len(inside & set(range(a, b))) for a, b in zip(start, end, strict=True)
+    ]
 
 
 def test_an_end_before_its_start_is_refused():

@@ -28,14 +28,35 @@ def steps_us(path) -> dict[str, list[float]]:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("test_all_categories", {"kernel": [15], "memcpy": [10], "memset": [5], "runtime": [30], "dataloader": [180], "cpu": [35], "other": [125]}),
+        (
+            "test_all_categories",
+            {
+                "kernel": [15],
+                "memcpy": [10],
+                "memset": [5],
+                "runtime": [30],
+                "dataloader": [180],
+                "cpu": [35],
+                "other": [125],
+            },
+        ),
         ("test_no_profilerstep", {"kernel": [100], "runtime": [10], "cpu": [70], "other": [140], "total": [320]}),
         (
             "test_multiple_profilersteps_no_overlap",
-            {"memcpy": [40, 0], "kernel": [0, 200], "runtime": [5, 5], "cpu": [55, 45], "other": [120, 10], "total": [220, 260]},
+            {
+                "memcpy": [40, 0],
+                "kernel": [0, 200],
+                "runtime": [5, 5],
+                "cpu": [55, 45],
+                "other": [120, 10],
+                "total": [220, 260],
+            },
         ),
         ("test_pure_cpu", {"cpu": [10, 40], "other": [190, 60], "total": [200, 100]}),
-        ("test_distributed_nccl.a", {"kernel": [105], "communication": [75], "cpu": [20], "other": [35], "total": [235]}),
+        (
+            "test_distributed_nccl.a",
+            {"kernel": [105], "communication": [75], "cpu": [20], "other": [35], "total": [235]},
+        ),
         ("test_distributed_nccl.b", {"communication": [74], "total": [235]}),
         ("test_datapipe", {"dataloader": [23], "cpu": [0]}),
     ],
@@ -101,8 +122,11 @@ def test_v100_average_step():
 def test_v100_first_steps():
     steps = answer("overview", shared(V100)).to_json()["steps"]
     assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
-    expected = [(187948, 98598, 1941, 90, 2796, 69317, 14091, 1115), (175153, 98570, 1947, 89, 2762, 57669, 12968, 1148),
-                (179733, 98596, 1931, 91, 2877, 61257, 13768, 1213)]  # fmt: skip
+    expected = [
+        (187948, 98598, 1941, 90, 2796, 69317, 14091, 1115),
+        (175153, 98570, 1947, 89, 2762, 57669, 12968, 1148),
+        (179733, 98596, 1931, 91, 2877, 61257, 13768, 1213),
+    ]
     parts = ("total", "kernel", "memcpy", "memset", "runtime", "dataloader", "cpu", "other")
     assert [tuple(steps[f"{p}_ns"][i] // 1000 for p in parts) for i in range(3)] == expected
 
@@ -111,11 +135,17 @@ def test_v100_device():
     (device,) = answer("overview", shared(V100)).to_json()["devices"]
     keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
     assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
-    assert (device["name"], device["memory_bytes"], device["compute_capability"]) == ("Tesla V100-DGXS-32GB", 34084028416, "7.0")
+    assert (device["name"], device["memory_bytes"], device["compute_capability"]) == (
+        "Tesla V100-DGXS-32GB",
+        34084028416,
+        "7.0",
+    )
 
 
 def test_v100_operators():
-    found = rows(answer("operator", shared(V100)), "calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
+    found = rows(
+        answer("operator", shared(V100)), "calls", "device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns"
+    )
     assert len(found) == 76
     us = {k: [v[0], *(x / 1000 for x in v[1:])] for k, v in found.items()}
     assert us["aten::cudnn_convolution_backward_weight"] == [318, 142461, 142461, 22804, 40246]
@@ -129,7 +159,9 @@ def test_v100_kernels():
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
     found = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
-    us = [[c, t / 1e3, round(m / 1e3), x / 1e3, n / 1e3, round(b, 2), round(o * 100, 2)] for c, t, m, x, n, b, o in found]
+    us = [
+        [c, t / 1e3, round(m / 1e3), x / 1e3, n / 1e3, round(b, 2), round(o * 100, 2)] for c, t, m, x, n, b, o in found
+    ]
     assert us == [
         [162, 80756, 498, 1017, 323, 42.25, 29.97],
         [156, 66472, 426, 745, 345, 9.78, 38.0],
@@ -179,9 +211,15 @@ def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right():
     for file, values in expected.items():
         (device,) = answer("overview", shared(f"traces/{file}")).to_json()["devices"]
         told = values["gpu"]
-        assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), file
-        assert device["sm_efficiency"] * 100 == pytest.approx(float(told["Est. SM Efficiency"].rstrip(" %")), abs=0.006), file
-        assert device["occupancy"] * 100 == pytest.approx(float(told["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006), file
+        assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), (
+            file
+        )
+        assert device["sm_efficiency"] * 100 == pytest.approx(
+            float(told["Est. SM Efficiency"].rstrip(" %")), abs=0.006
+        ), file
+        assert device["occupancy"] * 100 == pytest.approx(
+            float(told["Est. Achieved Occupancy"].rstrip(" %")), abs=0.006
+        ), file
 
 
 def test_amd_launches_are_joined():

@@ -24,7 +24,7 @@ def test_kernel_names_agree_with_the_hardware_counter(percent, kernel):
         "volta_fp16_s884gemm_fp16_128x64_ldg8_f2f_tn", "turing_fp16_s1688gemm_fp16_256x128_ldg8_f2f_nt",
         "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", "volta_h884gemm_64x64_ldg8_nt",
         "sm80_xmma_dgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize128x128x16_stage4_warpsize2x2x1_g1_tensor16x8x8",
-        "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x128_16x3_nt_align4>(cutlass_80_tensorop_s1688gemm_256x128_16x3_nt_align4::Params)",
+        "void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x128_16x3_nt_align4>(cutlass_80_tensorop::Params)",
         "nvjet_tst_256x128_64x4_2x1_v_bz_coopA_TNT",
         "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >",
     ],
@@ -46,7 +46,9 @@ def test_kernels_of_the_cuda_cores(kernel):
     assert not uses_tensor_core(kernel)
 
 
-@pytest.mark.parametrize("operator", ["aten::addmm", "aten::cudnn_convolution", "conv2d dygraph", "Gemm", "ConvolutionForward"])
+@pytest.mark.parametrize(
+    "operator", ["aten::addmm", "aten::cudnn_convolution", "conv2d dygraph", "Gemm", "ConvolutionForward"]
+)
 def test_operators_with_a_tensor_core_implementation(operator):
     assert can_use_tensor_core(operator)
 

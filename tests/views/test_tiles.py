@@ -10,7 +10,9 @@ from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, tile
 
-_events = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60)
+_events = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60
+)
 
 
 def trace_of(rows: list[tuple[int, int, int]]) -> Trace:
@@ -19,7 +21,14 @@ def trace_of(rows: list[tuple[int, int, int]]) -> Trace:
     tracks = [builder.track(kind, str(kind)) for kind in (TrackKind.THREAD, TrackKind.STREAM, TrackKind.THREAD)]
     n = len(rows)
     track, ts, dur = (np.array(c, np.int64) for c in zip(*rows, strict=True))
-    builder.events(ts=ts, dur=dur, name=np.zeros(n, int), category=np.full(n, Category.OP), track=np.array(tracks)[track], row=np.arange(n))
+    builder.events(
+        ts=ts,
+        dur=dur,
+        name=np.zeros(n, int),
+        category=np.full(n, Category.OP),
+        track=np.array(tracks)[track],
+        row=np.arange(n),
+    )
     return builder.build()
 
 

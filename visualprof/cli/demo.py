@@ -32,7 +32,9 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.server.app import Settings
 
     if not _SAMPLES.is_dir():
-        raise NotFound("this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof")
+        raise NotFound(
+            "this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof"
+        )
     settings = Settings(language=args.language, host=args.host)
     with tempfile.TemporaryDirectory(prefix="visualprof-demo-") as folder:
         runs = Path(folder) / "samples"
@@ -75,7 +77,10 @@ def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
         if (spans and not busy) or time.monotonic() > end:
             break
         time.sleep(0.1)
-    queries = [(urllib.parse.urlencode({"run": run["id"], "worker": worker["id"], "span": span["id"]}), span["views"]) for run, worker, span in spans]
+    queries = [
+        (urllib.parse.urlencode({"run": run["id"], "worker": worker["id"], "span": span["id"]}), span["views"])
+        for run, worker, span in spans
+    ]
     problems = [f"{span['file']}: {span['state']}: {span['error']}" for *_, span in spans if span["state"] != "ready"]
     return queries, problems + [f"{each['file']}: {each['error']}" for each in answer["skipped"]]
 

@@ -10,7 +10,9 @@ import sys
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the server."""
-    parser.add_argument("--logdir", nargs="+", action="extend", required=True, metavar="DIR", help="folders (or files) with profiles")
+    parser.add_argument(
+        "--logdir", nargs="+", action="extend", required=True, metavar="DIR", help="folders (or files) with profiles"
+    )
     add_server_arguments(parser)
     parser.add_argument("--read-only", action="store_true", help="refuse every request that would change something")
     parser.add_argument(
@@ -24,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `demo` shares."""
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
+    )
     parser.add_argument("--port", type=_port, default=8040, help="port; 0 takes a free one (default %(default)s)")
     parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
     browser = parser.add_mutually_exclusive_group()
@@ -36,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     """Serves until interrupted."""
     from visualprof.server.app import Settings
 
-    settings = Settings(language=args.language, read_only=args.read_only, host=args.host, allowed_hosts=tuple(args.allow_host))
+    settings = Settings(
+        language=args.language, read_only=args.read_only, host=args.host, allowed_hosts=tuple(args.allow_host)
+    )
     return serve(args.logdir, args.port, settings, args.open)
 
 
@@ -46,7 +52,9 @@ def serve(paths: list[str], port: int, settings: object, open_page: bool) -> int
     from visualprof.server.serve import Server
 
     assert isinstance(settings, Settings)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as with Ctrl-C: children stopped, temporary files gone
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # end as with Ctrl-C: children stopped, temporary files gone
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
     with Server(paths, port, settings) as server:
         print(f"visualprof shows {', '.join(paths)} at {server.url}  (Ctrl-C ends it)", flush=True)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visualprof.errors import BadParameter, MissingData, NotFound
+from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
+    from visualprof.reader.trace import Trace
     from visualprof.views.table import Result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("view", metavar="VIEW", help="overview, operator, kernel, runtime, ... or all: every one that the file has data for, as one JSON object")
+    parser.add_argument(
+        "view",
+        metavar="VIEW",
+        help="overview, operator, kernel, ... or all: every one that the file has data for, as one JSON object",
+    )
     parser.add_argument("path", metavar="PATH", help="a profile, or the folder of a run")
     parser.add_argument("--worker", default="", metavar="W", help="of a folder with several (default: the first)")
     parser.add_argument("--span", default="", metavar="S", help="of a worker with several (default: the first)")
@@ -28,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a parameter of the view, e.g. step=5 or group=shape",
     )
     parser.add_argument("--table", default="", metavar="NAME", help="only this table of a view that has several")
-    parser.add_argument("--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)")
+    parser.add_argument(
+        "--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,17 +48,22 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     chosen = all_views() if args.view == "all" else (view(args.view),)
     params = [each.parse(_params(args.param)) for each in chosen]
-    path = _file(args.path, args.worker, args.span)
-
-    from visualprof.reader.cache import open_trace
-
-    trace = open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    workers = _files(args.path)
+    whole = any(each.whole_run for each in chosen)
+    mine = _of_worker(workers, args.worker, args.span, args.path)
+    ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
+    trace = dict(ranks).get(mine.path) or _open(mine)
+    results = {
+        each.name: each.compute([(str(path.name), t) for path, t in ranks] if each.whole_run else trace, given)
+        for each, given in zip(chosen, params, strict=True)
+        if (any(each.needs(t) for _, t in ranks) if each.whole_run else each.needs(trace))
+    }
     if args.view == "all":
-        _write_json({v.name: v.compute(trace, p).to_json() for v, p in zip(chosen, params, strict=True) if v.needs(trace)})
+        _write_json({name: result.to_json() for name, result in results.items()})
         return 0
-    if not chosen[0].needs(trace):
-        raise MissingData(f"{path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
-    _print(chosen[0].compute(trace, params[0]), args.format, args.table)
+    if args.view not in results:
+        raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
+    _print(results[args.view], args.format, args.table)
     return 0
 
 
@@ -70,22 +84,78 @@ def _params(given: list[str]) -> dict[str, str]:
     return pairs
 
 
-def _file(path: str, worker: str, span: str) -> Path:
-    """The file that is meant; a folder may hold one run only."""
+@dataclass(frozen=True)
+class _Found:
+    """A file of a worker; id is that of its span."""
+
+    id: str
+    path: Path
+
+
+def _files(path: str) -> list[tuple[str, list[_Found]]]:
+    """The workers of a run with their files; a folder may hold one run only."""
     whole = Path(path)
     if not whole.is_dir():
-        return whole
+        return [(whole.name, [_Found("", whole)])]
     from visualprof.reader.listing import profiles
 
     listing = profiles([whole])
-    runs = listing.runs
-    if not runs:
+    if not listing.runs:
         why = "".join(f"; {each.file}: {each.error}" for each in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
-    if len(runs) > 1:
-        some = ", ".join(run.workers[0].spans[0].found.file for run in runs[:5])
-        raise BadParameter(f"{path} holds {len(runs)} runs", f"name a file or a folder of it, for example {some}")
-    return Path(listing.find(next(iter(runs)).id, worker, span).found.path)
+    if len(listing.runs) > 1:
+        some = ", ".join(run.workers[0].spans[0].found.file for run in listing.runs[:5])
+        raise BadParameter(
+            f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
+        )
+    (run,) = listing.runs
+    return [(w.id, [_Found(s.id, Path(s.found.path)) for s in w.spans]) for w in run.workers]
+
+
+def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, path: str) -> _Found:
+    for name, spans in workers:
+        for found in spans if worker in ("", name) else ():
+            if span in ("", found.id):
+                return found
+    names = ", ".join(name for name, _ in workers[:10])
+    raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
+
+
+def _open(found: _Found) -> Trace:
+    from visualprof.reader.cache import open_trace
+
+    return open_trace(found.path, _Meter() if sys.stderr.isatty() else None, wait=False)
+
+
+def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
+    """The traces of several ranks, parsed side by side; a rank that cannot be read is said and left out."""
+    if len(files) == 1:
+        return [(files[0].path, _open(files[0]))]
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(files), 8), get_context("spawn")) as pool:
+        for error in pool.map(_warm, [f.path for f in files]):
+            if error:
+                print(f"visualprof: left out: {error}", file=sys.stderr)
+    out: list[tuple[Path, Trace]] = []
+    for found in files:
+        with contextlib.suppress(VisualprofError):
+            out.append((found.path, _open(found)))
+    if not out:
+        raise MissingData("none of the ranks can be read", "see the messages above")
+    return out
+
+
+def _warm(path: Path) -> str:
+    """Parses a file into the cache; the error's text when it cannot be read."""
+    from visualprof.reader.cache import open_trace
+
+    try:
+        open_trace(path)
+    except VisualprofError as error:
+        return str(error)
+    return ""
 
 
 def _print(result: Result, form: str, table: str) -> None:

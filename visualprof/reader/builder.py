@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,23 @@ from visualprof.reader.pyramid import build_pyramid
 from visualprof.reader.trace import (
     Allocs,
     ArgColumn,
+    Bytes,
     Category,
     Counters,
     Events,
+    Floats,
     Ids,
     Ints,
     LinkKind,
     Links,
     Meta,
+    Rows,
     Steps,
     Trace,
     Track,
     TrackKind,
+    Values,
 )
-
-Rows = NDArray[np.integer[Any]]
 
 
 class TraceBuilder:
@@ -41,11 +44,11 @@ class TraceBuilder:
     def __init__(self, format: str) -> None:
         self._ids: dict[str, int] = {"": 0}
         self._tracks: list[Track] = []
-        self._events: list[tuple[Ints, Ints, Ids, NDArray[np.uint8], Ids, Ints, Ints]] = []
-        self._args: dict[str, list[tuple[Rows, NDArray[Any], bool]]] = {}
+        self._events: list[tuple[Ints, Ints, Ids, Bytes, Ids, Ints, Ints]] = []
+        self._args: dict[str, list[tuple[Rows, Values, bool]]] = {}
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
         self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
-        self._counters: list[tuple[int, Ints, NDArray[np.float64]]] = []
+        self._counters: list[tuple[int, Ints, Floats]] = []
         self._allocs: list[Allocs] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
@@ -74,10 +77,18 @@ class TraceBuilder:
             dur = np.where(dur < -1, 0, dur)
         corr = np.zeros(len(ts), np.int64) if corr is None else corr.astype(np.int64)
         self._events.append(
-            (ts, dur, name.astype(np.int32), category.astype(np.uint8), track.astype(np.int32), corr, row.astype(np.int64))
+            (
+                ts,
+                dur,
+                name.astype(np.int32),
+                category.astype(np.uint8),
+                track.astype(np.int32),
+                corr,
+                row.astype(np.int64),
+            )
         )
 
-    def arg(self, name: str, rows: Rows, values: NDArray[Any], text: bool = False) -> None:
+    def arg(self, name: str, rows: Rows, values: Values, text: bool = False) -> None:
         """Adds an argument of the events at the given rows of the file; values are string ids when text."""
         if len(rows):
             self._args.setdefault(name, []).append((rows, values, text))
@@ -87,14 +98,17 @@ class TraceBuilder:
         self._links.append((src, dst, kind))
 
     def flow(self, src_track: Rows, src_ts: Ints, dst_track: Rows, dst_ts: Ints, kind: LinkKind, dst_row: Rows) -> None:
-        """Links the innermost events of the tracks at the given times (flow arrows); dst_row >= 0 names the event itself."""
+        """Links the innermost events of the tracks at the given times (flow arrows).
+
+        All (n,): times ns; dst_row >= 0 names the event itself.
+        """
         self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind, dst_row))
 
-    def counter(self, track: int, ts: Ints, value: NDArray[np.float64]) -> None:
+    def counter(self, track: int, ts: Ints, value: Floats) -> None:
         """Adds samples of a counter track."""
         self._counters.append((track, ts, value))
 
-    def allocs(self, **columns: NDArray[Any]) -> None:
+    def allocs(self, **columns: Values) -> None:
         """Adds memory events: the columns of Allocs but `event`, which is the row in the file."""
         self._allocs.append(Allocs(**columns))
 
@@ -132,7 +146,9 @@ class TraceBuilder:
             self.warn("the file has no events")
         meta = replace(self._meta, warnings=tuple(self._warnings))
         pyramid = build_pyramid(ts, dur, depth, track, len(tracks))
-        return Trace(tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta)
+        return Trace(
+            tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta
+        )
 
     def _joined(self) -> tuple[Any, ...]:
         if self._events:
@@ -142,8 +158,8 @@ class TraceBuilder:
 
     def _bounded_tracks(self, track: Ids) -> tuple[list[Track], list[tuple[int, int]]]:
         """The tracks with their slices of the sorted events."""
-        first = np.searchsorted(track, np.arange(len(self._tracks) + 1)).tolist()
-        bounds = list(zip(first[:-1], first[1:], strict=True))
+        first: list[int] = np.searchsorted(track, np.arange(len(self._tracks) + 1)).tolist()
+        bounds = list(pairwise(first))
         return [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, bounds, strict=True)], bounds
 
     def _sorted_steps(self) -> Steps:
@@ -151,10 +167,20 @@ class TraceBuilder:
         ts, dur, name, track = (np.array(c, np.int64) for c in (zip(*rows, strict=True) if rows else ((), (), (), ())))
         return Steps(name.astype(np.int32), ts, dur, track.astype(np.int32))
 
-    def _joined_links(self, ts, end, parent, bounds, kinds, corr, category, event_of) -> Links:
+    def _joined_links(
+        self,
+        ts: Ints,
+        end: Ints,
+        parent: Ids,
+        bounds: list[tuple[int, int]],
+        kinds: NDArray[np.int8],
+        corr: Ints,
+        category: Bytes,
+        event_of: Ids,
+    ) -> Links:
         """Launches by correlation id, then those that the file draws itself."""
         src, dst = _launches(corr, kinds, category)
-        parts = [(src, dst, np.full(len(src), LinkKind.LAUNCH, np.uint8))]
+        parts: list[tuple[Rows, Rows, Bytes]] = [(src, dst, np.full(len(src), LinkKind.LAUNCH, np.uint8))]
         for rows_a, rows_b, kind in self._links:
             a, b = _lookup(event_of, rows_a), _lookup(event_of, rows_b)
             parts.append((a, b, np.full(len(a), kind, np.uint8)))
@@ -180,7 +206,7 @@ class TraceBuilder:
         """Memory events by time; each points to the event that encloses its instant."""
         names = ("ts", "addr", "bytes", "device", "event", "allocated", "reserved")
         dtypes = (np.int64, np.uint64, np.int64, np.int32, np.int64, np.int64, np.int64)
-        joined = {
+        joined: dict[str, Values] = {
             n: np.concatenate([getattr(a, n) for a in self._allocs]).astype(d) if self._allocs else np.zeros(0, d)
             for n, d in zip(names, dtypes, strict=True)
         }
@@ -193,7 +219,9 @@ class TraceBuilder:
 def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
     """Order by (track, ts, -dur); files are nearly sorted, which the two stable sorts use."""
     order = np.argsort(ts, kind="stable")
-    order = order[np.argsort(track[order].astype(np.uint16 if len(track) and track.max() < 65536 else np.int32), kind="stable")]
+    order = order[
+        np.argsort(track[order].astype(np.uint16 if len(track) and track.max() < 65536 else np.int32), kind="stable")
+    ]
     t, k = ts[order], track[order]
     tied = np.zeros(len(order), bool)
     same = (t[1:] == t[:-1]) & (k[1:] == k[:-1])
@@ -206,7 +234,7 @@ def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
     return order
 
 
-def _launches(corr: Ints, kinds: NDArray[np.int8], category: NDArray[np.uint8]) -> tuple[Ints, Ints]:
+def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Ints, Ints]:
     """Rows of (call, device event) with the same correlation id; one call may launch many."""
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD))
     calls = calls[np.lexsort((category[calls] != Category.RUNTIME, corr[calls]))]
@@ -225,12 +253,11 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
     return np.where(known, event_of[np.where(known, rows, 0)] if len(event_of) else -1, -1).astype(np.int32)
 
 
-def _at_times(
-    ts: Ints, end: Ints, parent: Ids, bounds: Sequence[tuple[int, int]], track: Ids, times: Ints
-) -> Ids:
+def _at_times(ts: Ints, end: Ints, parent: Ids, bounds: Sequence[tuple[int, int]], track: Ids, times: Ints) -> Ids:
     """Innermost event of a track at a time, for many (track, time)."""
     found = np.full(len(times), -1, np.int32)
-    for t in np.unique(track):
+    used: list[int] = np.unique(track).tolist()
+    for t in used:
         here = np.flatnonzero(track == t)
         first, last = bounds[t]
         if t >= 0 and last > first:
@@ -238,7 +265,7 @@ def _at_times(
     return found
 
 
-def _arg_column(parts: list[tuple[Rows, NDArray[Any], bool]], event_of: Ids) -> ArgColumn:
+def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgColumn:
     events = np.concatenate([_lookup(event_of, rows) for rows, _, _ in parts])
     values = np.concatenate([v for _, v, _ in parts])
     known = events >= 0

@@ -128,7 +128,9 @@ class Cache:
                     excess -= size
 
 
-def open_trace(path: str | Path, progress: Progress | None = None, cache: Cache | None = None, *, wait: bool = True) -> Trace:
+def open_trace(
+    path: str | Path, progress: Progress | None = None, cache: Cache | None = None, *, wait: bool = True
+) -> Trace:
     """The trace of a file: from the cache, or read and then kept there.
 
     Args:

@@ -9,37 +9,29 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from visualprof.errors import FormatError, SourceError
+from visualprof.errors import FormatError
+from visualprof.reader.chrome_pieces import Pieces
 from visualprof.reader.source import Source
+from visualprof.reader.trace_types import Ids, Ints, Mask, Values
 
 NO_INT = -(2**62)
 NO_TEXT = msgspec.Raw()
-HEAD_LIMIT = 64 * 1024 * 1024
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
 EXACT_US = 2.0**43
-SPLIT = re.compile(rb"\}\s*,\s*\{")
-POSITION = re.compile(r"\(byte (\d+)\)")
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
-BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
-CONTROL = re.compile(rb"[\x00-\x1f]")
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
-REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
-UNREADABLE = (msgspec.DecodeError, UnicodeError)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -60,10 +52,6 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-class NoArgs(msgspec.Struct, gc=False):
-    """Of events whose arguments nobody asks for."""
-
-
 @dataclass(frozen=True)
 class Kind:
     """The distinct (ph, cat, name) of many events."""
@@ -77,8 +65,8 @@ class Kind:
 class ArgRows:
     """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
 
-    rows: NDArray[np.int64]
-    values: NDArray[np.generic]
+    rows: Ints
+    values: Values
     text: bool
 
 
@@ -91,30 +79,38 @@ class Document:
     samples: (row, series name, value) of counter events.
     """
 
-    kind: NDArray[np.int32]
-    place: NDArray[np.int32]
-    ts: NDArray[np.int64]
-    dur: NDArray[np.int64]
-    kinds: Sequence[Kind]
-    places: Sequence[tuple[str, str]]
-    texts: Sequence[str]
+    kind: Ids
+    place: Ids
+    ts: Ints
+    dur: Ints
+    kinds: list[Kind]
+    places: list[tuple[str, str]]
+    texts: list[str]
     args: Mapping[str, ArgRows]
-    flow_rows: NDArray[np.int64]
-    flow_ids: NDArray[np.int64]
+    flow_rows: Ints
+    flow_ids: Ints
     samples: Sequence[tuple[int, str, float]]
     head: Mapping[str, Any]
     truncated: bool
     warnings: Sequence[str]
 
-    def each_kind(self, classify: Callable[[Kind], int]) -> NDArray[np.int64]:
+    def each_kind(self, classify: Callable[[Kind], int]) -> Ints:
         """A number for every row, from its kind; `classify` is called once for each distinct kind."""
         return np.array([classify(k) for k in self.kinds] or [0], np.int64)[self.kind]
 
-    def arg(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+    def kind_at(self, row: int) -> Kind:
+        """Kind of one row."""
+        return self.kinds[int(self.kind[row])]
+
+    def place_at(self, row: int) -> tuple[str, str]:
+        """Process and thread of one row."""
+        return self.places[int(self.place[row])]
+
+    def arg(self, name: str) -> tuple[Ints, Values]:
         """Rows and values of one argument."""
         return self.args[name].rows, self.args[name].values
 
-    def arg_texts_at(self, name: str, rows: NDArray[np.int64]) -> dict[int, str]:
+    def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
         """Row -> text of one argument, for the few rows of metadata."""
         column = self.args[name]
         here = np.flatnonzero(np.isin(column.rows, rows))
@@ -127,6 +123,17 @@ class Document:
         if column is None or place >= len(column.rows) or column.rows[place] != row:
             return missing
         return int(column.values[place])
+
+
+def json_object(value: object) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def json_objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a JSON list; none of anything else."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", v) for v in listed if isinstance(v, dict)]
 
 
 def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
@@ -148,7 +155,7 @@ def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Map
 
 
 @contextmanager
-def _without_gc() -> Iterator[None]:
+def _without_gc() -> Generator[None]:
     """The decoder makes a million objects a second and no cycles: collecting costs half the time."""
     was = gc.isenabled()
     gc.disable()
@@ -157,158 +164,6 @@ def _without_gc() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-class Sink(Protocol):
-    """What takes the pieces: `rows` events so far, `add` one JSON list of events."""
-
-    rows: int
-
-    def add(self, text: bytes) -> None:
-        """Takes a list; raises msgspec.DecodeError when it is not whole."""
-
-
-class Pieces:
-    """Cuts the file at event borders and feeds the pieces to the columns.
-
-    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a
-    nested value or a string it would leave something open. So a cut is guessed and then proved.
-    """
-
-    def __init__(self, source: Source, columns: Sink) -> None:
-        self.name = source.name
-        self.columns = columns
-        self.head: dict[str, Any] = {}
-        self.truncated = False
-        self.listed = False
-        self._chunks = source.chunks()
-        self._warnings: dict[str, None] = {}
-
-    @property
-    def warnings(self) -> list[str]:
-        return list(self._warnings)
-
-    def run(self) -> None:
-        rest: bytes | None = self._open_list()
-        try:
-            while rest is not None:
-                more = next(self._chunks, b"")
-                rest = self._feed(rest + more, last=not more)
-        except (FormatError, SourceError) as error:
-            if self.columns.rows == 0:
-                raise
-            self._warnings[f"what follows event {self.columns.rows:,} is damaged and was left out: {error.error}"] = None
-        if self.truncated:
-            self._warnings[f"the file ends in the middle, after event {self.columns.rows:,}; is it still being written?"] = None
-
-    def _open_list(self) -> bytes:
-        """Bytes after the `[` that opens the list of events; fills `head` with the keys before it."""
-        data = b""
-        for more in self._chunks:
-            data = (data + more).lstrip(b"\xef\xbb\xbf \t\r\n") if len(data) < 16 else data + more
-            if data.startswith(b"["):
-                self.listed = True
-                return data[1:]
-            for match in re.finditer(rb'"traceEvents"\s*:\s*\[', data):
-                head = _decode_object(data[: match.start()] + b'"traceEvents":0}')
-                if head is not None:
-                    self.head |= head
-                    return data[match.end() :]
-            if len(data) > HEAD_LIMIT:
-                break
-        raise FormatError(
-            f"{self.name}: there is no list of events ('traceEvents') in it",
-            "is it a profile, and was it copied whole?",
-        )
-
-    def _feed(self, data: bytes, last: bool) -> bytes | None:
-        """Takes the whole events off the front; returns what is left, None at the end of the list."""
-        if last:
-            return self._finish(data)
-        for cut in _cuts(data):
-            end = self._take(data[: cut + 1])
-            if end is None:
-                return data[data.index(b",", cut) + 1 :]
-            if end >= 0:
-                return self._close_list(data[end:])
-        if len(data) > HEAD_LIMIT:
-            raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
-        return data
-
-    def _take(self, piece: bytes) -> int | None:
-        """Decodes one piece: None when it was whole events, >= 0 where the list ended, -1 for a wrong cut."""
-        try:
-            self.columns.add(b"[" + piece + b"]")
-        except UNREADABLE as error:
-            end = _list_end(error, piece)
-            if end is not None:
-                self.columns.add(b"[" + piece[:end])
-                return end
-            if len(piece) - _position(error, len(piece)) < 1 << 18:  # near the end: probably the cut
-                return -1
-            self._take_repaired(piece)
-        return None
-
-    def _take_repaired(self, piece: bytes) -> None:
-        """Takes a damaged piece repaired, or what stands before the damage."""
-        repaired = repair(piece)
-        try:
-            self.columns.add(b"[" + repaired + b"]")
-        except UNREADABLE as error:
-            self._keep_whole(repaired[: _position(error, len(repaired)) - 1])
-            raise FormatError(
-                f"{self.name}: damaged JSON after event {self.columns.rows:,} ({error})",
-                "was the file cut or edited? record the profile again",
-            ) from error
-        self._warnings[REPAIRED] = None
-
-    def _finish(self, data: bytes) -> None:
-        """The last bytes of the file: the end of the list, or a cut."""
-        for attempt, repaired in ((data, False), (repair(data), True)):
-            try:
-                self.columns.add(b"[" + attempt)
-            except UNREADABLE as error:
-                end = _list_end(error, attempt)
-                if end is None:
-                    continue
-                self.columns.add(b"[" + attempt[:end])
-                self._close_list(attempt[end:])
-            if repaired:
-                self._warnings[REPAIRED] = None
-            return
-        self._finish_cut(data)
-
-    def _finish_cut(self, data: bytes) -> None:
-        """No closing bracket: keeps the whole events before the cut."""
-        whole = data.rstrip(b" \t\r\n,")
-        kept = self._keep_whole(whole)
-        self.truncated = not (self.listed and kept == len(whole))  # a bare list may stay open
-
-    def _keep_whole(self, data: bytes) -> int:
-        """Takes the whole events at the front of `data`; returns the bytes they fill."""
-        for end in [len(data)] + [c + 1 for c in _cuts(data)]:
-            for piece in (data[:end], repair(data[:end])):
-                try:
-                    self.columns.add(b"[" + piece + b"]")
-                except UNREADABLE:
-                    continue
-                return end
-        return 0
-
-    def _close_list(self, tail: bytes) -> None:
-        """Reads the keys after the list."""
-        tail += b"".join(self._chunks)
-        rest = tail.strip()
-        if self.listed:
-            if rest not in (b"]", b""):
-                self._warnings["something follows the list of events and was ignored"] = None
-            return
-        keys = _decode_object(b'{"_":0' + rest.removeprefix(b"]")) or _decode_object(b'{"_":0' + repair(rest).removeprefix(b"]"))
-        if keys is None:
-            self.truncated = not rest.rstrip().endswith(b"}")
-            self._warnings["what follows the list of events is not valid JSON and was ignored"] = None
-        else:
-            self.head |= {k: v for k, v in keys.items() if k != "_"}
 
 
 class _Columns:
@@ -320,8 +175,8 @@ class _Columns:
         self._args = args
         self._fields = {f.name: f for f in msgspec.structs.fields(args)}
         self._by_cat = fields_by_cat
-        self._fast = msgspec.json.Decoder(list[Event[args, float]], strict=False)  # type: ignore[valid-type]
-        self._exact = msgspec.json.Decoder(list[Event[args, Decimal]], strict=False)  # type: ignore[valid-type]
+        self._fast = msgspec.json.Decoder(list[Event[args, float]], strict=False)
+        self._exact = msgspec.json.Decoder(list[Event[args, Decimal]], strict=False)
         self._needs_exact = False
         self._kinds: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
         self._places: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
@@ -331,8 +186,8 @@ class _Columns:
         self._cats: list[int] = []
         self._phases: list[str] = []
         self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
-        self._parts: defaultdict[str, list[NDArray[Any]]] = defaultdict(list)
-        self._arg_parts: defaultdict[str, list[tuple[NDArray[np.int64], NDArray[Any]]]] = defaultdict(list)
+        self._parts: defaultdict[str, list[Values]] = defaultdict(list)
+        self._arg_parts: defaultdict[str, list[tuple[Ints, Values]]] = defaultdict(list)
         self._samples: list[tuple[int, str, float]] = []
         self._dropped: list[str] = []
         self._loose = 0
@@ -342,7 +197,9 @@ class _Columns:
         try:
             events = self._usable_events(text)
         except RecursionError as error:
-            raise FormatError(f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?") from error
+            raise FormatError(
+                f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?"
+            ) from error
         self._append(events, text)
 
     def _usable_events(self, text: bytes) -> list[Event[Any, Any]]:
@@ -363,13 +220,13 @@ class _Columns:
     def _decode_one_by_one(self, text: bytes) -> list[Event[Any, Any]]:
         """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
         time = Decimal if self._needs_exact else float
-        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)  # type: ignore[valid-type]
-        loose = msgspec.json.Decoder(Event[Any, time], strict=False)  # type: ignore[valid-type]
+        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
+        loose = msgspec.json.Decoder(Event[Any, time], strict=False)
         events: list[Event[Any, Any]] = []
         for i, raw in enumerate(msgspec.json.decode(text, type=list[msgspec.Raw])):
             try:
                 events.append(typed.decode(raw))
-            except msgspec.ValidationError:
+            except msgspec.ValidationError:  # noqa: PERF203 - the decoder gives up a whole list for one wrong entry
                 try:
                     event = loose.decode(raw)
                     event.args = self._usable(event.args)
@@ -383,9 +240,10 @@ class _Columns:
         """The arguments of which the type is as expected."""
         self._loose += 1
         found: dict[str, Any] = {}
-        for name, spec in self._fields.items() if isinstance(args, dict) else ():
-            if spec.encode_name in args:
-                value = args[spec.encode_name]
+        given = json_object(args)
+        for name, spec in self._fields.items():
+            if spec.encode_name in given:
+                value = given[spec.encode_name]
                 try:
                     found[name] = (
                         msgspec.Raw(msgspec.json.encode(value))
@@ -425,19 +283,21 @@ class _Columns:
             self._phases.append(ph[:1])
             self._cats.append(self._cat_ids["\0flow" if ph in ("s", "t", "f") else cat or ""])
 
-    def _append_flows(self, events: list[Event[Any, Any]], rows: NDArray[np.int64]) -> None:
+    def _append_flows(self, events: list[Event[Any, Any]], rows: Ints) -> None:
         """Ids of flow arrows and async events."""
-        marked = [(i, e) for i in rows.tolist() if (e := events[i]).id is not None]
+        at: list[int] = rows.tolist()
+        marked = [(i, e) for i in at if (e := events[i]).id is not None]
         if marked:
             n, get = len(marked), self._flows.__getitem__
             self._parts["flow_rows"].append(np.fromiter((i for i, _ in marked), np.int64, n) + self.rows)
             self._parts["flow_ids"].append(np.fromiter((get(e.id) for _, e in marked), np.int64, n))
 
-    def _append_args(self, cat: str, rows: NDArray[np.int64], events: list[Event[Any, Any]]) -> None:
+    def _append_args(self, cat: str, rows: Ints, events: list[Event[Any, Any]]) -> None:
         names = () if cat == "\0flow" else self._by_cat.get(cat, tuple(self._fields))
         if not names:
             return
-        having = [(i, a) for i in rows.tolist() if (a := events[i].args) is not None]
+        numbers: list[int] = rows.tolist()
+        having: list[tuple[int, Any]] = [(i, a) for i in numbers if (a := events[i].args) is not None]
         if not having:
             return
         at = np.fromiter((i for i, _ in having), np.int64, len(having)) + self.rows
@@ -447,7 +307,7 @@ class _Columns:
             if present.any():
                 self._arg_parts[name].append((at[present], values[present]))
 
-    def _values(self, name: str, args: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _values(self, name: str, args: list[Any]) -> tuple[Values, Mask]:
         """One argument of many events and where it is present."""
         kind, get, n = self._fields[name].default, attrgetter(name), len(args)
         if isinstance(kind, msgspec.Raw):
@@ -459,17 +319,17 @@ class _Columns:
         ints = _integers(list(map(get, args)))
         return ints, ints != NO_INT
 
-    def _append_samples(self, text: bytes, rows: NDArray[np.int64]) -> None:
+    def _append_samples(self, text: bytes, rows: Ints) -> None:
         """Counter events: their arguments are the series, so they are decoded a second time as they are."""
         if not len(rows):
             return
         loose = msgspec.json.decode(text, type=list[msgspec.Raw])
-        for i in rows.tolist():
-            args = msgspec.json.decode(loose[i]).get("args")
-            for series, value in args.items() if isinstance(args, dict) else ():
+        numbers: list[int] = rows.tolist()
+        for i in numbers:
+            for series, value in json_object(msgspec.json.decode(loose[i]).get("args")).items():
                 try:
                     self._samples.append((self.rows + i, str(series), float(value)))
-                except (TypeError, ValueError):
+                except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
                     self._loose += 1
 
     def document(self, pieces: Pieces) -> Document:
@@ -478,9 +338,11 @@ class _Columns:
         if self._loose:
             warnings.append(f"{self._loose:,} events have an argument of an unexpected type, which was ignored")
         if self._dropped:
-            warnings.append(f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}")
+            warnings.append(
+                f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}"
+            )
 
-        def joined(name: str, dtype: type) -> NDArray[Any]:
+        def joined(name: str, dtype: type[np.int32 | np.int64]) -> Values:
             return np.concatenate(self._parts.pop(name)) if self._parts.get(name) else np.zeros(0, dtype)
 
         args: dict[str, ArgRows] = {}
@@ -493,58 +355,24 @@ class _Columns:
             order = np.argsort(rows, kind="stable")
             args[name] = ArgRows(rows[order], values[order], text)
         return Document(
-            kind=joined("kind", np.int32), place=joined("place", np.int32), ts=joined("ts", np.int64),
+            kind=joined("kind", np.int32),
+            place=joined("place", np.int32),
+            ts=joined("ts", np.int64),
             dur=joined("dur", np.int64),
             kinds=[Kind(ph or "", cat or "", "" if name is None else str(name)) for ph, cat, name in self._kinds],
             places=[(_label(p), _label(t)) for p, t in self._places],
-            texts=[_text(t) for t in self._texts], args=args,
-            flow_rows=joined("flow_rows", np.int64), flow_ids=joined("flow_ids", np.int64),
-            samples=self._samples, head=pieces.head, truncated=pieces.truncated, warnings=warnings,
-        )  # fmt: skip
+            texts=[_text(t) for t in self._texts],
+            args=args,
+            flow_rows=joined("flow_rows", np.int64),
+            flow_ids=joined("flow_ids", np.int64),
+            samples=self._samples,
+            head=pieces.head,
+            truncated=pieces.truncated,
+            warnings=warnings,
+        )
 
 
-def repair(data: bytes) -> bytes:
-    """JSON with bare NaN/Infinity, wrong escapes, control characters and broken UTF-8 made valid."""
-
-    def mend(match: re.Match[bytes]) -> bytes:
-        token = match.group()
-        if not token.startswith(b'"'):
-            return b"null"
-        token = BAD_ESCAPE.sub(lambda m: b"\\\\" if m.group(1) else m.group(), token)
-        return CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], token)
-
-    return TOKEN.sub(mend, data.decode("utf-8", "replace").encode())
-
-
-def _cuts(data: bytes, window: int = 1 << 18) -> list[int]:
-    """Likely ends of an event (positions of `}`) near the end of the data, the likeliest first."""
-    found = [(m.start(), b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
-    found.reverse()
-    return [p for p, newline in found if newline][:8] + [p for p, newline in found if not newline][:64]
-
-
-def _position(error: Exception, default: int) -> int:
-    match = POSITION.search(str(error))
-    return int(match.group(1)) if match else default
-
-
-def _list_end(error: Exception, piece: bytes) -> int | None:
-    """Where the list closed inside `piece`, if that is what the decoder stumbled over."""
-    if "trailing characters" not in str(error):
-        return None
-    end = piece.rfind(b"]", 0, _position(error, 0))
-    return None if end < 0 else end + 1
-
-
-def _decode_object(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = msgspec.json.decode(text)
-    except (*UNREADABLE, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _nanoseconds(us: list[Any], missing: int) -> NDArray[np.int64]:
+def _nanoseconds(us: list[Any], missing: int) -> Ints:
     """Microseconds, as float, Decimal or None, as int64 ns; `missing` where there is none."""
     if us and isinstance(next((v for v in us if v is not None), None), Decimal):
         return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
@@ -560,7 +388,7 @@ def _clip(ns: int) -> int:
     return max(-(2**62), min(2**62, ns))
 
 
-def _integers(values: list[Any]) -> NDArray[np.int64]:
+def _integers(values: list[Any]) -> Ints:
     """Integers as int64; unsigned 64-bit ones that stand for negative numbers are wrapped back."""
     try:
         return np.array(values, np.int64)

@@ -28,7 +28,7 @@ def text_ids(doc: Document, builder: TraceBuilder, values: NDArray[Any]) -> NDAr
     """String ids of the builder for text ids of the document."""
     table = np.zeros(len(doc.texts), np.int32)
     used = np.unique(values)
-    table[used] = builder.strings(doc.texts[i] for i in used)
+    table[used] = builder.strings(doc.texts[int(i)] for i in used)
     return table[values]
 
 
@@ -44,9 +44,13 @@ def lay_tracks(
     """One track for each (process, thread, kind of track) that has an event, named by the file's metadata.
 
     Args:
+        doc: the file's events.
+        builder: gets the tracks.
         shown: rows of the document that are events.
-        kind_of: track kind of every event kind; `device_places`, where given, makes the places with a device number >= 0 streams.
-        device, stream: arguments that number the streams; without them the numbers in pid and tid are taken.
+        kind_of: track kind of every event kind.
+        device: argument that numbers the devices; without it the number in the pid is taken.
+        stream: argument that numbers the streams; without it the number in the tid is taken.
+        device_places: device number of every place; those with one >= 0 are streams whatever their events' kind.
     """
     canonical: dict[tuple[str, str], int] = {}
     place = np.array([canonical.setdefault(p, i) for i, p in enumerate(doc.places)] or [0], np.int64)[doc.place]
@@ -60,17 +64,22 @@ def lay_tracks(
     used, which = np.unique(key[shown], return_inverse=True)
     numbers = np.zeros(len(used), np.int32)
     of_place: dict[tuple[int, TrackKind], int] = {}
-    for i, k in enumerate(used.tolist()):
+    keys: list[int] = used.tolist()
+    for i, k in enumerate(keys):
         at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.places[at]
         on_device = kind is not TrackKind.THREAD
         device_number = devices.get(k, _number(pid)) if device_places is None else int(device_places[at])
         numbers[i] = builder.track(
-            kind, names.thread.get((pid, tid), tid), pid, tid, process=names.process.get(pid, ""),
+            kind,
+            names.thread.get((pid, tid), tid),
+            pid,
+            tid,
+            process=names.process.get(pid, ""),
             device=device_number if on_device else -1,
             stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if on_device else -1,
             order=names.order.get((pid, tid), 0),
-        )  # fmt: skip
+        )
         of_place[at, kind] = int(numbers[i])
     of_row[shown] = numbers[which]
     return Tracks(of_row, of_place)
@@ -147,8 +156,8 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
     series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
     for row, name, value in doc.samples:
-        pid = doc.places[doc.place[row]][0]
-        series.setdefault((pid, doc.kinds[doc.kind[row]].name, name), []).append((row, value))
+        pid = doc.place_at(row)[0]
+        series.setdefault((pid, doc.kind_at(row).name, name), []).append((row, value))
     for (pid, name, part), samples in series.items():
         label = name if part in ("value", name, "") else f"{name} {part}"
         rows = np.array([r for r, _ in samples])
@@ -176,8 +185,8 @@ def _names(doc: Document) -> _Names:
     labels = doc.arg_texts_at("labels", rows) if "labels" in doc.args else {}
     found = _Names({}, {}, {})
     for row in rows.tolist():
-        pid, tid = doc.places[doc.place[row]]
-        match doc.kinds[doc.kind[row]].name:
+        pid, tid = doc.place_at(row)
+        match doc.kind_at(row).name:
             case "process_name" if row in texts:
                 found.process.setdefault(pid, texts[row])
             case "process_labels" if row in labels:
@@ -186,6 +195,8 @@ def _names(doc: Document) -> _Names:
                 found.thread[pid, tid] = texts[row]
             case "thread_sort_index":
                 found.order[pid, tid] = doc.arg_number_at("sort_index", row)
+            case _:
+                pass
     return found
 
 

@@ -134,7 +134,10 @@ def encode(trace: Trace, fingerprint: str, file: BinaryIO) -> int:
         fingerprint=fingerprint,
         blob=column(blob),
         offsets=column(offsets),
-        groups={name: {f.name: column(getattr(getattr(trace, name), f.name)) for f in fields(kind)} for name, kind in _groups().items()},
+        groups={
+            name: {f.name: column(getattr(getattr(trace, name), f.name)) for f in fields(kind)}
+            for name, kind in _groups().items()
+        },
         args={k: _Argument(column(a.events), column(a.values), a.text) for k, a in trace.args.items()},
         tracks=list(trace.tracks),
         meta=trace.meta,
@@ -193,9 +196,13 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
         return flat.reshape(column.shape)
 
     groups = {name: kind(**{k: array(c) for k, c in header.groups[name].items()}) for name, kind in _groups().items()}
-    args: Mapping[str, ArgColumn] = {k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in header.args.items()}
+    args: Mapping[str, ArgColumn] = {
+        k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in header.args.items()
+    }
     strings = Strings(memoryview(array(header.blob)), array(header.offsets))
-    return Trace(strings=cast("tuple[str, ...]", strings), tracks=tuple(header.tracks), args=args, meta=header.meta, **groups)
+    return Trace(
+        strings=cast("tuple[str, ...]", strings), tracks=tuple(header.tracks), args=args, meta=header.meta, **groups
+    )
 
 
 def _pack(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:

@@ -36,7 +36,9 @@ _RANK = re.compile(
     re.IGNORECASE,
 )
 # Names that say only "this is a profile": the folder says whose.
-_PLAIN = re.compile(r"(|trace|profile|profiler|prof|timeline|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)")
+_PLAIN = re.compile(
+    r"(|trace|profile|profiler|prof|timeline|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
+)
 
 
 @dataclass(frozen=True)

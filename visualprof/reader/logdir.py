@@ -162,7 +162,9 @@ class LogDirectory:
             self._submit(file, span)
             self._parser.hurry(_key(file))
             return
-        failure = Failure(f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500)
+        failure = Failure(
+            f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
+        )
         file.span = replace(span, state="failed", summary=None, failure=failure)
         self._revision += 1
 
@@ -214,7 +216,9 @@ class LogDirectory:
             return _TICK_S
         pause = self._scan_s[0 if self.watching == "events" else 1]
         fresh_ns = time.time_ns() - int(_GROWS_FOR_S * 1e9)
-        growing = any(file.span and file.span.state == "growing" and file.found.version.mtime_ns > fresh_ns for file in files)
+        growing = any(
+            file.span and file.span.state == "growing" and file.found.version.mtime_ns > fresh_ns for file in files
+        )
         return min(pause, _GROWING_TICK_S) if growing else pause
 
     def _look(self, found: Found) -> None:

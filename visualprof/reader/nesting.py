@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.trace_types import Ids, Ints
+from visualprof.reader.trace_types import Ids, Ints, Mask, Rows
 
 
 def nest(ts: Ints, end: Ints, bounds: list[tuple[int, int]]) -> tuple[Ids, NDArray[np.uint16]]:
@@ -67,7 +67,7 @@ def _nest_overlapping(ts: Ints, end: Ints, first: int, last: int, parent: Ints, 
         lanes.append(lane)
 
 
-def nearest_ancestor(parent: Ids, wanted: NDArray[np.bool_], rows: NDArray[np.integer]) -> Ids:
+def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
     """For each row the nearest event at or above it for which `wanted` holds, -1 for none.
 
     Args:

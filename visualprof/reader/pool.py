@@ -164,7 +164,9 @@ class Pool:
                 child = child if child and child.alive() else _Child(self._task)
                 outcome = child.run(job, self._tell)
             except OSError as error:  # no process or no pipe left
-                outcome = Failure(f"cannot start a process to read {Path(job.path).name}: {error}", "close other programs", 500)
+                outcome = Failure(
+                    f"cannot start a process to read {Path(job.path).name}: {error}", "close other programs", 500
+                )
             if child and (outcome is None or child.heavy):
                 child.stop()
                 child = None
@@ -222,9 +224,15 @@ class _Child:
         name = Path(job.path).name
         if code is not None and code < 0:
             cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            hint = "it probably ran out of memory" if cause == "SIGKILL" else "this is a defect of the reader or of a library"
+            hint = (
+                "it probably ran out of memory"
+                if cause == "SIGKILL"
+                else "this is a defect of the reader or of a library"
+            )
             return Failure(f"{name}: the process that read it was ended by {cause}", hint, 500, "ProcessDied")
-        return Failure(f"{name}: the process that read it ended with code {code}", "the log says more", 500, "ProcessDied")
+        return Failure(
+            f"{name}: the process that read it ended with code {code}", "the log says more", 500, "ProcessDied"
+        )
 
     def stop(self) -> None:
         self._pipe.close()
@@ -263,7 +271,9 @@ def _outcome(path: str, task: Task, progress: Progress) -> Outcome:
         raise
     except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
         _log.exception("reading %s", path)
-        return Failure(f"{name}: the reader failed ({type(error).__name__}: {error})", "please report it with the file", 500)
+        return Failure(
+            f"{name}: the reader failed ({type(error).__name__}: {error})", "please report it with the file", 500
+        )
 
 
 def _throttled(pipe: Connection) -> Progress:

@@ -46,7 +46,7 @@ class Pyramid:
 class _Level(NamedTuple):
     start: Ints
     end: Ints
-    count: Ids
+    number: Ids
     longest: Ids
     first: Ints
 
@@ -75,9 +75,14 @@ def build_pyramid(ts: Ints, dur: Ints, depth: NDArray[np.uint16], track: Ids, tr
             kept = len(last.start)
     lane_track = np.repeat(np.arange(tracks), deepest)
     return Pyramid(
-        lane_track.astype(np.int32), (np.arange(lanes) - lane_of_track[:-1][lane_track]).astype(np.uint16), lane_of_track,
-        order, order_first, np.array([e for e, _ in stored], np.int64), *_joined([level for _, level in stored], lanes),
-    )  # fmt: skip
+        lane_track.astype(np.int32),
+        (np.arange(lanes) - lane_of_track[:-1][lane_track]).astype(np.uint16),
+        lane_of_track,
+        order,
+        order_first,
+        np.array([e for e, _ in stored], np.int64),
+        *_joined([level for _, level in stored], lanes),
+    )
 
 
 def _joined(levels: Sequence[_Level], lanes: int) -> tuple[Ints, Ints, Ids, Ids, Ints]:
@@ -87,7 +92,13 @@ def _joined(levels: Sequence[_Level], lanes: int) -> tuple[Ints, Ints, Ids, Ids,
         return none, none, np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((0, lanes + 1), np.int64)
     offsets = np.cumsum([0] + [len(level.start) for level in levels])[:-1]
     start, end, count, longest = (np.concatenate(column) for column in list(zip(*levels, strict=True))[:4])
-    return start, end, count.astype(np.int32), longest, np.stack([lv.first + o for lv, o in zip(levels, offsets, strict=True)])
+    return (
+        start,
+        end,
+        count.astype(np.int32),
+        longest,
+        np.stack([lv.first + o for lv, o in zip(levels, offsets, strict=True)]),
+    )
 
 
 def _merge(level: _Level, exponent: int, duration: Ints) -> _Level:
@@ -104,9 +115,12 @@ def _merge(level: _Level, exponent: int, duration: Ints) -> _Level:
     if len(first) == len(bucket):
         return level
     return _Level(
-        level.start[first], np.maximum.reduceat(level.end, first), np.add.reduceat(level.count, first),
-        level.longest[place_of_longest(duration[level.longest], first)], np.searchsorted(first, level.first),
-    )  # fmt: skip
+        level.start[first],
+        np.maximum.reduceat(level.end, first),
+        np.add.reduceat(level.number, first),
+        level.longest[place_of_longest(duration[level.longest], first)],
+        np.searchsorted(first, level.first),
+    )
 
 
 def place_of_longest(duration: Ints, first: Ints) -> Ints:

@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.chrome_json import Pieces
+from visualprof.reader.chrome_pieces import Pieces
 from visualprof.reader.source import Source
 
 
-class _Found(Exception):  # noqa: N818: not an error, the way out of the loop
+class _Found(Exception):  # not an error: the way out of the loop
     """The events were reached."""
 
 

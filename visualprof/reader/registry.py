@@ -54,5 +54,6 @@ def recognise(source: Source) -> Format:
             return each
     raise UnknownFormat(
         f"{source.name}: no profile format recognises its content",
-        "visualprof reads torch.profiler, Paddle, MegEngine, ONNX Runtime and Chrome trace-event JSON, plain or gzipped",
+        "visualprof reads torch.profiler, Paddle, MegEngine, ONNX Runtime and Chrome trace-event JSON, "
+        "plain or gzipped",
     )

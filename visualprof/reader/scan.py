@@ -21,7 +21,9 @@ _log = logging.getLogger(__name__)
 MAX_ENTRIES = 200_000
 
 _UNFINISHED = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
-_PROFILE_NAME = re.compile(r"\.(json|trace|prof|profile|pftrace|perfetto-trace|paddle_trace\.pb|xplane\.pb)(\.gz)?$", re.IGNORECASE)
+_PROFILE_NAME = re.compile(
+    r"\.(json|trace|prof|profile|pftrace|perfetto-trace|paddle_trace\.pb|xplane\.pb)(\.gz)?$", re.IGNORECASE
+)
 _OTHER_NAME = re.compile(
     r"\.(py|pyc|ipynb|sh|md|rst|txt|log|out|err|csv|tsv|jsonl|yaml|yml|toml|ini|cfg|lock|html|css|js|map|ts|svg|png|jpe?g"
     r"|gif|pdf|pt|pth|ckpt|bin|npy|npz|onnx|mge|pdmodel|pdiparams|safetensors|h5|pkl|tar|tgz|zip|whl|so|o|a|mp4|parquet"
@@ -115,7 +117,9 @@ def walk(root: Root) -> Iterator[Found | Problem]:
             continue
         entries += len(children)
         if entries > MAX_ENTRIES:
-            yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper")
+            yield Problem(
+                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper"
+            )
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
@@ -159,7 +163,9 @@ def examine(found: Found) -> Verdict:
         return _stranger(found, error.error, error.hint)
     except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
         _log.exception("looking at %s", found.path)
-        return _stranger(found, f"the reader failed ({type(error).__name__}: {error})", "please report it with the file")
+        return _stranger(
+            found, f"the reader failed ({type(error).__name__}: {error})", "please report it with the file"
+        )
 
 
 def _growing(found: Found, what: str) -> Verdict:
@@ -188,4 +194,8 @@ def _may_be_profile(found: Found) -> bool:
 def _cut_short(source: Source) -> bool:
     """Does it begin like JSON, without the end?"""
     head = source.head()
-    return len(head) < HEAD_BYTES and head.lstrip(_BLANK)[:1] in (b"{", b"[") and head.rstrip(_BLANK)[-1:] not in (b"}", b"]")
+    return (
+        len(head) < HEAD_BYTES
+        and head.lstrip(_BLANK)[:1] in (b"{", b"[")
+        and head.rstrip(_BLANK)[-1:] not in (b"}", b"]")
+    )

@@ -23,6 +23,11 @@ ALWAYS_ALLOWED = 256 * 1024 * 1024
 Progress = Callable[[float], None]
 
 
+def _ignore(fraction: float) -> None:
+    """Where nobody asks for the progress."""
+    del fraction
+
+
 class Source:
     """One file to read.
 
@@ -34,7 +39,7 @@ class Source:
     def __init__(self, path: str | Path, progress: Progress | None = None) -> None:
         self.path = Path(path)
         self.name = self.path.name
-        self._progress = progress or (lambda _: None)
+        self._progress = progress or _ignore
 
     @cached_property
     def size(self) -> int:
@@ -53,13 +58,15 @@ class Source:
     def head(self) -> bytes:
         """The first 64 KiB, unpacked; fewer of a short or cut file."""
         with self._open() as file:
-            stream: BinaryIO = gzip.GzipFile(fileobj=file) if self.packed else file  # type: ignore[assignment]
+            stream = gzip.GzipFile(fileobj=file) if self.packed else file
             try:
                 return stream.read(HEAD_BYTES)
             except EOFError:  # cut in the first block: what can be unpacked is in the chunks
                 return next(self.chunks(), b"")
             except (OSError, zlib.error) as error:
-                raise SourceError(f"{self.name}: not a gzip file ({error})", "was it cut while being copied?") from error
+                raise SourceError(
+                    f"{self.name}: not a gzip file ({error})", "was it cut while being copied?"
+                ) from error
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
         """The plain bytes in pieces of about `size`; a cut gzip file gives what can be unpacked.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.pyramid import Pyramid
-from visualprof.reader.trace_types import Bytes, Floats, Ids, Ints
+from visualprof.reader.trace_types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
 SCHEMA_VERSION = 2
 
@@ -118,10 +118,10 @@ class ArgColumn:
     """
 
     events: Ids
-    values: NDArray[np.generic]
+    values: Values
     text: bool = False
 
-    def at(self, rows: NDArray[np.integer], missing: float = -1) -> NDArray[np.generic]:
+    def at(self, rows: Rows, missing: float = -1) -> Values:
         """Values of the given event rows, `missing` where an event has none (NaN makes them floats)."""
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
@@ -248,12 +248,12 @@ class Trace:
             return 0, 0
         return int(self.events.ts.min()), int(self.events.end.max())
 
-    def track_mask(self, kind: TrackKind) -> NDArray[np.bool_]:
+    def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
         kinds = np.array([t.kind for t in self.tracks], np.int8)
         return (kinds == kind)[self.events.track] if len(kinds) else np.zeros(0, bool)
 
-    def arg(self, name: str, rows: NDArray[np.integer], missing: float = -1) -> NDArray[np.generic]:
+    def arg(self, name: str, rows: Rows, missing: float = -1) -> Values:
         """Argument `name` of the given event rows, `missing` where there is none."""
         column = self.args.get(name)
         if column is None:

@@ -42,7 +42,9 @@ class Watcher(FileSystemEventHandler):
     Its word is a help, not a promise: events get lost, so somebody must look from time to time.
     """
 
-    def __init__(self, folders: Sequence[Path], changed: Callable[[], None], make: Callable[[], BaseObserver] = Observer) -> None:
+    def __init__(
+        self, folders: Sequence[Path], changed: Callable[[], None], make: Callable[[], BaseObserver] = Observer
+    ) -> None:
         self._folders = folders
         self._make = make
         self._changed = changed

@@ -39,7 +39,9 @@ def install(app: Flask, bound: str, allowed: tuple[str, ...]) -> None:
         host = _host_name(request.headers.get("Host", ""))
         # An address cannot be rebound, only a name can.
         if "*" not in names and host not in names and not (everywhere and _is_address(host)):
-            raise Forbidden(f"this server does not answer to the name {host[:100]!r}", f"start it with --allow-host {host[:100]}")
+            raise Forbidden(
+                f"this server does not answer to the name {host[:100]!r}", f"start it with --allow-host {host[:100]}"
+            )
         if request.method not in ("GET", "HEAD", "OPTIONS") and request.headers.get("Sec-Fetch-Site") == "cross-site":
             raise Forbidden("a page of another site may not do this")
 

@@ -58,10 +58,14 @@ def document() -> _Json:
     any_name = _parameter("name", {"type": "string"}, "path", "a view's name")
     any_answer = {"type": "object"}
     paths["/api/v1/view/{name}"] = {
-        "get": _operation("A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True)
+        "get": _operation(
+            "A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True
+        )
     }
     paths |= _timeline_paths()
-    paths["/api/v1/charts/{name}"] = {"get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])}
+    paths["/api/v1/charts/{name}"] = {
+        "get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -79,7 +83,10 @@ def _timeline_paths() -> _Json:
     text: _Json = {"type": "string"}
     whole: _Json = {"type": "integer"}
     span = _span_parameters()[:3]
-    tile = [_parameter("level", whole, "query", "buckets of 2**level ns", required=True), _parameter("index", whole, "query", "tiles since time 0", required=True)]
+    tile = [
+        _parameter("level", whole, "query", "buckets of 2**level ns", required=True),
+        _parameter("index", whole, "query", "tiles since time 0", required=True),
+    ]
     version = _parameter("v", text, "query", "the meta's version; makes the answer immutable")
     window = [
         _parameter("start_ns", whole, "query", "since the first event"),
@@ -87,10 +94,17 @@ def _timeline_paths() -> _Json:
         _parameter("tracks", text, "query", "ids, comma-separated; all when absent"),
     ]
     limit = _parameter("limit", whole, "query", "rows at most")
-    sorting = [_parameter("sort", text, "query", "column"), _parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction")]
+    sorting = [
+        _parameter("sort", text, "query", "column"),
+        _parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction"),
+    ]
     name = _parameter("name", text, "query", "an event's name", required=True)
     where = _parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent")
-    needle = [_parameter("text", text, "query", "part of a name", required=True), _parameter("exact", text, "query", "1: the whole name"), limit]
+    needle = [
+        _parameter("text", text, "query", "part of a name", required=True),
+        _parameter("exact", text, "query", "1: the whole name"),
+        limit,
+    ]
     event = _parameter("event", whole, "query", "row of an event", required=True)
     paging = [_parameter("offset", whole, "query", "first"), _parameter("limit", whole, "query", "at most")]
     answers: dict[str, tuple[str, type[msgspec.Struct], list[_Json]]] = {
@@ -107,7 +121,9 @@ def _timeline_paths() -> _Json:
     track = _parameter("track", whole, "query", "of a counter", required=True)
     paths["/api/v1/timeline/tile"] = {"get": _binary("A tile of a group of tracks", [*span, version, group, *tile])}
     paths["/api/v1/timeline/counter"] = {"get": _binary("A tile of a counter", [*span, version, track, *tile])}
-    paths["/api/v1/timeline/export"] = {"get": _operation("A window as Chrome JSON", {"type": "object"}, [*span, *window], _ERRORS)}
+    paths["/api/v1/timeline/export"] = {
+        "get": _operation("A window as Chrome JSON", {"type": "object"}, [*span, *window], _ERRORS)
+    }
     return paths
 
 
@@ -119,13 +135,21 @@ def _binary(summary: str, given: list[_Json]) -> _Json:
 
 
 def _view_paths(view: View) -> _Json:
-    own = [_parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}") for each in parameters(view) if each.name != "step"]
+    own = [
+        _parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}")
+        for each in parameters(view)
+        if each.name != "step"
+    ]
     kind = schema.ANSWERS.get(view.name, schema.Table)
     what = f"The view {view.name}"
     return {
-        f"/api/v1/view/{view.name}": {"get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)},
+        f"/api/v1/view/{view.name}": {
+            "get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)
+        },
         f"/api/v1/charts/{view.name}": {
-            "get": _operation(f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS)
+            "get": _operation(
+                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS
+            )
         },
     }
 
@@ -220,7 +244,9 @@ def _table_parameters() -> list[_Json]:
         _parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
         _parameter("search", text, "query", "part of the name, any case; search.COLUMN and is.COLUMN do so in others"),
         _parameter("offset", number | {"default": 0}, "query", "rows to skip"),
-        _parameter("limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"),
+        _parameter(
+            "limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"
+        ),
         _parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer"),
     ]
 

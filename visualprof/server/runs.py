@@ -49,7 +49,10 @@ def runs_answer(now: listing.Listing) -> schema.RunsAnswer:
 
 
 def _run(run: listing.Run) -> schema.Run:
-    workers = [schema.Worker(each.id, each.id, each.rank if each.rank >= 0 else None, [_span(span) for span in each.spans]) for each in run.workers]
+    workers = [
+        schema.Worker(each.id, each.id, each.rank if each.rank >= 0 else None, [_span(span) for span in each.spans])
+        for each in run.workers
+    ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
     return schema.Run(run.id, run.name, sorted(frameworks), run.modified_ns, workers)
 

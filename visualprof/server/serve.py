@@ -51,7 +51,9 @@ class Server:
         app = create_app(self.logdir, self._settings)
         host = self._settings.host.strip("[]")
         try:
-            self._waitress = create_server(app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof")
+            self._waitress = create_server(
+                app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof"
+            )
         except (OSError, ValueError) as error:
             self._close_sockets()
             self._resources.close()
@@ -97,14 +99,18 @@ class Server:
     def __enter__(self) -> Server:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _cache(self) -> Cache:
         cache = Cache.default()
         if cache.writable():
             return cache
-        folder = self._resources.enter_context(tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True))
+        folder = self._resources.enter_context(
+            tempfile.TemporaryDirectory(prefix="visualprof-", ignore_cleanup_errors=True)
+        )
         _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
         return Cache(Path(folder), cache.max_bytes)
 

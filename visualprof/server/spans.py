@@ -46,6 +46,23 @@ def columns_of(logdir: LogDirectory, span: Span) -> Trace:
     return trace
 
 
+def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, Span, Trace]]:
+    """Every worker of a run with its span of that id, or its first one; workers whose file cannot be read are left out.
+
+    Raises: NotFound: there is no such run. Parsing: one of them is not there yet. Unreadable: none can be read.
+    """
+    listing = logdir.listing()
+    first = listing.find(run)
+    found: list[tuple[str, Span, Trace]] = []
+    for worker in next(r for r in listing.runs if r.id == run).workers:
+        span = next((s for s in worker.spans if s.id == span_id), worker.spans[0])
+        if span.state != "failed":
+            found.append((worker.id, span, columns_of(logdir, span)))
+    if not found:
+        raise Unreadable(first)
+    return found
+
+
 def required(name: str) -> str:
     """A parameter of the request that must be there.
 

@@ -11,7 +11,9 @@ from visualprof.views.table import Column, Result, Table
 
 def named_tables(result: Result) -> dict[str, Table]:
     """Every table; the main one is "". Lists by key, as the steps of the overview are, count as one."""
-    columnar = {name: Table(cast("Mapping[str, Column]", value)) for name, value in result.fields.items() if _columnar(value)}
+    columnar = {
+        name: Table(cast("Mapping[str, Column]", value)) for name, value in result.fields.items() if _columnar(value)
+    }
     return {**result.tables(), **columnar}
 
 
@@ -29,4 +31,7 @@ def named_table(result: Result, name: str) -> Table:
 
 def _columnar(value: Any) -> bool:
     columns: list[Any] = list(cast("Mapping[str, Any]", value).values()) if isinstance(value, Mapping) else []
-    return bool(columns) and all(hasattr(c, "__len__") and not isinstance(c, (str, bytes, Mapping)) and len(c) == len(columns[0]) for c in columns)
+    return bool(columns) and all(
+        hasattr(c, "__len__") and not isinstance(c, (str, bytes, Mapping)) and len(c) == len(columns[0])
+        for c in columns
+    )

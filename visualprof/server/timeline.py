@@ -15,7 +15,7 @@ from visualprof.reader.logdir import LogDirectory
 from visualprof.reader.raw import raw_events
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.answers import answer, raw
-from visualprof.server.spans import columns_of, number, required
+from visualprof.server.spans import columns_of, number, required, whole_run
 from visualprof.views.measure.alignment import epoch_ns, offsets
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, on_timeline, tile
@@ -83,7 +83,13 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         trace = chosen()[1]
         hits = search(trace, required("text"), request.args.get("exact") == "1")
         limit = number("limit", request.args.get("limit", "2000"), 1, 10_000)
-        return answer({"total": hits.total, "events": [_place_of(trace, int(r)) for r in hits.rows[:limit]], "ticks": hits.ticks.tolist()})
+        return answer(
+            {
+                "total": hits.total,
+                "events": [_place_of(trace, int(r)) for r in hits.rows[:limit]],
+                "ticks": hits.ticks.tolist(),
+            }
+        )
 
     @routes.get("/longest")
     def longest() -> Response:
@@ -91,7 +97,9 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         where = {"host": False, "device": True, "": None}.get(request.args.get("where", ""))
         row = longest_of(trace, required("name"), where)
         if row < 0:
-            raise NotFound(f"there is no event called {request.args['name']!r} in this trace", "search for a part of its name")
+            raise NotFound(
+                f"there is no event called {request.args['name']!r} in this trace", "search for a part of its name"
+            )
         return answer(_place_of(trace, row))
 
     @routes.get("/window")
@@ -100,8 +108,20 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         low, high, tracks = _window(trace)
         table = window_table(trace, low, high, tracks)
         limit = number("limit", request.args.get("limit", "200"), 1, 10_000)
-        body = page(table, Query(sort=request.args.get("sort", ""), descending=request.args.get("order", "desc") != "asc", limit=limit)).to_json()
-        return answer(body | {"utilization": window_utilization(trace, low, high), "start_ns": low - trace.span_ns[0], "end_ns": high - trace.span_ns[0]})
+        body = page(
+            table,
+            Query(
+                sort=request.args.get("sort", ""), descending=request.args.get("order", "desc") != "asc", limit=limit
+            ),
+        ).to_json()
+        return answer(
+            body
+            | {
+                "utilization": window_utilization(trace, low, high),
+                "start_ns": low - trace.span_ns[0],
+                "end_ns": high - trace.span_ns[0],
+            }
+        )
 
     @routes.get("/export")
     def export() -> Response:
@@ -113,12 +133,7 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
 
     @routes.get("/alignment")
     def alignment() -> Response:
-        run = required("run")
-        listing = logdir.listing()
-        workers = next((r.workers for r in listing.runs if r.id == run), ())
-        traces = [(w.id, columns_of(logdir, listing.find(run, w.id, ""))) for w in workers]
-        if not traces:
-            raise NotFound(f"there is no run {run!r}", "ids are listed by /api/v1/runs")
+        traces = [(name, trace) for name, _, trace in whole_run(logdir, required("run"), request.args.get("span", ""))]
         found = offsets([t for _, t in traces])
         return answer({"workers": [
             {"worker": name, "clock_offset_ns": o.clock_ns, "collective_residual_ns": o.residual_ns, "collectives": o.collectives}
@@ -177,7 +192,9 @@ def _immutable(body: bytes) -> Response:
 
 
 def _place() -> tuple[int, int]:
-    return number("level", request.args.get("level", ""), 0, MAX_LEVEL), number("index", request.args.get("index", ""), 0, 2**40)
+    return number("level", request.args.get("level", ""), 0, MAX_LEVEL), number(
+        "index", request.args.get("index", ""), 0, 2**40
+    )
 
 
 def _meta(trace: Trace, version: str) -> Json:
@@ -220,7 +237,16 @@ def _counters(trace: Trace) -> list[Json]:
             first, last = np.searchsorted(trace.counters.track, [i, i + 1])
             values = trace.counters.value[first:last]
             if len(values):
-                out.append({"id": i, "name": track.name, "process": track.process, "samples": len(values), "min": float(values.min()), "max": float(values.max())})
+                out.append(
+                    {
+                        "id": i,
+                        "name": track.name,
+                        "process": track.process,
+                        "samples": len(values),
+                        "min": float(values.min()),
+                        "max": float(values.max()),
+                    }
+                )
     return out
 
 
@@ -237,7 +263,11 @@ def _place_of(trace: Trace, row: int) -> Json:
 def _details(trace: Trace, row: int, path: str) -> Json:
     """Everything about one event; `arguments` come from the file itself, null when it is gone."""
     events, rows = trace.events, np.array([row])
-    columns = {n: _argument(trace, n, rows) for n, c in trace.args.items() if len(c.events) and c.events[min(np.searchsorted(c.events, row), len(c.events) - 1)] == row}
+    columns = {
+        n: _argument(trace, n, rows)
+        for n, c in trace.args.items()
+        if len(c.events) and c.events[min(np.searchsorted(c.events, row), len(c.events) - 1)] == row
+    }
     stacks = Stacks(trace)
     moved = columns.get("bytes")
     duration = int(max(0, events.dur[row]))
@@ -251,7 +281,10 @@ def _details(trace: Trace, row: int, path: str) -> Json:
         "call_stack": stacks.text(int(stacks.of(rows.astype(np.int32))[0])) or None,
         "arguments": _arguments(path, int(events.row[row])),
         "parent": _place_of(trace, parent) if parent >= 0 else None,
-        "links": [{"kind": kind, "direction": direction, **_place_of(trace, other)} for other, kind, direction in linked(trace, row)],
+        "links": [
+            {"kind": kind, "direction": direction, **_place_of(trace, other)}
+            for other, kind, direction in linked(trace, row)
+        ],
     }
 
 
@@ -288,7 +321,9 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
     """The events of a window with their arguments, in a form that Perfetto opens."""
     rows = rows_in(trace, low, high, tracks)
     if len(rows) > MAX_EXPORT:
-        raise BadParameter(f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks")
+        raise BadParameter(
+            f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks"
+        )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
     entries: list[Json] = []
     for row in rows.tolist():
@@ -298,4 +333,6 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
             "ph": "X", "cat": Category(events.category[row]).name.lower(), "name": trace.strings[events.name[row]], "pid": track.process or track.pid,
             "tid": track.name or track.tid, "ts": events.ts[row].item() / 1000, "dur": max(0, events.dur[row].item()) / 1000, **({"args": args} if args else {}),
         })  # fmt: skip
-    return json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )

@@ -14,7 +14,7 @@ from visualprof.server import schema
 from visualprof.server.answers import answer, raw
 from visualprof.server.parameters import parameters
 from visualprof.server.results import Results
-from visualprof.server.spans import columns_of, number, required
+from visualprof.server.spans import columns_of, number, required, whole_run
 from visualprof.server.tables import named_table
 from visualprof.views import Params, View, all_views, view
 from visualprof.views.table import Query, Result, Table, page
@@ -32,7 +32,17 @@ def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
 
     def compute(chosen: View) -> tuple[Params, Result]:
         params = chosen.parse(_view_parameters(request.args))
-        span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
+        run, worker, span_id = required("run"), request.args.get("worker", ""), request.args.get("span", "")
+        if chosen.whole_run:
+            spans = whole_run(logdir, run, span_id)
+            key = tuple(span.summary.fingerprint for _, span, _ in spans if span.summary)
+            ranks = [(name, trace) for name, _, trace in spans]
+            if not any(chosen.needs(trace) for _, trace in ranks):
+                raise MissingData(
+                    f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
+                )
+            return params, results.get((key, chosen.name, params), lambda: chosen.compute(ranks, params))
+        span = logdir.listing().find(run, worker, span_id)
         trace = columns_of(logdir, span)
         if not chosen.needs(trace):
             raise MissingData(
@@ -99,7 +109,9 @@ def query(given: Mapping[str, str], limited: bool) -> Query:
 
 
 def _view_parameters(given: Mapping[str, str]) -> dict[str, str]:
-    return {key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text}
+    return {
+        key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text
+    }
 
 
 def _csv(table: Table, name: str) -> Response:

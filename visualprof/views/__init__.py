@@ -34,6 +34,7 @@ class View:
         params: a frozen dataclass, subclass of Params; its fields are the view's parameters.
         compute: (trace, params) -> result. No IO, formatting or language.
         charts: (result, params, top) -> ECharts options by chart name.
+        whole_run: `compute` takes all workers of a run, as (worker's name, trace), instead of one trace.
     """
 
     name: str
@@ -42,6 +43,7 @@ class View:
     params: type[Params]
     compute: Callable[[Trace, Any], Result]
     charts: Callable[[Result, Any, int], dict[str, dict[str, object]]] | None = None
+    whole_run: bool = False
 
     def parse(self, given: Mapping[str, str]) -> Params:
         """The parameters as the view's own dataclass.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+
+from visualprof.views.table import Column
 
 Option = dict[str, object]
 
@@ -18,7 +20,9 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
     """A ring of named values.
 
     Args:
-        slices: (name or token, value), zero ones are left out. colors: colour each by its token's last part.
+        slices: (name or token, value), zero ones are left out.
+        unit: of the values, as the page formats them.
+        colors: colour each by its token's last part.
         top: keep the largest so many and add up the rest; 0 keeps all.
     """
     from pyecharts import options as opts
@@ -29,16 +33,17 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
         data = [*data[:top], ("@t:chart.rest", sum(v for _, v in data[top:]))]
     items = [
         opts.PieItem(
-            name=n, value=_number(v),
+            name=n,
+            value=_number(v),
             itemstyle_opts=opts.ItemStyleOpts(color=f"@c:{n.rpartition('.')[2]}") if colors else None,
         )
         for n, v in data
-    ]  # fmt: skip
+    ]
     chart = Pie().add("", items, radius=["45%", "75%"], label_opts=opts.LabelOpts(is_show=False))
     return _option(chart, unit, axis=False, trigger="item")
 
 
-def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], unit: str = "ns", stack: bool = True) -> Option:
+def bars(names: Sequence[str], series: Sequence[tuple[str, Column]], unit: str = "ns", stack: bool = True) -> Option:
     """Bars over names, one series (token or name, values) on top of the other."""
     from pyecharts import options as opts
     from pyecharts.charts import Bar
@@ -46,9 +51,13 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], un
     chart = Bar().add_xaxis(list(names))
     for name, values in series:
         chart.add_yaxis(
-            name, [_number(v) for v in values], stack="all" if stack else None, label_opts=opts.LabelOpts(is_show=False),
-            itemstyle_opts=opts.ItemStyleOpts(color=f"@c:{name.rpartition('.')[2]}"), bar_max_width=48,
-        )  # fmt: skip
+            name,
+            [_number(v) for v in values],
+            stack="all" if stack else None,
+            label_opts=opts.LabelOpts(is_show=False),
+            itemstyle_opts=opts.ItemStyleOpts(color=f"@c:{name.rpartition('.')[2]}"),
+            bar_max_width=48,
+        )
     return _option(chart, unit, axis=True, trigger="axis")
 
 
@@ -64,5 +73,5 @@ def _option(chart: Any, unit: str, axis: bool, trigger: str) -> Option:
     return option
 
 
-def _number(value: float) -> float | int:
-    return value.item() if isinstance(value, np.generic) else value
+def _number(value: Any) -> float:
+    return cast("float", value.item() if isinstance(value, np.generic) else value)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Floats, Ids, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel, launches
@@ -56,23 +56,27 @@ def make_charts(result: Result, params: KernelParams, top: int) -> dict[str, cha
     assert result.table is not None
     total: dict[str, float] = {}
     for name, ns in zip(result.table.columns["name"], result.table.columns["total_ns"], strict=True):
-        total[str(name)] = total.get(str(name), 0) + int(ns)  # type: ignore[call-overload]
+        total[str(name)] = total.get(str(name), 0) + int(ns)
     core = result.fields["tensor_core"]
     out = {"kernels": charts.pie(total.items(), top=top)}
     if result.fields["kind"] == "kernel":
         out["tensor_core"] = charts.pie(
-            [("@t:chart.tensor_core_used", core["used_ns"]), ("@t:chart.tensor_core_unused", core["unused_ns"])]  # type: ignore[index]
+            [("@t:chart.tensor_core_used", core["used_ns"]), ("@t:chart.tensor_core_unused", core["unused_ns"])]
         )
     return out
 
 
-def _is_copy(trace: Trace) -> np.ndarray:
+def _is_copy(trace: Trace) -> Mask:
     return np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & trace.track_mask(TrackKind.STREAM)
 
 
 def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
     groups = group(trace.events.name[rows])
-    return {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups), **_load(trace, rows, groups)}
+    return {
+        "name": names(trace, trace.events.name[rows][groups.first]),
+        **durations(trace, rows, groups),
+        **_load(trace, rows, groups),
+    }
 
 
 def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
@@ -87,11 +91,14 @@ def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
     return {
         "name": names(trace, trace.events.name[rows][first]),
         "operator": names(trace, op_name[first]),
-        "grid": _texts(trace, keys[0][first]), "block": _texts(trace, keys[1][first]),
-        "registers_per_thread": _known(keys[2][first]), "shared_memory_bytes": _known(keys[3][first]),
-        **durations(trace, rows, groups), **_load(trace, rows, groups),
+        "grid": _texts(trace, keys[0][first]),
+        "block": _texts(trace, keys[1][first]),
+        "registers_per_thread": _known(keys[2][first]),
+        "shared_memory_bytes": _known(keys[3][first]),
+        **durations(trace, rows, groups),
+        **_load(trace, rows, groups),
         "launch_delay_ns": groups.mean(delay, np.ones(len(rows))),
-    }  # fmt: skip
+    }
 
 
 def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
@@ -103,7 +110,7 @@ def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
     }
 
 
-def _memory_operations(trace: Trace, rows: Ids) -> Table:
+def _memory_operations(trace: Trace, rows: Rows) -> Table:
     """Copies and fills by name; bandwidth is all bytes over all time."""
     groups = group(trace.events.name[rows])
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
@@ -112,15 +119,17 @@ def _memory_operations(trace: Trace, rows: Ids) -> Table:
     columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
     spent = np.asarray(columns["total_ns"], np.float64)
     columns["bytes"] = np.where(known, total, np.nan)
-    columns["bandwidth_bytes_per_s"] = np.where(known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan)
+    columns["bandwidth_bytes_per_s"] = np.where(
+        known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan
+    )
     return Table(ordered(columns, "total_ns"))
 
 
-def _texts(trace: Trace, ids: Ids) -> list[str | None]:
+def _texts(trace: Trace, ids: Rows) -> list[str | None]:
     return [trace.strings[i] if i >= 0 else None for i in ids]
 
 
-def _known(values: np.ndarray) -> Floats:
+def _known(values: Ints) -> Floats:
     return np.where(values >= 0, values, np.nan)
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from visualprof.reader.trace import Ids, Trace
+from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
@@ -61,13 +61,13 @@ def make_charts(result: Result, params: OperatorParams, top: int) -> dict[str, c
     for column in TIMES:
         total: dict[str, int] = {}
         for name, ns in zip(columns["name"], columns[column], strict=True):
-            total[str(name)] = total.get(str(name), 0) + int(ns)  # type: ignore[call-overload]
+            total[str(name)] = total.get(str(name), 0) + int(ns)
         if any(total.values()):
             out[column.removesuffix("_ns")] = charts.pie(total.items(), top=top)
     return out
 
 
-def _columns(trace: Trace, times: OperatorTimes, at: Ids, params: OperatorParams) -> dict[str, Column]:
+def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
     rows = times.rows[at]
     name = trace.events.name[rows]
     shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
@@ -84,17 +84,20 @@ def _columns(trace: Trace, times: OperatorTimes, at: Ids, params: OperatorParams
     columns |= {"stacks": groups.distinct(stack), "calls": groups.count}
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
     columns |= {
-        "device_self_ns": device_self, "device_total_ns": device_total,
-        "host_self_ns": groups.sum(times.host_self[at]), "host_total_ns": groups.sum(times.host_total[at]),
+        "device_self_ns": device_self,
+        "device_total_ns": device_total,
+        "host_self_ns": groups.sum(times.host_self[at]),
+        "host_total_ns": groups.sum(times.host_total[at]),
         "tensor_core_eligible": eligible(trace, rows[first]).tolist(),
         "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self),
         "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total),
-        "flops": _known_sum(trace, groups, rows, "flops"), "bytes": _known_sum(trace, groups, rows, "bytes"),
-    }  # fmt: skip
+        "flops": _known_sum(trace, groups, rows, "flops"),
+        "bytes": _known_sum(trace, groups, rows, "bytes"),
+    }
     return columns
 
 
-def eligible(trace: Trace, rows: Ids) -> np.ndarray:
+def eligible(trace: Trace, rows: Rows) -> Mask:
     """Of each operator: has it a tensor-core implementation, by its name or its type?"""
     by_name = names_with(trace, trace.events.name[rows], can_use_tensor_core)
     if "type" not in trace.args:
@@ -102,12 +105,12 @@ def eligible(trace: Trace, rows: Ids) -> np.ndarray:
     return by_name | names_with(trace, trace.arg("type", rows, 0).astype(np.int64), can_use_tensor_core)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _ratio(part: Ints, whole: Ints) -> Floats:
     """Part / whole, NaN where the whole is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan)
 
 
-def _known_sum(trace: Trace, groups: Groups, rows: Ids, name: str) -> np.ndarray:
+def _known_sum(trace: Trace, groups: Groups, rows: Ids, name: str) -> Floats:
     """Sum of an argument over the rows that have it; NaN for groups where none has."""
     values = trace.arg(name, rows, np.nan).astype(np.float64) if name in trace.args else np.full(len(rows), np.nan)
     known = ~np.isnan(values)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.devices import device_summary
 from visualprof.views.measure.findings import Case, findings
@@ -31,8 +34,8 @@ def compute(trace: Trace, params: Params) -> Result:
     windows = step_windows(trace)
     parts = breakdown(trace, windows)
     total = windows.end - windows.start
-    steps: dict[str, object] = {"name": list(windows.names), "total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
-    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in steps.items() if k != "name"}  # type: ignore[arg-type]
+    steps: dict[str, Column] = {"name": list(windows.names), "total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
+    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in steps.items() if k != "name"}
     joined = launches(trace)
     devices = device_summary(trace, windows)
     times = operator_times(trace, joined, names_with(trace, trace.events.name, uses_tensor_core))
@@ -57,16 +60,16 @@ def compute(trace: Trace, params: Params) -> Result:
 def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
     """`average_step`, `steps`, `stages`, `events`; those with data."""
     steps, average = result.fields["steps"], result.fields["average_step"]
-    used = [p for p in PARTS if np.any(np.asarray(steps[f"{p}_ns"]))]  # type: ignore[index]
+    used = [p for p in PARTS if np.any(np.asarray(steps[f"{p}_ns"]))]
     out = {
-        "average_step": charts.pie([(f"@t:part.{p}", average[f"{p}_ns"]) for p in used], colors=True),  # type: ignore[index]
-        "steps": charts.bars(steps["name"], [(f"@t:part.{p}", steps[f"{p}_ns"]) for p in used]),  # type: ignore[index]
+        "average_step": charts.pie([(f"@t:part.{p}", average[f"{p}_ns"]) for p in used], colors=True),
+        "steps": charts.bars(steps["name"], [(f"@t:part.{p}", steps[f"{p}_ns"]) for p in used]),
     }
     stages = result.fields["stage_steps"]
-    with_stage = [s for s in (*STAGES, "other") if np.any(np.asarray(stages[f"{s}_ns"]))]  # type: ignore[index]
+    with_stage = [s for s in (*STAGES, "other") if np.any(np.asarray(stages[f"{s}_ns"]))]
     if with_stage and with_stage != ["other"]:
-        out["stages"] = charts.bars(stages["name"], [(f"@t:stage.{s}", stages[f"{s}_ns"]) for s in with_stage])  # type: ignore[index]
-    events = result.fields["events"].columns  # type: ignore[union-attr]
+        out["stages"] = charts.bars(stages["name"], [(f"@t:stage.{s}", stages[f"{s}_ns"]) for s in with_stage])
+    events: Mapping[str, Column] = result.fields["events"].columns
     labels = [f"@t:category.{c}" for c in events["category"]]
     if labels:
         out["events"] = charts.bars(labels, [("@t:metric.total_ns", events["total_ns"])], stack=False)
@@ -84,7 +87,7 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
     whole = int((windows.end - windows.start).sum())
     work = np.maximum(trace.events.dur[joined.work], 0)
     in_steps = int(device_time_within(trace, joined.work, joined.issue, windows.start, windows.end).sum())
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for name, stage in stages.items():
         place = np.searchsorted(windows.start, stage.start, side="right") - 1
         keep = (place >= 0) & (stage.start < windows.end[place]) if len(windows) else np.zeros(len(stage.start), bool)
@@ -93,23 +96,25 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
         rows.append(_stage_row(name, host, device, whole, in_steps))
     spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
     other = (windows.end - windows.start) - covered(spans, windows.start, windows.end)
-    claimed = sum(int(r["device_total_ns"]) for r in rows)  # type: ignore[call-overload]
+    claimed = sum(int(r["device_total_ns"]) for r in rows)
     row = _stage_row("other", other, np.zeros(0, np.int64), whole, in_steps)
     row["device_total_ns"] = max(0, in_steps - claimed) if len(work) else 0
-    row["device_ratio"] = row["device_total_ns"] / in_steps if in_steps else np.nan  # type: ignore[operator]
+    row["device_ratio"] = row["device_total_ns"] / in_steps if in_steps else np.nan
     rows.append(row)
     return Table({k: [r[k] for r in rows] for k in rows[0]})
 
 
-def _stage_row(name: str, host: np.ndarray, device: np.ndarray, whole: int, on_device: int) -> dict[str, object]:
-    row: dict[str, object] = {"name": name, "calls": len(host)}
+def _stage_row(name: str, host: Ints, device: Ints, whole: int, on_device: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "calls": len(host)}
     for prefix, values, base in (("host", host, whole), ("device", device, on_device)):
         some = len(values) > 0
         row |= {
-            f"{prefix}_total_ns": int(values.sum()), f"{prefix}_mean_ns": float(values.mean()) if some else np.nan,
-            f"{prefix}_max_ns": int(values.max()) if some else None, f"{prefix}_min_ns": int(values.min()) if some else None,
+            f"{prefix}_total_ns": int(values.sum()),
+            f"{prefix}_mean_ns": float(values.mean()) if some else np.nan,
+            f"{prefix}_max_ns": int(values.max()) if some else None,
+            f"{prefix}_min_ns": int(values.min()) if some else None,
             f"{prefix}_ratio": float(values.sum() / base) if base else np.nan,
-        }  # fmt: skip
+        }
     return row
 
 
@@ -124,7 +129,7 @@ def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> dict[str, object
     return out
 
 
-def _events(trace: Trace, inside: np.ndarray) -> Table:
+def _events(trace: Trace, inside: Mask) -> Table:
     """Events by category, host and device apart: calls, union and sum of their time."""
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
@@ -145,10 +150,12 @@ def _events(trace: Trace, inside: np.ndarray) -> Table:
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
-def _annotations(trace: Trace, inside: np.ndarray, joined: Launches) -> Table:
+def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
     """User ranges and stages by name; device time is that of the work launched while they were open."""
     events = trace.events
-    rows = np.flatnonzero(np.isin(events.category, ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0))
+    rows = np.flatnonzero(
+        np.isin(events.category, ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0)
+    )
     groups = group(events.name[rows])
     timed = durations(trace, rows, groups)
     device = device_time_within(trace, joined.work, joined.issue, events.ts[rows], events.end[rows])
@@ -161,14 +168,21 @@ def _annotations(trace: Trace, inside: np.ndarray, joined: Launches) -> Table:
 def _environment(trace: Trace, stages: dict[str, Stage]) -> dict[str, object]:
     meta, (start, end) = trace.meta, trace.span_ns
     return {
-        "framework": meta.framework, "format": meta.format, "producer": meta.producer, "host": meta.host,
-        "rank": meta.rank if meta.rank >= 0 else None, "world_size": meta.world_size if meta.world_size >= 0 else None,
-        "device_type": meta.device_type, "device_work": meta.device_work, "events": len(trace.events),
-        "duration_ns": end - start, "steps": len(trace.steps),
+        "framework": meta.framework,
+        "format": meta.format,
+        "producer": meta.producer,
+        "host": meta.host,
+        "rank": meta.rank if meta.rank >= 0 else None,
+        "world_size": meta.world_size if meta.world_size >= 0 else None,
+        "device_type": meta.device_type,
+        "device_work": meta.device_work,
+        "events": len(trace.events),
+        "duration_ns": end - start,
+        "steps": len(trace.steps),
         "stages_derived": [name for name, stage in stages.items() if stage.derived],
         "process_cpu_ratio": meta.process_cpu_ratio if meta.process_cpu_ratio >= 0 else None,
         "system_cpu_ratio": meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
-    }  # fmt: skip
+    }
 
 
 VIEW = View("overview", 10, needs, Params, compute, make_charts)

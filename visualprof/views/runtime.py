@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Mask, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.steps import in_step
 from visualprof.views.table import Result, Table
 from visualprof.views.timing import calls_table
 
 
-def _calls(trace: Trace) -> np.ndarray:
+def _calls(trace: Trace) -> Mask:
     return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
 
 

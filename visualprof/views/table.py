@@ -7,13 +7,14 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
+from visualprof.reader.trace import Rows, Values
 
-Column = NDArray[np.generic] | Sequence[object]
+Column = Values | Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
-    def take(self, rows: NDArray[np.integer]) -> dict[str, Column]:
+    def take(self, rows: Rows) -> dict[str, Column]:
         """The columns at the given rows, in that order."""
         return {k: v[rows] if isinstance(v, np.ndarray) else [v[i] for i in rows] for k, v in self.columns.items()}
 
@@ -75,7 +76,7 @@ class Result:
     """The answer of a view: at most one main table, and named values or tables beside it."""
 
     table: Table | None = None
-    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def tables(self) -> dict[str, Table]:
         """Every table by its name; the main one is ""."""
@@ -88,9 +89,9 @@ class Result:
         return out | {k: _json(v) for k, v in self.fields.items()}
 
 
-def plain(column: Column) -> list[object]:
+def plain(column: Column) -> list[Any]:
     """A column as Python values, NaN and infinity as None."""
-    values: list[object] = column.tolist() if isinstance(column, np.ndarray) else list(column)
+    values: list[Any] = column.tolist() if isinstance(column, np.ndarray) else list(column)
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 
@@ -117,32 +118,33 @@ def _column(table: Table, name: str) -> Column:
     return table.columns[name]
 
 
-def _text(table: Table, name: str, rows: NDArray[np.integer]) -> list[object]:
+def _text(table: Table, name: str, rows: Rows) -> list[Any]:
     column = _column(table, name)
     return [column[i] for i in rows]
 
 
-def _order(column: Column, rows: NDArray[np.integer], descending: bool) -> NDArray[np.integer]:
+def _order(column: Column, rows: Rows, descending: bool) -> Rows:
     """Stable order of the rows by a column; unknown values last in both directions."""
     values = plain([column[i] for i in rows] if not isinstance(column, np.ndarray) else column[rows])
     known = [i for i, v in enumerate(values) if v is not None]
     unknown = [i for i, v in enumerate(values) if v is None]
     numeric = all(isinstance(values[i], (int, float)) for i in known)
-    known.sort(key=(lambda i: values[i]) if numeric else (lambda i: str(values[i]).casefold()), reverse=descending)
+    keys = values if numeric else [str(v).casefold() for v in values]
+    known.sort(key=keys.__getitem__, reverse=descending)
     return np.array(known + unknown, np.int64)
 
 
-def _json(value: object) -> object:
+def _json(value: Any) -> object:
     if isinstance(value, Table):
         return value.to_json()
     if isinstance(value, np.ndarray):
-        return plain(value)
+        return plain(cast("Values", value))
     if isinstance(value, np.generic):
         return _json(value.item())
     if isinstance(value, Mapping):
-        return {str(k): _json(v) for k, v in value.items()}
+        return {str(k): _json(v) for k, v in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_json(v) for v in value]
+        return [_json(v) for v in cast("Sequence[object]", value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

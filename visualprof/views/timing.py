@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Ids, Trace
+from visualprof.reader.trace import Rows, Trace
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.table import Column
 
 
-def durations(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
+def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
     """`calls, total_ns, mean_ns, max_ns, min_ns` of the groups of event rows."""
     dur = np.maximum(trace.events.dur[rows], 0)
     total = groups.sum(dur)
     return {
-        "calls": groups.count, "total_ns": total, "mean_ns": total / np.maximum(groups.count, 1),
-        "max_ns": groups.max(dur), "min_ns": groups.min(dur),
-    }  # fmt: skip
+        "calls": groups.count,
+        "total_ns": total,
+        "mean_ns": total / np.maximum(groups.count, 1),
+        "max_ns": groups.max(dur),
+        "min_ns": groups.min(dur),
+    }
 
 
-def calls_table(trace: Trace, rows: Ids) -> dict[str, Column]:
+def calls_table(trace: Trace, rows: Rows) -> dict[str, Column]:
     """Event rows by name, the largest total first."""
     groups = group(trace.events.name[rows])
     columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
     return ordered(columns, "total_ns")
 
 
-def names(trace: Trace, ids: Ids) -> list[str]:
+def names(trace: Trace, ids: Rows) -> list[str]:
     """Texts of string ids."""
-    return [trace.strings[i] for i in ids]
+    return [trace.strings[int(i)] for i in ids]
 
 
 def ordered(columns: dict[str, Column], by: str) -> dict[str, Column]:

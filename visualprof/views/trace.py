@@ -25,7 +25,9 @@ def compute(trace: Trace, params: Params) -> Result:
     return Result(
         Table(
             {
-                "track": shown, "name": [t.name for t in tracks], "process": [t.process or t.pid for t in tracks],
+                "track": shown,
+                "name": [t.name for t in tracks],
+                "process": [t.process or t.pid for t in tracks],
                 "kind": [t.kind.name.lower() for t in tracks],
                 "device": [t.device if d else None for t, d in zip(tracks, on_device, strict=True)],
                 "stream": [t.stream if d else None for t, d in zip(tracks, on_device, strict=True)],
@@ -34,7 +36,7 @@ def compute(trace: Trace, params: Params) -> Result:
                 "duration_ns": np.array(ends, np.int64) - np.array(starts, np.int64),
             }
         )
-    )  # fmt: skip
+    )
 
 
 VIEW = View("trace", 50, needs, Params, compute)

@@ -45,7 +45,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     rows = np.concatenate((begin, async_begin, single))
     single_dur = doc.dur[single]
     instant = doc.each_kind(lambda k: k.ph != "X")[single] == 1
-    undone = (single_dur < -0) & ~instant & (single_dur == -1)
+    undone = ~instant & (single_dur == -1)
     if undone.any():
         builder.warn(f"{int(undone.sum()):,} complete events have no duration and are shown with 0")
     single_dur = np.where(instant, -1, np.where(undone, 0, single_dur))
@@ -55,13 +55,22 @@ def read(source: Source, builder: TraceBuilder) -> None:
     tracks = lay_tracks(doc, builder, rows, kinds)
     names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     builder.events(
-        ts=doc.ts[rows], dur=np.maximum(dur, -1), name=names[doc.kind[rows]], category=category[rows],
-        track=tracks.of_row[rows], row=rows,
-    )  # fmt: skip
+        ts=doc.ts[rows],
+        dur=np.maximum(dur, -1),
+        name=names[doc.kind[rows]],
+        category=category[rows],
+        track=tracks.of_row[rows],
+        row=rows,
+    )
     add_flows(doc, builder, tracks, lambda _: LinkKind.FLOW)
     add_counters(doc, builder)
     on_device = any(k is TrackKind.STREAM for k in kinds)
-    builder.describe(framework="chrome", producer="Chrome trace events", device_type="cuda" if on_device else "cpu", truncated=doc.truncated)
+    builder.describe(
+        framework="chrome",
+        producer="Chrome trace events",
+        device_type="cuda" if on_device else "cpu",
+        truncated=doc.truncated,
+    )
     for warning in doc.warnings:
         builder.warn(warning)
 

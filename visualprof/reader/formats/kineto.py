@@ -1,4 +1,7 @@
-"""torch.profiler (Kineto) JSON: the schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_op`, `kernel`)."""
+"""torch.profiler (Kineto) JSON.
+
+The schema of torch 1.8 (`Operator`, `Kernel`) and that of 1.9 and later (`cpu_op`, `kernel`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,20 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome_json import (
+    NO_INT,
+    NO_TEXT,
+    Document,
+    Kind,
+    Text,
+    json_object,
+    json_objects,
+    read_document,
+)
 from visualprof.reader.chrome_tracks import add_flows, lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 
 NAN = float("nan")
 
@@ -56,6 +68,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 _COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
+_COLLECTIVE_NUMBERS = ("elements_in", "elements_out", "group_size")
 _OP = ("external", "input_shapes", "input_types", "sequence", "call_stack")
 _CALL = ("correlation", "external", "external_old")
 _KERNEL = (
@@ -64,6 +77,7 @@ _KERNEL = (
 )  # fmt: skip
 _COPY = ("correlation", "external", "external_old", "device", "stream", "bytes")
 _MEMORY = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
+_NUMBERS = ("sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", *_COLLECTIVE_NUMBERS)
 # Of a million events most are of these; asking only for what they have saves a third of the time.
 FIELDS = {
     "cpu_op": _OP + _COLLECTIVE[:1], "Operator": (*_OP, "input_shapes_old"),
@@ -91,7 +105,9 @@ def sniff(head: bytes) -> bool:
         return False
     if re.search(rb'"schemaVersion"\s*:\s*\d', head) and b"span_ind" not in head:
         return True
-    return bool(re.search(rb'"cat"\s*:\s*"(cpu_op|cuda_runtime|gpu_memcpy|python_function|user_annotation|ac2g)"', head))
+    return bool(
+        re.search(rb'"cat"\s*:\s*"(cpu_op|cuda_runtime|gpu_memcpy|python_function|user_annotation|ac2g)"', head)
+    )
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -99,20 +115,27 @@ def read(source: Source, builder: TraceBuilder) -> None:
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     shown = np.flatnonzero(category >= 0)
-    tracks = lay_tracks(doc, builder, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"])
+    tracks = lay_tracks(
+        doc, builder, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"]
+    )
     names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     corr = np.zeros(len(doc.kind), np.int64)
     rows, values = doc.arg("correlation")
     corr[rows] = values
     builder.events(
-        ts=doc.ts[shown], dur=doc.dur[shown], name=names[doc.kind[shown]], category=category[shown],
-        track=tracks.of_row[shown], row=shown, corr=corr[shown],
-    )  # fmt: skip
+        ts=doc.ts[shown],
+        dur=doc.dur[shown],
+        name=names[doc.kind[shown]],
+        category=category[shown],
+        track=tracks.of_row[shown],
+        row=shown,
+        corr=corr[shown],
+    )
     _add_args(doc, builder)
     _add_allocs(doc, builder)
     add_flows(doc, builder, tracks, lambda k: LinkKind.FWDBWD if k.cat in ("fwdbwd", "forward_backward") else None)
-    for i in np.flatnonzero(category == Category.STEP):
-        label = doc.kinds[doc.kind[i]].name.partition("#")[2]
+    for i in np.flatnonzero(category == Category.STEP).tolist():
+        label = doc.kind_at(i).name.partition("#")[2]
         builder.step(label, int(doc.ts[i]), max(0, int(doc.dur[i])), int(tracks.of_row[i]))
     _describe(doc, builder)
 
@@ -149,11 +172,13 @@ def _host_category(name: str, default: Category) -> Category:
 def _track_kind_table(doc: Document) -> list[TrackKind]:
     """Track kind of every event kind."""
     return [
-        TrackKind.GPU_ANNOTATION if k.cat == "gpu_user_annotation"
-        else TrackKind.STREAM if k.cat.lower() in DEVICE
+        TrackKind.GPU_ANNOTATION
+        if k.cat == "gpu_user_annotation"
+        else TrackKind.STREAM
+        if k.cat.lower() in DEVICE
         else TrackKind.THREAD
         for k in doc.kinds
-    ]  # fmt: skip
+    ]
 
 
 def _add_args(doc: Document, builder: TraceBuilder) -> None:
@@ -165,7 +190,7 @@ def _add_args(doc: Document, builder: TraceBuilder) -> None:
         builder.arg("input_shapes", rows, text_ids(doc, builder, values), text=True)
     for name in ("external", "external_old"):
         builder.arg("external_id", *doc.arg(name))
-    for name in ("sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "elements_in", "elements_out", "group_size"):
+    for name in _NUMBERS:
         builder.arg(name, *doc.arg(name))
     rows, percent = doc.arg("occupancy")
     builder.arg("occupancy", rows, percent / 100.0)
@@ -176,7 +201,7 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     if not len(rows):
         return
 
-    def column(name: str, missing: int) -> np.ndarray[Any, Any]:
+    def column(name: str, missing: int) -> Ints:
         at, values = doc.arg(name)
         out = np.full(len(doc.kind), missing, np.int64)
         out[at] = values
@@ -184,26 +209,33 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
 
     on_host = column("device_type", 0) == 0
     builder.allocs(
-        ts=doc.ts[rows], addr=column("address", 0).astype(np.uint64), bytes=sizes,
-        device=np.where(on_host, -1, column("device_id", 0)), event=rows,
-        allocated=column("allocated", -1), reserved=column("reserved", -1),
-    )  # fmt: skip
+        ts=doc.ts[rows],
+        addr=column("address", 0).astype(np.uint64),
+        bytes=sizes,
+        device=np.where(on_host, -1, column("device_id", 0)),
+        event=rows,
+        allocated=column("allocated", -1),
+        reserved=column("reserved", -1),
+    )
 
 
 def _describe(doc: Document, builder: TraceBuilder) -> None:
     head = doc.head
-    distributed = head.get("distributedInfo")
-    distributed = distributed if isinstance(distributed, dict) else {}
+    distributed = json_object(head.get("distributedInfo"))
     base = head.get("baseTimeNanoseconds")
     epoch = len(doc.ts) > 0 and int(doc.ts.max()) > 10**18
     builder.describe(
-        framework="pytorch", producer="torch.profiler", host=str(head.get("host_name", "")),
-        rank=_integer(distributed.get("rank"), -1), world_size=_integer(distributed.get("world_size"), -1),
-        devices=tuple(_device(d) for d in head.get("deviceProperties") or () if isinstance(d, dict)),
-        device_type=_device_type(doc.kinds), truncated=doc.truncated,
+        framework="pytorch",
+        producer="torch.profiler",
+        host=str(head.get("host_name", "")),
+        rank=_integer(distributed.get("rank"), -1),
+        world_size=_integer(distributed.get("world_size"), -1),
+        devices=tuple(_device(d) for d in json_objects(head.get("deviceProperties"))),
+        device_type=_device_type(doc.kinds),
+        truncated=doc.truncated,
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
         properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},
-    )  # fmt: skip
+    )
     for warning in doc.warnings:
         builder.warn(warning)
 
@@ -220,19 +252,24 @@ def _device(properties: dict[str, Any]) -> Device:
     )
 
 
-def _device_type(kinds: Any) -> str:
+def _device_type(kinds: list[Kind]) -> str:
     cats = {k.cat.lower() for k in kinds}
     if any(k.name.startswith("hip") for k in kinds if k.cat.lower().endswith(("runtime", "driver"))):
         return "hip"
-    for cat, device in (("mtia_ccp_events", "mtia"), ("mtia_runtime", "mtia"), ("xpu_runtime", "xpu"), ("privateuse1_runtime", "privateuse1")):
+    for cat, device in (
+        ("mtia_ccp_events", "mtia"),
+        ("mtia_runtime", "mtia"),
+        ("xpu_runtime", "xpu"),
+        ("privateuse1_runtime", "privateuse1"),
+    ):
         if cat in cats:
             return device
     return "cuda" if cats & set(DEVICE) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
 
 
-def _integer(value: object, default: int) -> int:
+def _integer(value: Any, default: int) -> int:
     try:
-        return int(value)  # type: ignore[call-overload]
+        return int(value)
     except (TypeError, ValueError):
         return default
 

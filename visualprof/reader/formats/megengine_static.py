@@ -3,61 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
 from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.chrome_json import json_object
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 
+_Json = dict[str, Any]
 MAX_BYTES = 1 << 30  # a profile of a 20,000-operator graph is 40 MB
 
 
 def sniff(head: bytes) -> bool:
     """Its two top-level keys are its own; either may come first."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200]
-    return start.startswith(b"{") and (b'"graph_exec"' in start or (b'"profiler"' in start and b'"opr_' in head + b'"opr_'))
+    return start.startswith(b"{") and (
+        b'"graph_exec"' in start or (b'"profiler"' in start and b'"opr_' in head + b'"opr_')
+    )
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file. Times are seconds; device and host have clocks of their own, each is shown from its own first start."""
+    """Reads a file.
+
+    Times are seconds; device and host have clocks of their own, each is shown from its own first start.
+    """
     graph, profile = _load(source)
-    operators = graph.get("operator") or {}
-    footprint = profile.get("opr_footprint") or {}
+    operators: _Json = graph.get("operator") or {}
+    footprint: _Json = profile.get("opr_footprint") or {}
     device = list(_spans(profile.get("device") or {}, operators))
     host = list(_spans(profile.get("host") or {}, operators))
-    tracks = {lane: builder.track(TrackKind.STREAM, _device_label(lane), "device", lane, device=i) for i, lane in enumerate(dict.fromkeys(s[1] for s in device))}
+    tracks = {
+        lane: builder.track(TrackKind.STREAM, _device_label(lane), "device", lane, device=i)
+        for i, lane in enumerate(dict.fromkeys(s[1] for s in device))
+    }
     threads = {lane: builder.track(TrackKind.THREAD, lane, "host", lane) for lane in dict.fromkeys(s[1] for s in host)}
-    for first_row, spans, lanes, category in ((0, host, threads, Category.OP), (len(host), device, tracks, Category.KERNEL)):
+    for first_row, spans, lanes, category in (
+        (0, host, threads, Category.OP),
+        (len(host), device, tracks, Category.KERNEL),
+    ):
         if not spans:
             continue
         rows = np.arange(len(spans)) + first_row
         start = np.array([s[2] for s in spans], np.int64)
         origin = int(start.min())
         builder.events(
-            ts=start - origin, dur=np.array([s[4] - s[2] for s in spans], np.int64),
-            name=builder.strings(_name(operators, s[0]) for s in spans), row=rows,
-            category=np.full(len(spans), category), track=np.array([lanes[s[1]] for s in spans]),
-        )  # fmt: skip
+            ts=start - origin,
+            dur=np.array([s[4] - s[2] for s in spans], np.int64),
+            name=builder.strings(_name(operators, s[0]) for s in spans),
+            row=rows,
+            category=np.full(len(spans), category),
+            track=np.array([lanes[s[1]] for s in spans]),
+        )
         builder.arg("wait_ns", rows, np.array([s[3] - s[2] for s in spans], np.int64))
-        _add_args(builder, rows, [s[0] for s in spans], operators, footprint)
+        ids = [s[0] for s in spans]
+        _add_args(builder, rows, ids, operators, footprint)
+        types = [_input_types(operators.get(i), graph.get("var") or {}) for i in ids]
+        builder.arg("input_types", rows, builder.strings(types), text=True)
     host_row = {s[0]: i for i, s in enumerate(host)}
     pairs = [(host_row[s[0]], len(host) + i) for i, s in enumerate(device) if s[0] in host_row]
     if pairs:
-        src, dst = np.array(pairs).T
-        builder.link(src, dst, LinkKind.LAUNCH)
+        ends = np.array(pairs, np.int64)
+        builder.link(ends[:, 0], ends[:, 1], LinkKind.LAUNCH)
     builder.describe(
-        framework="megengine", producer="megengine static profile", device_work="operator",
+        framework="megengine",
+        producer="megengine static profile",
+        device_work="operator",
         device_type="cuda" if any("gpu" in lane for lane in tracks) else "cpu",
         devices=tuple(Device(i, _device_label(lane)) for i, lane in enumerate(tracks)),
-    )  # fmt: skip
+    )
 
 
-def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
+def _load(source: Source) -> tuple[_Json, _Json]:
     data = b""
     for piece in source.chunks():
         data += piece
@@ -65,10 +86,11 @@ def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
             raise FormatError(f"{source.name}: a static profile of over 1 GiB", "is it a MegEngine profile?")
     try:
         document = msgspec.json.decode(data)
-        graph, profile = document["graph_exec"], document["profiler"]
+        graph: object = document["graph_exec"]
+        profile: object = document["profiler"]
         if not (isinstance(graph, dict) and isinstance(profile, dict)):
             raise TypeError("graph_exec and profiler are no objects")
-        return graph, profile
+        return cast("_Json", graph), cast("_Json", profile)
     except (msgspec.DecodeError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
         raise FormatError(
             f"{source.name}: not a whole MegEngine static profile ({error})",
@@ -76,20 +98,19 @@ def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
         ) from error
 
 
-def _spans(times: dict[str, Any], operators: dict[str, Any]) -> Iterator[tuple[str, str, int, int, int]]:
+def _spans(times: _Json, operators: _Json) -> Iterator[tuple[str, str, int, int, int]]:
     """(operator id, device or thread, start, kernel start, end) in ns."""
     for operator, lanes in times.items():
-        for lane, span in lanes.items() if isinstance(lanes, dict) else ():
+        for lane, span in json_object(lanes).items():
             try:
                 start, kern, end = (round(float(span[k]) * 1e9) for k in ("start", "kern", "end"))
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue
-            yield operator, str(lane), start, kern, end
+            yield operator, lane, start, kern, end
 
 
-def _name(operators: dict[str, Any], operator: str) -> str:
-    found = operators.get(operator)
-    return str(found.get("name", operator)) if isinstance(found, dict) else operator
+def _name(operators: _Json, operator: str) -> str:
+    return str(json_object(operators.get(operator)).get("name", operator))
 
 
 def _device_label(lane: str) -> str:
@@ -99,21 +120,40 @@ def _device_label(lane: str) -> str:
 
 
 def _add_args(
-    builder: TraceBuilder, rows: np.ndarray[Any, Any], ids: list[str], operators: dict[str, Any], footprint: dict[str, Any]
+    builder: TraceBuilder,
+    rows: Ints,
+    ids: list[str],
+    operators: _Json,
+    footprint: _Json,
 ) -> None:
     """Type, id, shapes, computation (FLO, 2 a multiply-add) and memory moved (bytes) of each operator."""
-    types = [str((operators.get(i) or {}).get("type", "")) for i in ids]
+    entries: list[_Json] = [operators.get(i) or {} for i in ids]
+    types = [str(entry.get("type", "")) for entry in entries]
     builder.arg("type", rows, builder.strings(types), text=True)
     builder.arg("operator_id", rows, builder.strings(ids), text=True)
-    prints = [footprint.get(i) or {} for i in ids]
+    prints: list[_Json] = [footprint.get(i) or {} for i in ids]
     for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes")):
         texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in prints]
         told = np.array([bool(t) for t in texts])
         builder.arg(name, rows[told], builder.strings(t for t in texts if t), text=True)
-    for key, name in (("computation", "flops"), ("memory", "bytes")):
-        known = np.array([isinstance(p.get(key), (int, float)) and p[key] > 0 for p in prints])
+    for key, name, least in (("computation", "flops", 1), ("memory", "bytes", 0)):
+        known = np.array([isinstance(p.get(key), (int, float)) and p[key] >= least for p in prints])
         values = np.array([p[key] for p, k in zip(prints, known, strict=True) if k], np.int64)
         builder.arg(name, rows[known], values)
+    places = {operator: i for i, operator in enumerate(operators)}
+    builder.arg("operator_index", rows, np.array([places.get(i, len(places)) for i in ids], np.int64))
+
+
+def _input_types(operator: object, variables: _Json) -> str:
+    """Data types of an operator's inputs, as far as their memory was planned: `Float32 Int32`."""
+    inputs = json_object(operator).get("input")
+    found: list[str] = []
+    for variable in cast("list[object]", inputs) if isinstance(inputs, list) else []:
+        known: _Json = variables.get(str(variable)) or {}
+        layout: object = json_object(known.get("mem_plan")).get("layout")
+        if isinstance(layout, dict):
+            found.append(str(cast("_Json", layout).get("dtype", "")))
+    return " ".join(dict.fromkeys(found))
 
 
 FORMAT = Format("megengine-static", 11, sniff, read)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, json_object, read_document
 from visualprof.reader.chrome_tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -78,7 +78,12 @@ def read(source: Source, builder: TraceBuilder) -> None:
     start_of[end] = begin  # the arguments stand on the end mark
     for name in ("op_type", "name", "shape", "dtype", "call_stack"):
         at, ids = doc.arg(name)
-        builder.arg({"op_type": "type", "name": "graph_name"}.get(name, name), start_of[at], text_ids(doc, builder, ids), text=True)
+        builder.arg(
+            {"op_type": "type", "name": "graph_name"}.get(name, name),
+            start_of[at],
+            text_ids(doc, builder, ids),
+            text=True,
+        )
     add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
     for i, step in enumerate(outermost):
@@ -96,11 +101,12 @@ def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     lane = [lanes.get(p, "") for p in doc.places]
     cache: dict[tuple[int, int, bool], int] = {}
     out = np.zeros(len(rows), np.int64)
-    for i, (kind, place, op) in enumerate(
+    keys: list[tuple[int, int, bool]] = list(
         zip(doc.kind[rows].tolist(), doc.place[rows].tolist(), is_op[rows].tolist(), strict=True)
-    ):  # 0.2 us an event; a MegEngine file holds some ten thousand
-        key = (kind, place, op)
+    )
+    for i, key in enumerate(keys):  # 0.2 us an event; a MegEngine file holds some ten thousand
         if key not in cache:
+            kind, place, op = key
             cache[key] = _category(doc.kinds[kind], lane[place], op)
         out[i] = cache[key]
     return out
@@ -151,7 +157,7 @@ def _is_device_lane(lane: str | None) -> bool:
 def _devices(doc: Document, rows: Ints) -> list[str]:
     """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
     lanes = lane_names(doc)
-    used = [doc.places[i] for i in np.unique(doc.place[rows])]
+    used = [doc.places[int(i)] for i in np.unique(doc.place[rows])]
     return sorted({lanes.get(p, "") for p in used if _is_device_lane(lanes.get(p))})
 
 
@@ -162,15 +168,17 @@ def _flow_kind(kind: Kind) -> LinkKind | None:
 
 
 def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
-    metadata = doc.head.get("metadata")
-    local = metadata.get("localTime") if isinstance(metadata, dict) else None
+    local = str(json_object(doc.head.get("metadata")).get("localTime"))
     on_gpu = any(n.startswith(("gpu", "cuda")) for n in devices)
     builder.describe(
-        framework="megengine", producer="megengine.utils.profiler", truncated=doc.truncated,
+        framework="megengine",
+        producer="megengine.utils.profiler",
+        truncated=doc.truncated,
         device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
-        clock_origin_ns=int(local) if str(local).isdigit() else -1, device_type="cuda" if on_gpu else "cpu",
+        clock_origin_ns=int(local) if local.isdigit() else -1,
+        device_type="cuda" if on_gpu else "cpu",
         devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),
-    )  # fmt: skip
+    )
     for warning in doc.warnings:
         builder.warn(warning)
 

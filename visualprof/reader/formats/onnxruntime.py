@@ -48,7 +48,10 @@ def sniff(head: bytes) -> bool:
     if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
         return False
     return bool(re.search(rb'"cat"\s*:\s*"(Session|Node)"', head)) and (
-        b'"model_loading' in head or b'"session_initialization"' in head or b"_kernel_time" in head or b"model_run" in head
+        b'"model_loading' in head
+        or b'"session_initialization"' in head
+        or b"_kernel_time" in head
+        or b"model_run" in head
     )
 
 
@@ -61,20 +64,27 @@ def read(source: Source, builder: TraceBuilder) -> None:
     tracks = lay_tracks(doc, builder, shown, on_device, stream=doc.args["stream"])
     names = builder.strings(_name(k) for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     builder.events(
-        ts=doc.ts[shown], dur=doc.dur[shown], name=names[doc.kind[shown]], category=category[shown],
-        track=tracks.of_row[shown], row=shown,
-    )  # fmt: skip
+        ts=doc.ts[shown],
+        dur=doc.dur[shown],
+        name=names[doc.kind[shown]],
+        category=category[shown],
+        track=tracks.of_row[shown],
+        row=shown,
+    )
     _add_args(doc, builder)
     runs = np.flatnonzero(category == Category.STEP)
     for i, row in enumerate(runs[np.argsort(doc.ts[runs], kind="stable")].tolist()):
         builder.step(str(i), int(doc.ts[row]), max(0, int(doc.dur[row])), int(tracks.of_row[row]))
     _add_memory(doc, builder)
-    providers = {doc.texts[i] for i in np.unique(doc.args["provider"].values)}
+    providers = {doc.texts[int(i)] for i in np.unique(doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
     builder.describe(
-        framework="onnxruntime", producer="onnxruntime", device_type="cuda" if on_gpu else "cpu", truncated=doc.truncated,
+        framework="onnxruntime",
+        producer="onnxruntime",
+        device_type="cuda" if on_gpu else "cpu",
+        truncated=doc.truncated,
         properties={"providers": ", ".join(sorted(providers))},
-    )  # fmt: skip
+    )
     for warning in doc.warnings:
         builder.warn(warning)
 
@@ -102,7 +112,7 @@ def _add_args(doc: Document, builder: TraceBuilder) -> None:
     builder.arg("provider", rows, text_ids(doc, builder, ids), text=True)
     for source, name in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
         rows, ids = doc.arg(source)
-        shapes = {int(i): builder.string(_shapes(doc.texts[i])) for i in np.unique(ids)}
+        shapes = {int(i): builder.string(_shapes(doc.texts[int(i)])) for i in np.unique(ids)}
         builder.arg(name, rows, np.array([shapes[i] for i in ids.tolist()], np.int32), text=True)
     moved = np.zeros(len(doc.kind), np.int64)
     for name in ("activation_size", "parameter_size", "output_size"):
@@ -130,7 +140,7 @@ def _add_memory(doc: Document, builder: TraceBuilder) -> None:
     for name, label in (("mem_bytes_in_use", "memory in use"), ("mem_arena_held", "memory arena")):
         rows, values = doc.arg(name)
         if len(rows):
-            track = builder.track(TrackKind.COUNTER, label, doc.places[doc.place[rows[0]]][0])
+            track = builder.track(TrackKind.COUNTER, label, doc.place_at(int(rows[0]))[0])
             builder.counter(track, doc.ts[rows] + np.maximum(doc.dur[rows], 0), values.astype(np.float64))
 
 

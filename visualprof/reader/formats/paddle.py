@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome_json import (
+    NO_INT,
+    NO_TEXT,
+    Document,
+    Kind,
+    Text,
+    json_object,
+    json_objects,
+    read_document,
+)
 from visualprof.reader.chrome_tracks import lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -59,7 +66,9 @@ CATEGORIES = {
 }  # fmt: skip
 DEVICE = ("Kernel", "Memcpy", "Memset")
 DURATION = re.compile(r"\[[\d.]+ (?:ns|us|ms|s)\]$")
-COMM_OP = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2")
+COMM_OP = re.compile(
+    r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2"
+)
 COMM_KERNEL = re.compile(r"nccl|rccl|hccl|cncl|bkcl", re.IGNORECASE)
 UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -73,7 +82,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; `ts` is whole microseconds, the exact times stand in the arguments."""
-    doc = read_document(source, Args, {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")})
+    doc = read_document(
+        source, Args, {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")}
+    )
     category = doc.each_kind(_category)
     shown = np.flatnonzero(category >= 0)
     on_device = [TrackKind.STREAM if k.cat in DEVICE else TrackKind.THREAD for k in doc.kinds]
@@ -84,13 +95,18 @@ def read(source: Source, builder: TraceBuilder) -> None:
     rows, values = doc.arg("correlation")
     corr[rows] = values
     builder.events(
-        ts=ts[shown], dur=dur[shown], name=names[doc.kind[shown]], category=category[shown],
-        track=tracks.of_row[shown], row=shown, corr=corr[shown],
-    )  # fmt: skip
+        ts=ts[shown],
+        dur=dur[shown],
+        name=names[doc.kind[shown]],
+        category=category[shown],
+        track=tracks.of_row[shown],
+        row=shown,
+        corr=corr[shown],
+    )
     _add_args(doc, builder)
     _add_allocs(doc, builder, ts)
-    for i in np.flatnonzero(category == Category.STEP):
-        name = DURATION.sub("", doc.kinds[doc.kind[i]].name)
+    for i in np.flatnonzero(category == Category.STEP).tolist():
+        name = DURATION.sub("", doc.kind_at(i).name)
         builder.step(name.partition("#")[2] or name, int(ts[i]), max(0, int(dur[i])), int(tracks.of_row[i]))
     _describe(source, doc, builder)
 
@@ -127,7 +143,8 @@ def _argument_ns(doc: Document, name: str) -> Ints:
     rows, ids = doc.arg(name)
     out = np.full(len(doc.kind), -1, np.int64)
     values = np.full(len(doc.texts), -1, np.int64)
-    for i in np.unique(ids):
+    used: list[int] = np.unique(ids).tolist()
+    for i in used:
         number, _, unit = doc.texts[i].partition(" ")
         try:
             values[i] = round(float(number) * UNITS_NS.get(unit, 1e3))
@@ -153,7 +170,7 @@ def _add_allocs(doc: Document, builder: TraceBuilder, ts: Ints) -> None:
     if not len(rows):
         return
 
-    def column(name: str) -> NDArray[np.int64]:
+    def column(name: str) -> Ints:
         at, values = doc.arg(name)
         out = np.full(len(doc.kind), -1, np.int64)
         out[at] = values
@@ -168,9 +185,14 @@ def _add_allocs(doc: Document, builder: TraceBuilder, ts: Ints) -> None:
     place[at] = place_ids
     device_of = np.array([_place_device(t) for t in doc.texts] or [-1], np.int64)
     builder.allocs(
-        ts=ts[rows], addr=column("address").astype(np.uint64), bytes=sizes, device=device_of[place[rows]],
-        event=rows, allocated=allocated, reserved=column("reserved"),
-    )  # fmt: skip
+        ts=ts[rows],
+        addr=column("address").astype(np.uint64),
+        bytes=sizes,
+        device=device_of[place[rows]],
+        event=rows,
+        allocated=allocated,
+        reserved=column("reserved"),
+    )
 
 
 def _place_device(place: str) -> int:
@@ -180,17 +202,20 @@ def _place_device(place: str) -> int:
 
 
 def _describe(source: Source, doc: Document, builder: TraceBuilder) -> None:
-    extra = doc.head.get("ExtraInfo")
-    extra = extra if isinstance(extra, dict) else {}
+    extra = json_object(doc.head.get("ExtraInfo"))
     rank = re.search(r"rank_?(\d+)", source.name)
     on_device = any(k.cat in DEVICE for k in doc.kinds)
     builder.describe(
-        framework="paddle", producer="paddle.profiler", rank=int(rank.group(1)) if rank else -1,
-        devices=_devices(doc.head.get("deviceProperties")), device_type="cuda" if on_device else "cpu",
-        clock_origin_ns=0, truncated=doc.truncated,
+        framework="paddle",
+        producer="paddle.profiler",
+        rank=int(rank.group(1)) if rank else -1,
+        devices=_devices(doc.head.get("deviceProperties")),
+        device_type="cuda" if on_device else "cpu",
+        clock_origin_ns=0,
+        truncated=doc.truncated,
         process_cpu_ratio=_ratio(extra.get("Process Cpu Utilization")),
         system_cpu_ratio=_ratio(extra.get("System Cpu Utilization")),
-    )  # fmt: skip
+    )
     for warning in doc.warnings:
         builder.warn(warning)
 
@@ -202,16 +227,17 @@ def _devices(properties: object) -> tuple[Device, ...]:
             properties = ast.literal_eval(properties)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return ()
-    rows: list[dict[str, Any]] = [p for p in properties if isinstance(p, dict)] if isinstance(properties, list) else []
     return tuple(
         Device(
-            id=int(p.get("id", 0)), name=str(p.get("name", "")), memory_bytes=int(p.get("totalGlobalMem", 0)),
+            id=int(p.get("id", 0)),
+            name=str(p.get("name", "")),
+            memory_bytes=int(p.get("totalGlobalMem", 0)),
             compute_capability=f"{p.get('computeMajor', '')}.{p.get('computeMinor', 0)}" if "computeMajor" in p else "",
             multiprocessors=int(p.get("smCount", p.get("numSms", 0))),
             max_threads_per_multiprocessor=int(p.get("maxThreadsPerMultiprocessor", 0)),
         )
-        for p in rows
-    )  # fmt: skip
+        for p in json_objects(properties)
+    )
 
 
 def _ratio(value: object) -> float:

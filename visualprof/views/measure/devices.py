@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Device, Trace
+from visualprof.reader.trace import Device, Rows, Trace
 from visualprof.views.measure.intervals import covered, length, union
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.steps import Windows, kernel_spans
@@ -30,7 +30,7 @@ def device_summary(trace: Trace, windows: Windows) -> list[dict[str, object]]:
     ]
 
 
-def _one(trace: Trace, windows: Windows, rows: np.ndarray, device: Device) -> dict[str, object]:
+def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> dict[str, object]:
     start, end = windows.start[:1], windows.end[-1:]
     whole = int(end[0] - start[0])
     dur = trace.events.dur[rows]
@@ -51,7 +51,7 @@ def _one(trace: Trace, windows: Windows, rows: np.ndarray, device: Device) -> di
     }
 
 
-def _sm_efficiency(trace: Trace, rows: np.ndarray, start: int, end: int) -> float | None:
+def _sm_efficiency(trace: Trace, rows: Rows, start: int, end: int) -> float | None:
     blocks = trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
     told = ~np.isnan(blocks)
     if not told.any() or end <= start:

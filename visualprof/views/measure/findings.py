@@ -33,9 +33,12 @@ class Finding:
     def to_json(self) -> dict[str, object]:
         """The finding as the API shows it."""
         return {
-            "id": self.id, "severity": self.severity, "gain_ns_per_step": self.gain_ns_per_step,
-            "evidence": dict(self.evidence), "link": self.link,
-        }  # fmt: skip
+            "id": self.id,
+            "severity": self.severity,
+            "gain_ns_per_step": self.gain_ns_per_step,
+            "evidence": dict(self.evidence),
+            "link": self.link,
+        }
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,17 @@ def findings(case: Case) -> list[dict[str, object]]:
     return [f.to_json() for f in found]
 
 
+def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -> Iterator[Finding]:
+    """A part fills more than `least` of the average step, badly so from `severe` on."""
+    share = case.share(part)
+    if share > least:
+        spent = round(case.step[f"{part}_ns"])
+        evidence = {f"{part}_ratio": share, f"{part}_ns": spent}
+        yield Finding(f"{part}_bound", HIGH if share > severe else MEDIUM, spent, evidence, link)
+
+
 def _dataloader(case: Case) -> Iterator[Finding]:
-    share = case.share("dataloader")
-    if share > 0.05:
-        spent = round(case.step["dataloader_ns"])
-        yield Finding("dataloader_bound", HIGH if share > 0.2 else MEDIUM, spent, {"dataloader_ratio": share, "dataloader_ns": spent}, "/overview?chart=steps")
+    return _part_bound(case, "dataloader", 0.05, 0.2, "/overview?chart=steps")
 
 
 def _utilization(case: Case) -> Iterator[Finding]:
@@ -85,7 +94,13 @@ def _utilization(case: Case) -> Iterator[Finding]:
         used = device["utilization"]
         if isinstance(used, float) and used < 0.5:
             idle = round(case.step["total_ns"] * (1 - used))
-            yield Finding("low_gpu_utilization", HIGH if used < 0.3 else MEDIUM, idle, {"device": device["id"], "utilization": used, "idle_ns": idle}, "/overview?chart=steps")
+            yield Finding(
+                "low_gpu_utilization",
+                HIGH if used < 0.3 else MEDIUM,
+                idle,
+                {"device": device["id"], "utilization": used, "idle_ns": idle},
+                "/overview?chart=steps",
+            )
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
@@ -98,7 +113,13 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
     kernels = int(np.maximum(case.trace.events.dur[is_kernel(case.trace)], 0).sum())
     if capable and unused and spent:
         gain = round(spent * (1 - 1 / TENSOR_CORE_SPEEDUP) / case.steps)
-        yield Finding("tensor_cores_unused", HIGH if spent > 0.3 * kernels else MEDIUM, gain, {"eligible_ratio": spent / kernels if kernels else 0.0, "eligible_ns": spent}, "/operator?sort=device_self_ns")
+        yield Finding(
+            "tensor_cores_unused",
+            HIGH if spent > 0.3 * kernels else MEDIUM,
+            gain,
+            {"eligible_ratio": spent / kernels if kernels else 0.0, "eligible_ns": spent},
+            "/operator?sort=device_self_ns",
+        )
 
 
 def _memory(case: Case) -> Iterator[Finding]:
@@ -109,7 +130,13 @@ def _memory(case: Case) -> Iterator[Finding]:
             continue
         peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max()))
         if peak > 0.9 * device.memory_bytes:
-            yield Finding("memory_nearly_full", MEDIUM, None, {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}, "/memory")
+            yield Finding(
+                "memory_nearly_full",
+                MEDIUM,
+                None,
+                {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes},
+                "/memory",
+            )
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
@@ -119,15 +146,17 @@ def _data_parallel(case: Case) -> Iterator[Finding]:
 
 def _backend(case: Case) -> Iterator[Finding]:
     backend = case.trace.meta.properties.get("backend", "nccl")
-    if case.on_gpu() and case.trace.meta.device_type == "cuda" and backend in ("gloo", "mpi") and max(map(_capability, case.devices)) >= 3.5:
+    if (
+        case.on_gpu()
+        and case.trace.meta.device_type == "cuda"
+        and backend in ("gloo", "mpi")
+        and max(map(_capability, case.devices)) >= 3.5
+    ):
         yield Finding("not_nccl", MEDIUM, None, {"backend": backend}, "/distributed")
 
 
 def _communication(case: Case) -> Iterator[Finding]:
-    share = case.share("communication")
-    if share > 0.1:
-        spent = round(case.step["communication_ns"])
-        yield Finding("communication_bound", HIGH if share > 0.3 else MEDIUM, spent, {"communication_ratio": share, "communication_ns": spent}, "/distributed")
+    return _part_bound(case, "communication", 0.1, 0.3, "/distributed")
 
 
 def _small_kernels(case: Case) -> Iterator[Finding]:
@@ -141,28 +170,50 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
     ratio = float(short.mean())
     if ratio > 0.5 and any(isinstance(d["utilization"], float) and d["utilization"] < 0.8 for d in case.devices):
         gain = int((events.dur[call] - events.dur[work])[short].sum()) // case.steps
-        yield Finding("many_small_kernels", MEDIUM, gain, {"short_kernel_ratio": ratio, "calls": len(work), "kernel_mean_ns": round(float(events.dur[work].mean()))}, "/kernel?sort=calls")
+        yield Finding(
+            "many_small_kernels",
+            MEDIUM,
+            gain,
+            {"short_kernel_ratio": ratio, "calls": len(work), "kernel_mean_ns": round(float(events.dur[work].mean()))},
+            "/kernel?sort=calls",
+        )
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
     for device in case.devices:
         value, used = device["occupancy"], device["utilization"]
         if isinstance(value, float) and value < 0.2 and isinstance(used, float) and used > 0.3:
-            yield Finding("low_occupancy", LOW, None, {"device": device["id"], "occupancy": value}, "/kernel?group=launch")
+            yield Finding(
+                "low_occupancy", LOW, None, {"device": device["id"], "occupancy": value}, "/kernel?group=launch"
+            )
 
 
 def _cpu(case: Case) -> Iterator[Finding]:
     exposed = case.step["cpu_ns"] + case.step["runtime_ns"]
     if case.on_gpu() and case.step["total_ns"] and exposed / case.step["total_ns"] > 0.4:
-        yield Finding("cpu_bound", MEDIUM, round(exposed), {"host_ratio": exposed / case.step["total_ns"], "host_ns": round(exposed)}, "/operator?sort=host_self_ns")
+        yield Finding(
+            "cpu_bound",
+            MEDIUM,
+            round(exposed),
+            {"host_ratio": exposed / case.step["total_ns"], "host_ns": round(exposed)},
+            "/operator?sort=host_self_ns",
+        )
 
 
 def _copies(case: Case) -> Iterator[Finding]:
     share = case.share("memcpy")
-    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n) & (case.trace.events.category == Category.MEMCPY)
+    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n) & (
+        case.trace.events.category == Category.MEMCPY
+    )
     if share > 0.03:
         spent = round(case.step["memcpy_ns"])
-        yield Finding("copies_blocking", MEDIUM, spent, {"memcpy_ratio": share, "memcpy_ns": spent, "pageable_copies": int(pageable.sum())}, "/kernel?table=memory_operations")
+        yield Finding(
+            "copies_blocking",
+            MEDIUM,
+            spent,
+            {"memcpy_ratio": share, "memcpy_ns": spent, "pageable_copies": int(pageable.sum())},
+            "/kernel?table=memory_operations",
+        )
 
 
 def _jitter(case: Case) -> Iterator[Finding]:
@@ -172,7 +223,17 @@ def _jitter(case: Case) -> Iterator[Finding]:
         worst = int(np.argmax(length))
         if median > 0 and length[worst] > 1.5 * median:
             gain = max(0, round(float(length.mean()) - median))
-            yield Finding("step_jitter", LOW, gain, {"median_step_ns": round(median), "longest_step_ns": int(length[worst]), "step": case.windows.names[worst]}, f"/overview?step={case.windows.names[worst]}")
+            yield Finding(
+                "step_jitter",
+                LOW,
+                gain,
+                {
+                    "median_step_ns": round(median),
+                    "longest_step_ns": int(length[worst]),
+                    "step": case.windows.names[worst],
+                },
+                f"/overview?step={case.windows.names[worst]}",
+            )
 
 
 def _capability(device: Mapping[str, object]) -> float:
@@ -180,8 +241,6 @@ def _capability(device: Mapping[str, object]) -> float:
         return float(str(device["compute_capability"]))
     except ValueError:
         return 0.0
-
-
 
 
 Rule = Callable[[Case], Iterator[Finding]]

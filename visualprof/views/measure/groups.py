@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visualprof.reader.trace import Floats, Ints
+from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
 
 
 @dataclass(frozen=True)
@@ -18,11 +17,11 @@ class Groups:
     of: Ints
     count: Ints
 
-    def sum(self, values: NDArray[np.number]) -> Ints:
+    def sum(self, values: Values) -> Ints:
         """Sum of a column (n,) in each group, as int64."""
         return np.rint(np.bincount(self.of, values, len(self.first))).astype(np.int64)
 
-    def mean(self, values: Floats, weight: NDArray[np.number]) -> Floats:
+    def mean(self, values: Floats, weight: Values) -> Floats:
         """Weighted mean in each group over the rows where the value is known (not NaN); NaN where none is."""
         known = ~np.isnan(values)
         total = np.bincount(self.of[known], weight[known], len(self.first))
@@ -41,14 +40,14 @@ class Groups:
         np.minimum.at(out, self.of, values)
         return out
 
-    def distinct(self, values: NDArray[np.integer]) -> Ints:
+    def distinct(self, values: Rows) -> Ints:
         """Number of distinct values >= 0 in each group."""
         known = values >= 0
         pairs = np.unique(np.stack((self.of[known], values[known].astype(np.int64))), axis=1)
         return np.bincount(pairs[0].astype(np.int64), minlength=len(self.first))
 
 
-def group(*keys: NDArray[np.integer]) -> Groups:
+def group(*keys: Rows | Mask) -> Groups:
     """Groups of rows with equal keys, all (n,), in order of the keys."""
     if len(keys) == 1:
         _, first, of, count = np.unique(keys[0], return_index=True, return_inverse=True, return_counts=True)

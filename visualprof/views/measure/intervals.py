@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Ints
+from visualprof.reader.trace import Ints, Mask
 
 
 def union(start: Ints, end: Ints) -> Ints:
@@ -78,6 +78,6 @@ def _before(spans: Ints, times: Ints) -> Ints:
     return np.where(place < 0, 0, total[at] + partial)
 
 
-def _covers(spans: Ints, times: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _covers(spans: Ints, times: Ints) -> Mask:
     place = np.searchsorted(spans[:, 0], times, side="right") - 1
     return (place >= 0) & (times < spans[np.maximum(place, 0), 1])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.nesting import nearest_ancestor
-from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
@@ -28,14 +28,17 @@ class Launches:
     op: Ids
 
 
-def is_kernel(trace: Trace) -> NDArray[np.bool_]:
+def is_kernel(trace: Trace) -> Mask:
     """Of each event: a kernel on a device, a collective's included."""
     category = trace.events.category
     return ((category == Category.KERNEL) | (category == Category.COMM)) & trace.track_mask(TrackKind.STREAM)
 
 
-def is_operator(trace: Trace) -> NDArray[np.bool_]:
-    """Of each event: an operator on the host. A collective's range inside a collective's operator is not a second one."""
+def is_operator(trace: Trace) -> Mask:
+    """Of each event: an operator on the host.
+
+    A collective's range inside a collective's operator is not a second one.
+    """
     category, parent = trace.events.category, trace.events.parent
     host = trace.track_mask(TrackKind.THREAD)
     inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
@@ -65,14 +68,17 @@ def launches(trace: Trace) -> Launches:
     named = _named_by_external_id(trace, work, ops)
     at, end = events.ts[call], events.end
     holds = (
-        (named >= 0) & (call >= 0) & (events.track[named] == events.track[call])
-        & (events.ts[named] <= at) & (end[named] >= at)
-    )  # fmt: skip
+        (named >= 0)
+        & (call >= 0)
+        & (events.track[named] == events.track[call])
+        & (events.ts[named] <= at)
+        & (end[named] >= at)
+    )
     owner = np.where(holds, named, around)
     return Launches(work, call, issue, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
 
 
-def _named_by_external_id(trace: Trace, work: Ids, ops: NDArray[np.bool_]) -> Ids:
+def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     """The operator whose external id a device event carries, -1 where none does."""
     column = trace.args.get("external_id")
     if column is None:
@@ -90,7 +96,7 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: NDArray[np.bool_]) -> Id
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """rows: rows of operators. The other columns (n,) ns; parent: place in `rows` of the enclosing operator, -1 for none."""
+    """rows: rows of operators. parent: place in `rows` of the enclosing operator, -1 for none. The others: (n,) ns."""
 
     rows: Ids
     parent: Ids
@@ -102,7 +108,7 @@ class OperatorTimes:
     tensor_core_total: Ints
 
 
-def operator_times(trace: Trace, joined: Launches, tensor_core: NDArray[np.bool_]) -> OperatorTimes:
+def operator_times(trace: Trace, joined: Launches, tensor_core: Mask) -> OperatorTimes:
     """Host and device time of every operator.
 
     Host self time is the operator's own less its direct child operators and runtime calls; device time is that of
@@ -129,14 +135,20 @@ def operator_times(trace: Trace, joined: Launches, tensor_core: NDArray[np.bool_
     core_self = np.bincount(owner, cost * tensor_core[joined.work[owned]], len(rows)).astype(np.int64)
     level = events.depth[rows]
     return OperatorTimes(
-        rows, parent, np.maximum(dur[rows] - spent, 0), dur[rows],
-        device_self, _with_inner(device_self, parent, level), core_self, _with_inner(core_self, parent, level),
-    )  # fmt: skip
+        rows,
+        parent,
+        np.maximum(dur[rows] - spent, 0),
+        dur[rows],
+        device_self,
+        with_inner(device_self, parent, level),
+        core_self,
+        with_inner(core_self, parent, level),
+    )
 
 
-def _with_inner(own: Ints, parent: Ids, level: NDArray[np.uint16]) -> Ints:
+def with_inner(own: Ints, parent: Rows, level: NDArray[np.uint16]) -> Ints:
     """Own value plus that of everything inside, the deepest level first."""
-    total = own.copy()
+    total = np.array(own)
     if not own.any():
         return total
     order = np.argsort(level, kind="stable")

@@ -57,7 +57,9 @@ class Stacks:
         order = np.argsort(depth, kind="stable")
         for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
             caller = np.where(above[level] >= 0, self._number[above[level]], -1)
-            pairs, place = np.unique(np.stack((caller, events.name[rows[level]].astype(np.int64))), axis=1, return_inverse=True)
+            pairs, place = np.unique(
+                np.stack((caller, events.name[rows[level]].astype(np.int64))), axis=1, return_inverse=True
+            )
             self._number[rows[level]] = len(self._parents) + place
             self._parents += pairs[0].tolist()
             self._names += pairs[1].tolist()

@@ -14,9 +14,11 @@ from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.steps import Windows
 
 STAGES = {
-    "dataloader": Category.DATALOADER, "forward": Category.FORWARD,
-    "backward": Category.BACKWARD, "optimizer": Category.OPTIMIZER,
-}  # fmt: skip
+    "dataloader": Category.DATALOADER,
+    "forward": Category.FORWARD,
+    "backward": Category.BACKWARD,
+    "optimizer": Category.OPTIMIZER,
+}
 NAMED = {
     "dataloader": re.compile(r"^\W*(data ?load(er|ing)?|get data|fetch data)\W*$", re.IGNORECASE),
     "forward": re.compile(r"^\W*(forward( pass)?|fwd)\W*$", re.IGNORECASE),
@@ -84,7 +86,8 @@ def _before(trace: Trace, windows: Windows, found: dict[str, Stage]) -> Stage | 
     events, backward = trace.events, found["backward"]
     rows = np.flatnonzero(is_operator(trace) & (events.dur > 0))
     loading = found["dataloader"].spans() if "dataloader" in found else np.zeros((0, 2), np.int64)
-    starts, ends = [], []
+    starts: list[int] = []
+    ends: list[int] = []
     for start, end in zip(windows.start, windows.end, strict=True):
         until = backward.start[(backward.start >= start) & (backward.start < end)]
         if not len(until):
@@ -92,8 +95,8 @@ def _before(trace: Trace, windows: Windows, found: dict[str, Stage]) -> Stage | 
         here = rows[(events.ts[rows] >= start) & (events.end[rows] <= until[0])]
         outside = subtract(union(events.ts[here], events.end[here]), loading)
         if len(outside):
-            starts.append(outside[0, 0])
-            ends.append(until[0])
+            starts.append(int(outside[0, 0]))
+            ends.append(int(until[0]))
     return Stage(np.array(starts), np.array(ends), derived=True) if starts else None
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Category, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
 from visualprof.views.measure.intervals import covered, merge, subtract, union
 from visualprof.views.measure.launch import DEVICE_WORK, is_kernel
 
@@ -22,7 +21,7 @@ TRAILING_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Windows:
-    """names of the steps; start, end: (n,) ns, ascending, disjoint; index: place of each in trace.steps, -1 for none."""
+    """start, end: (n,) ns, ascending, disjoint; index: place of each in trace.steps, -1 for none."""
 
     names: tuple[str, ...]
     start: Ints
@@ -49,11 +48,11 @@ def step_windows(trace: Trace) -> Windows:
     end = trace.steps.ts + trace.steps.dur
     np.maximum.at(end, step, trace.events.end[rows])
     end = np.maximum.accumulate(end)
-    start = trace.steps.ts.copy()
+    start = np.array(trace.steps.ts)
     start[1:] = np.maximum(start[1:], end[:-1])
     last = _last_complete(np.bincount(step, minlength=count), count)
     keep = np.arange(last)
-    names = tuple(trace.strings[i] for i in trace.steps.name[:last])
+    names = tuple(trace.strings[int(i)] for i in trace.steps.name[:last])
     return Windows(names, start[:last], np.maximum(end, start)[:last], keep)
 
 
@@ -62,13 +61,15 @@ def step_index(trace: Trace, name: str) -> int:
 
     Raises: BadParameter: there is no such step.
     """
-    names = [trace.strings[i] for i in trace.steps.name]
+    names = [trace.strings[int(i)] for i in trace.steps.name]
     if name not in names:
-        raise BadParameter(f"there is no step {name!r}", f"steps: {', '.join(names[:20])}" if names else "this trace has no steps")
+        raise BadParameter(
+            f"there is no step {name!r}", f"steps: {', '.join(names[:20])}" if names else "this trace has no steps"
+        )
     return names.index(name)
 
 
-def in_step(trace: Trace, name: str) -> NDArray[np.bool_]:
+def in_step(trace: Trace, name: str) -> Mask:
     """Of each event: does it belong to the named step? Every event does when the name is empty."""
     if not name:
         return np.ones(len(trace.events), bool)
@@ -105,7 +106,7 @@ def _spans_by_part(trace: Trace) -> dict[str, Ints]:
     return {name: _union_of(trace, mask) for name, mask in chosen.items()}
 
 
-def _union_of(trace: Trace, mask: NDArray[np.bool_]) -> Ints:
+def _union_of(trace: Trace, mask: Mask) -> Ints:
     rows = np.flatnonzero(mask & (trace.events.dur > 0))
     return union(trace.events.ts[rows], trace.events.ts[rows] + trace.events.dur[rows])
 
@@ -118,7 +119,7 @@ def kernel_spans(trace: Trace, device: int | None = None) -> Ints:
     return _union_of(trace, mask)
 
 
-def _whole(trace: Trace, work: NDArray[np.bool_]) -> Windows:
+def _whole(trace: Trace, work: Mask) -> Windows:
     """One step over all host work and the device work that it launched; over the device work if there is no host."""
     host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & np.isin(trace.events.category, HOST_WORK))
     launched = trace.links.dst[trace.links.kind == LinkKind.LAUNCH]

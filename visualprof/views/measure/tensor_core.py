@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import Mask, Rows, Trace
 
 # Checked against the tensor pipe's own counter on an H200: tests/views/test_tensor_core.py.
 KERNEL = re.compile(
@@ -46,9 +46,10 @@ def can_use_tensor_core(name: str) -> bool:
     return bool(OPERATOR.search(SUFFIX.sub("", name).strip()))
 
 
-def names_with(trace: Trace, names: NDArray[np.integer], test: object) -> NDArray[np.bool_]:
+def names_with(trace: Trace, names: Rows, test: Callable[[str], bool]) -> Mask:
     """`test(name)` for every string id of `names`; each distinct name is looked at once."""
     table = np.zeros(len(trace.strings), bool)
-    for i in np.unique(names):
-        table[i] = test(trace.strings[i])  # type: ignore[operator]
+    used: list[int] = np.unique(names).tolist()
+    for i in used:
+        table[i] = test(trace.strings[i])
     return table[names]

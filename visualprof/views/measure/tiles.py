@@ -43,7 +43,9 @@ def tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
     first_lane, last_lane = int(pyramid.lane_of_track[tracks.start]), int(pyramid.lane_of_track[tracks.stop])
     slices = pyramid.order_first if level < 0 else pyramid.first[level]
     cut = _cut_events if level < 0 else _cut_entries
-    parts = [cut(trace, lane, int(slices[lane]), int(slices[lane + 1]), low, high) for lane in range(first_lane, last_lane)]
+    parts = [
+        cut(trace, lane, int(slices[lane]), int(slices[lane + 1]), low, high) for lane in range(first_lane, last_lane)
+    ]
     if not parts:
         none = np.zeros(0, np.int64)
         return Tile(none.astype(np.int32), none, none, none.astype(np.int32), none.astype(np.int32))
@@ -52,7 +54,9 @@ def tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
     return found if exact or not len(found.start) else _coarser(found, exponent, trace.events.dur)
 
 
-def _cut_events(trace: Trace, lane: int, first: int, last: int, low: int, high: int) -> tuple[Ids, Ints, Ints, Ids, Ids]:
+def _cut_events(
+    trace: Trace, lane: int, first: int, last: int, low: int, high: int
+) -> tuple[Ids, Ints, Ints, Ids, Ids]:
     """Single events of a lane."""
     events, (origin, _) = trace.events, trace.span_ns
     rows = trace.pyramid.order[first:last]
@@ -65,7 +69,9 @@ def _cut_events(trace: Trace, lane: int, first: int, last: int, low: int, high: 
     return np.full(len(chosen), lane, np.int32), start, start + np.maximum(events.dur[chosen], 0), count, chosen
 
 
-def _cut_entries(trace: Trace, lane: int, first: int, last: int, low: int, high: int) -> tuple[Ids, Ints, Ints, Ids, Ids]:
+def _cut_entries(
+    trace: Trace, lane: int, first: int, last: int, low: int, high: int
+) -> tuple[Ids, Ints, Ints, Ids, Ids]:
     """Entries of a lane on one level."""
     pyramid = trace.pyramid
     starts = pyramid.start[first:last]
@@ -80,9 +86,17 @@ def _cut_entries(trace: Trace, lane: int, first: int, last: int, low: int, high:
 def _coarser(entries: Tile, exponent: int, duration: Ints) -> Tile:
     """The entries of a tile merged to its own buckets; what began before the tile stays apart."""
     bucket = np.where(entries.count > 0, entries.start >> exponent, -1)
-    first = np.flatnonzero(np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1]))))
+    first = np.flatnonzero(
+        np.concatenate(([True], (bucket[1:] != bucket[:-1]) | (entries.lane[1:] != entries.lane[:-1])))
+    )
     longest = entries.longest[place_of_longest(duration[entries.longest], first)]
-    return Tile(entries.lane[first], entries.start[first], np.maximum.reduceat(entries.end, first), np.add.reduceat(entries.count, first), longest)
+    return Tile(
+        entries.lane[first],
+        entries.start[first],
+        np.maximum.reduceat(entries.end, first),
+        np.add.reduceat(entries.count, first),
+        longest,
+    )
 
 
 def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: int) -> tuple[Ids, NDArray[np.float64]]:
@@ -95,7 +109,9 @@ def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: in
     bucket = ((ts - low) >> exponent).astype(np.int32)
     first = np.flatnonzero(np.concatenate(([True], bucket[1:] != bucket[:-1])))
     last = np.append(first[1:], len(ts)) - 1
-    return bucket[first], np.stack((np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last]), axis=1)
+    return bucket[first], np.stack(
+        (np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last]), axis=1
+    )
 
 
 def groups_of_tracks(trace: Trace) -> list[range]:

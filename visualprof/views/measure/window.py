@@ -101,7 +101,10 @@ def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
 def linked(trace: Trace, row: int) -> list[tuple[int, str, str]]:
     """Events linked with one: (row, kind, direction `to` or `from`)."""
     out: list[tuple[int, str, str]] = []
-    for direction, mine, other in (("to", trace.links.src, trace.links.dst), ("from", trace.links.dst, trace.links.src)):
+    for direction, mine, other in (
+        ("to", trace.links.src, trace.links.dst),
+        ("from", trace.links.dst, trace.links.src),
+    ):
         for i in np.flatnonzero(mine == row)[:64]:
             out.append((int(other[i]), LinkKind(int(trace.links.kind[i])).name.lower(), direction))
     return out
@@ -111,7 +114,9 @@ def self_ns(trace: Trace, row: int) -> int:
     """Duration of an event less that of its direct children."""
     events = trace.events
     track = trace.tracks[events.track[row]]
-    last = track.first + int(np.searchsorted(events.ts[track.first : track.first + track.count], events.end[row], side="right"))
+    last = track.first + int(
+        np.searchsorted(events.ts[track.first : track.first + track.count], events.end[row], side="right")
+    )
     inside = np.arange(row + 1, last)
     children = inside[events.parent[inside] == row]
     return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())

@@ -1,12 +1,12 @@
 // The parts of ECharts that the pages use. This module is only ever imported lazily.
 import { BarChart, LineChart, PieChart } from "echarts/charts";
-import { AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TitleComponent, TooltipComponent } from "echarts/components";
+import { DataZoomComponent, GridComponent, LegendComponent, TitleComponent, TooltipComponent } from "echarts/components";
 import { init, use, type EChartsType } from "echarts/core";
 import { CanvasRenderer, SVGRenderer } from "echarts/renderers";
 
 use([
   BarChart, LineChart, PieChart,
-  AriaComponent, DataZoomComponent, GridComponent, LegendComponent, TitleComponent, TooltipComponent,
+  DataZoomComponent, GridComponent, LegendComponent, TitleComponent, TooltipComponent,
   CanvasRenderer, SVGRenderer,
 ]);
 

@@ -140,7 +140,7 @@ function category_bars(server: JsonObject): JsonObject {
   if (!Array.isArray(series) || series.length !== 1 || !Array.isArray(names) || !names.every(is_token)) return server;
   const [one] = series;
   if (typeof one !== "object" || one === null || Array.isArray(one) || !Array.isArray(one["data"])) return server;
-  const data: Json[] = one["data"].map((value, index) => ({ value, itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]/, "")}` } }));
+  const data: Json[] = one["data"].map((value, index) => ({ value, itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]|\|.*$/g, "")}` } }));
   return { ...server, series: [{ ...one, data }], xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
 }
 
@@ -148,8 +148,8 @@ function dress_axis(axis: Option, format: ValueFormatter, context: Context): Opt
   const ink = INK[context.theme];
   const is_value = axis["type"] === "value" || axis["type"] === "log";
   const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
-  // Axis marks are round numbers; "90.0 ms" would only promise more.
-  const mark: ValueFormatter = (value) => format(value).replace(/\.0+(?=\D|$)/, "");
+  // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
+  const mark: ValueFormatter = (value) => (value === 0 ? "0" : format(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, ""));
   label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
   return {
     ...axis,
@@ -207,5 +207,5 @@ export function chart_option(server: JsonObject, context: Context): Option {
   const option: Option = { ...resolved, title: { show: false } };
   const is_pie = objects(option["series"]).some((one) => one["type"] === "pie");
   const dressed = is_pie ? dress_pie(option, format, context) : dress_bars(option, format, context);
-  return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme), aria: { enabled: true } };
+  return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme) };
 }

@@ -21,8 +21,10 @@ export function definition(column: string, scope = ""): string {
   return first_known([`metric.in_${scope}.${column}`, `metric.${column}`]) ?? "";
 }
 
-/** The text of a chart's token. Parts of a step and stages are categories by other names. */
+/** The text of a chart's token. Parts of a step and stages are categories by other names; "|device" adds the side. */
 export function chart_text(key: string): string {
+  const [name = key, side] = key.split("|");
+  if (side !== undefined) return i18n.global.t("chart.of_side", { name: chart_text(name), side: word(side) });
   const plain = key.replace(/^(part|stage)\./, "category.");
   return text_or(plain, plain.replace(/^.*\./, ""));
 }

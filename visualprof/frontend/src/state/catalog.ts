@@ -3,7 +3,7 @@ import { computed, shallowRef } from "vue";
 import { address, get } from "../api/client";
 import type { ViewsAnswer } from "../api/model";
 import { page_ids } from "../router";
-import { span } from "./selection";
+import { span, viewable } from "./selection";
 
 const order = shallowRef<string[]>(["overview", "operator", "kernel"]);
 
@@ -21,5 +21,5 @@ export interface Tab {
 export const tabs = computed<Tab[]>(() =>
   order.value
     .filter((id) => page_ids.includes(id))
-    .map((id) => ({ id, enabled: !span.value || span.value.state !== "ready" || span.value.views.includes(id) })),
+    .map((id) => ({ id, enabled: !viewable.value || (span.value?.views.includes(id) ?? true) })),
 );

@@ -36,11 +36,12 @@ export const step = computed<string | null>(() => {
   return wanted !== null && span.value?.steps.includes(wanted) ? wanted : null;
 });
 
-export const ready = computed(() => span.value?.state === "ready");
+/** A file that is still written can be shown as far as it goes. */
+export const viewable = computed(() => span.value !== null && (span.value.state === "ready" || span.value.state === "growing") && span.value.views.length > 0);
 
 /** The parameters that every view request carries; null while there is nothing to ask for. */
 export const selected_query = computed<Query | null>(() => {
-  if (!run.value || !worker.value || !span.value || !ready.value) return null;
+  if (!run.value || !worker.value || !span.value || !viewable.value) return null;
   return { run: run.value.id, worker: worker.value.id, span: span.value.id, step: step.value };
 });
 

@@ -1,0 +1,177 @@
+"""A running dashboard and a browser that may talk to nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+if TYPE_CHECKING or importlib.util.find_spec("playwright"):
+    from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Playwright, expect, sync_playwright
+else:  # the tests of this folder are skipped then (conftest.py)
+    Browser = BrowserContext = Error = Locator = Page = Playwright = expect = sync_playwright = None
+
+__all__ = ["Browser", "Dashboard", "Locator", "Page", "Playwright", "Visits", "chromium", "expect", "launch", "sync_playwright", "why_not"]
+
+ROOT = Path(__file__).parents[2]
+DIST = ROOT / "visualprof" / "frontend" / "dist"
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# Two parallel test processes and their parsers share two cores.
+PATIENCE_S = 20
+if expect:
+    expect.set_options(timeout=PATIENCE_S * 1000)
+
+
+def chromium() -> str | None:
+    """The browser of this machine; none is ever downloaded."""
+    named = os.environ.get("CHROMIUM")
+    if named:
+        return shutil.which(named)
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def why_not() -> str:
+    """Why the browser tests cannot run here; "" when they can."""
+    if sync_playwright is None:
+        return "playwright is not installed: pip install '.[dev]'"
+    if not chromium():
+        return f"no Chromium: none of {', '.join(_NAMES)} is on PATH, and CHROMIUM names none"
+    if not (DIST / "index.html").is_file():
+        return "the page is not built: make page"
+    return ""
+
+
+def launch(playwright: Playwright) -> Browser:
+    """A headless Chromium that can resolve no name."""
+    flags = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-dev-shm-usage", "--disable-gpu"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        flags.append("--no-sandbox")
+    return playwright.chromium.launch(executable_path=chromium(), args=flags)
+
+
+class Dashboard:
+    """`python -m visualprof` over a folder, in a process of its own.
+
+    Args:
+        folder: the log directory.
+        cache: where it keeps parsed traces.
+        options: further ones of the command line.
+    """
+
+    def __init__(self, folder: Path, cache: Path, *options: str) -> None:
+        self.folder = folder
+        self._cache = cache
+        self._options = options
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self._port}/"
+
+    def start(self) -> None:
+        """Starts it, again on the port that it had."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "VISUALPROF_CACHE_DIR": str(self._cache)}
+        command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self._port), *self._options]
+        self._process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        if not found:
+            self.stop()
+            raise AssertionError(f"the server did not start: {line!r}")
+        self._port = int(found[1])
+
+    def stop(self) -> None:
+        """Ends it and its parsing processes."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+        self._process = None
+
+    def get(self, path: str, **params: object) -> Any:
+        """An answer of the API."""
+        with _DIRECT.open(f"{self.url}api/v1/{path}?{urlencode(params)}", timeout=PATIENCE_S) as response:
+            body = response.read()
+        return json.loads(body) if "json" in response.headers["Content-Type"] else body
+
+    def spans(self) -> dict[str, dict[str, Any]]:
+        """Every span by its file."""
+        runs = self.get("runs")["runs"]
+        return {span["file"]: span for run in runs for worker in run["workers"] for span in worker["spans"]}
+
+    def wait(self, until: Callable[[dict[str, dict[str, Any]]], bool]) -> None:
+        """Until the spans are as wanted."""
+        end = time.monotonic() + PATIENCE_S
+        while not until(spans := self.spans()):
+            assert time.monotonic() < end, {file: span["state"] for file, span in spans.items()}
+            time.sleep(0.05)
+
+    def wait_until_ready(self) -> None:
+        """Until every file is parsed."""
+        self.wait(lambda spans: bool(spans) and all(span["state"] == "ready" for span in spans.values()))
+
+
+class Visits:
+    """Pages over dashboards. Whatever a page does that it must not do is kept until `check`."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self._wrong: list[str] = []
+        self._tolerated: list[str] = []
+
+    def __call__(
+        self, dashboard: Dashboard, page: str = "", *, at: str = "", language: str = "en", theme: str = "light", size: tuple[int, int] = (1280, 860), **query: str
+    ) -> Page:
+        """Opens an address of the page's own (`operator`, run="a/b"), or `at`, in a context of its own."""
+        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme="light", locale="en-US", reduced_motion="reduce")
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_S * 1000)
+        context.route(lambda url: not url.startswith((dashboard.url, "data:", "blob:")), self._refuse)
+        context.add_init_script(
+            f"if (!localStorage.getItem('visualprof.theme')) {{"
+            f"localStorage.setItem('visualprof.language', '{language}'); localStorage.setItem('visualprof.theme', '{theme}') }}"
+        )
+        tab = context.new_page()
+        tab.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda error: self._note(f"uncaught: {error}"))
+        tab.on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.goto(at or f"{dashboard.url}#/{page}" + (f"?{urlencode(query, quote_via=quote)}" if query else ""))
+        return tab
+
+    def tolerate(self, pattern: str) -> None:
+        """Console messages that belong to what the test does."""
+        self._tolerated.append(pattern)
+
+    def check(self) -> None:
+        """Closes everything. Raises: AssertionError: a page asked another host, or had an error."""
+        for context in self._contexts:
+            context.close()
+        wrong = [text for text in self._wrong if not any(re.search(pattern, text) for pattern in self._tolerated)]
+        assert not wrong, wrong
+
+    def _refuse(self, route: Any) -> None:
+        self._wrong.append(f"asked for {route.request.url}")
+        route.abort()
+
+    def _note(self, text: str) -> None:
+        self._wrong.append(text)

@@ -1,0 +1,77 @@
+"""Finding things on the page as a user would: by their labels."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from tests.e2e.live import Locator, Page, expect
+
+# Text outside data cells, whose words are the user's own, plus what assistive technology reads.
+_WORDS = """() => {
+  const words = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+  for (let node = walk.currentNode; node; node = walk.nextNode()) {
+    const element = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
+    if (element.closest('[role=cell], .picker, .facts, code, script, style')) continue;
+    if (node.nodeType === Node.TEXT_NODE) words.push(node.data);
+    else for (const name of ['title', 'aria-label', 'placeholder']) words.push(node.getAttribute(name) ?? '');
+  }
+  return words.join('\\n');
+}"""
+_SECTIONS = (
+    "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|kernel|trace|timeline|column|metric|finding"
+)
+
+
+def table(page: Page, label: str) -> Locator:
+    """A table that has its rows."""
+    found = page.get_by_role("table", name=label, exact=True)
+    expect(found).to_be_visible()
+    return found
+
+
+def row(within: Locator, number: int) -> Locator:
+    """Its row of that number, from 0."""
+    return within.locator(f'[role="row"][aria-rowindex="{number + 1}"]')
+
+
+def cell(within: Locator, number: int, column: str) -> Locator:
+    """The cell of a row under the heading of that name."""
+    headings = [text.strip() for text in within.get_by_role("columnheader").all_inner_texts()]
+    return row(within, number).get_by_role("cell").nth(headings.index(column))
+
+
+def settled(page: Page) -> None:
+    """Nothing is on its way and every chart is drawn."""
+    expect(page.locator("main .panel").first).to_be_visible()
+    expect(page.locator("[aria-busy=true], .waiting")).to_have_count(0)
+    for chart in page.locator(".chart").all():
+        expect(chart.locator("canvas")).to_have_count(1)
+
+
+def click_first_slice(page: Page, chart: str) -> None:
+    """The largest slice of a ring, which begins at the top."""
+    canvas = page.get_by_role("img", name=chart, exact=True)
+    expect(canvas.locator("canvas")).to_be_visible()
+    canvas.click(position=_first_slice(canvas))
+
+
+def hover_first_slice(page: Page, chart: str) -> None:
+    """Shows its tooltip."""
+    canvas = page.get_by_role("img", name=chart, exact=True)
+    expect(canvas.locator("canvas")).to_be_visible()
+    canvas.hover(position=_first_slice(canvas))
+
+
+def _first_slice(canvas: Locator) -> dict[str, float]:
+    box = canvas.bounding_box()
+    assert box
+    radius = min(box["width"], box["height"]) / 2 * 0.66
+    angle = math.radians(8)
+    return {"x": box["width"] * 0.205 + radius * math.sin(angle), "y": box["height"] / 2 - radius * math.cos(angle)}
+
+
+def raw_keys(page: Page) -> list[str]:
+    """Keys of texts that stand where the texts should."""
+    return re.findall(rf"(?:^|(?<=\s))(?:@[tcf]:\S+|(?:{_SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)(?=\s|$)", page.evaluate(_WORDS))

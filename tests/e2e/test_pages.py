@@ -1,0 +1,131 @@
+"""Every page shows every framework's sample truly, in both languages and both themes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.e2e import shown
+from tests.e2e.live import Dashboard, Page, Visits, expect
+from tests.e2e.looks import cell, raw_keys, row, settled, table
+
+FRAMEWORKS = {
+    "pytorch-h200/cnn": "PyTorch",
+    "pytorch-ddp-cpu": "PyTorch",
+    "paddle-cpu": "Paddle",
+    "megengine-train": "MegEngine",
+    "megengine-inference/resnet18_w16": "MegEngine",
+    "onnxruntime-cpu/if_loop": "ONNX Runtime",
+    "synthetic-4gpu": "PyTorch",
+}
+WITHOUT_DEVICE = {"pytorch-ddp-cpu", "paddle-cpu", "onnxruntime-cpu/if_loop"}
+PAGES = [(page, run) for page in ("overview", "operator", "kernel") for run in FRAMEWORKS if page != "kernel" or run not in WITHOUT_DEVICE]
+
+
+def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
+    """The average step, the devices, the first category of events and the facts."""
+    environment = api["environment"]
+    facts = page.locator(".panel", has=page.get_by_role("heading", name="Configuration")).locator("dl")
+    expect(facts).to_contain_text(f"Framework{FRAMEWORKS[run]}")
+    expect(facts).to_contain_text(f"Events{shown.count(environment['events'])}")
+    expect(page.locator("tfoot .number").first).to_have_text(shown.duration(api["average_step"]["total_ns"]))
+    parts = {name for name, value in api["average_step"].items() if name.endswith("_ns") and name != "total_ns" and value > 0}
+    expect(page.locator("table tbody tr")).to_have_count(len(parts))
+    for device in api["devices"]:
+        meter = page.locator(".panel", has=page.get_by_role("heading", name=device["name"], exact=True)).locator(".meter").first
+        expect(meter).to_have_text(f"Utilization{shown.ratio(device['utilization'])}")
+    expect(page.locator(".findings li")).to_have_count(len(api["findings"]))
+    events = api["events"]["columns"]
+    summary = table(page, "Event summary")
+    expect(cell(summary, 0, "Calls")).to_have_text(shown.count(events["calls"][0]))
+    expect(cell(summary, 0, "Time")).to_have_text(shown.duration(events["total_ns"][0]))
+
+
+def shows_operators(page: Page, api: dict[str, Any], run: str) -> None:
+    columns = api["columns"]
+    operators = table(page, "Operators")
+    expect(page.locator(".tally").first).to_have_text(f"{shown.count(api['total_rows'])} rows")
+    for number in (0, 3):
+        expect(cell(operators, number, "Name")).to_have_text(columns["name"][number])
+        expect(cell(operators, number, "Calls")).to_have_text(shown.count(columns["calls"][number]))
+        expect(cell(operators, number, "Host self")).to_have_text(shown.duration(columns["host_self_ns"][number]))
+        if run not in WITHOUT_DEVICE:
+            expect(cell(operators, number, "Device total")).to_have_text(shown.duration(columns["device_total_ns"][number]))
+
+
+def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
+    columns = api["columns"]
+    kernels = table(page, "Kernels" if api["kind"] == "kernel" else "Operators on the device")
+    expect(cell(kernels, 0, "Name")).to_have_text(columns["name"][0])
+    expect(cell(kernels, 0, "Total")).to_have_text(shown.duration(columns["total_ns"][0]))
+    expect(cell(kernels, 1, "Mean")).to_have_text(shown.duration(columns["mean_ns"][1]))
+    if api["kind"] == "kernel":
+        expect(cell(kernels, 0, "Occupancy")).to_have_text(shown.ratio(columns["occupancy"][0]))
+        expect(row(table(page, "Memory operations"), 0)).to_contain_text("Memcpy HtoD")
+        expect(row(table(page, "Runtime API calls"), 0)).to_contain_text("cuda")
+
+
+SHOWS = {"overview": shows_overview, "operator": shows_operators, "kernel": shows_kernels}
+
+
+def in_every_look(page: Page, names_of_devices: set[str]) -> None:
+    """Walks through languages and themes; everything is in the right one at each moment."""
+    grounds: dict[str, str] = {}
+    for key, language, theme in (("", "en", "light"), ("t", "en", "dark"), ("l", "zh", "dark"), ("t", "zh", "system"), ("t", "zh", "light")):
+        if key:
+            page.keyboard.press(key)
+        expect(page.locator("nav .tab").first).to_have_text("概览" if language == "zh" else "Overview")
+        expect(page.locator("html")).to_have_attribute("lang", "zh-CN" if language == "zh" else "en")
+        expect(page.locator("html")).to_have_attribute("data-theme", "dark" if theme == "dark" else "light")
+        grounds[theme] = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert raw_keys(page) == []
+        headings = set(page.get_by_role("heading", level=2).all_inner_texts()) - names_of_devices
+        headings |= set(page.locator("nav .tab").all_inner_texts())
+        wrong = {text for text in headings if bool(re.search(r"[\u4e00-\u9fff]", text)) != (language == "zh")}
+        assert not wrong, (language, wrong)
+    assert grounds["dark"] != grounds["light"] == grounds["system"]
+
+
+@pytest.mark.parametrize(("name", "run"), PAGES, ids=lambda text: text.replace("/", "-"))
+def test_a_page_shows_a_framework_in_both_languages_and_themes(samples: Dashboard, visit: Visits, name: str, run: str) -> None:
+    page = visit(samples, name, run=run)
+    SHOWS[name](page, samples.get(f"view/{name}", run=run), run)
+    settled(page)
+    devices = samples.get("view/overview", run=run)["devices"]
+    in_every_look(page, {device["name"] for device in devices})
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
+
+
+@pytest.mark.parametrize("run", sorted(WITHOUT_DEVICE))
+def test_the_tab_of_a_page_without_data_says_why(samples: Dashboard, visit: Visits, run: str) -> None:
+    page = visit(samples, "overview", run=run)
+    tab = page.locator("nav").get_by_text("Kernel", exact=True)
+    expect(tab).to_have_attribute("aria-disabled", "true")
+    tab.hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("records no work on a device")
+    page.keyboard.press("3")
+    expect(page).to_have_url(re.compile("#/overview"))
+
+
+def test_a_page_without_data_says_why(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "kernel", run="onnxruntime-cpu/if_loop")
+    expect(page.locator("main")).to_contain_text("records no work on a device")
+    page.keyboard.press("l")
+    expect(page.locator("main")).to_contain_text("没有记录设备上的执行")
+
+
+def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, browser: Any) -> None:
+    context = browser.new_context(locale="zh-CN", color_scheme="dark")
+    page = context.new_page()
+    page.goto(samples.url)
+    expect(page.get_by_role("link", name="概览")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    context.close()
+
+
+def test_the_title_of_the_window_names_page_and_run(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "operator", run="paddle-cpu")
+    expect(page).to_have_title("Operator · paddle-cpu")

@@ -1,0 +1,107 @@
+"""Memory statistics, lifetimes and peaks against asserted and hand-worked values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import SAMPLES, answer, shared, trace_of
+from visualprof.views.measure.memory import curve, lifetimes, peak, thin
+
+MICRO = "traces/kineto/micro/test_memory_view.json"
+COLUMNS = ("self_size_increase_bytes", "self_allocated_bytes", "self_allocations", "size_increase_bytes", "allocated_bytes", "allocations", "calls")
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (
+            "0",
+            {
+                "aten::to": [104, 104, 2, 104, 204, 3, 4], "aten::nll_loss_backward": [0, 10, 1, 0, 10, 1, 1],
+                "aten::copy_": [0, 100, 1, 0, 100, 1, 1], "aten::addmm": [0, 30, 1, 0, 30, 1, 1],
+                "aten::tranas_stride": [0, 50, 1, 0, 50, 1, 1], "aten::transpose": [0, 50, 1, 0, 100, 2, 1],
+                "aten::t": [0, 100, 1, 0, 200, 3, 1], "aten::liner": [20, 130, 3, 20, 360, 7, 1],
+            },
+        ),
+        (
+            "-1",
+            {
+                "aten::to": [4, 4, 1, 4, 4, 1, 4], "aten::liner": [0, 100, 1, 50, 150, 2, 1], "aten::tranas_stride": [50, 50, 1, 50, 50, 1, 1],
+                "aten::transpose": [0, 0, 0, 50, 50, 1, 1], "aten::t": [0, 0, 0, 50, 50, 1, 1],
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_operator_statistics_of_the_hand_made_trace(device, expected):
+    table = answer("memory", shared(MICRO), device=device).fields["operators"].to_json()["columns"]
+    found = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
+    assert found == expected
+
+
+def test_allocations_meet_the_release_of_their_address():
+    table = answer("memory", shared(MICRO), device="0").to_json()["events"]["columns"]
+    rows = {a: i for i, a in enumerate(table["address"])}
+    first = rows[hex(515)]
+    assert (table["bytes"][first], table["name"][first], table["released_by"][first]) == (100, "aten::to", "aten::liner")
+    assert table["lifetime_ns"][first] == (796 - 515) * 1000
+    never = rows[hex(210)]
+    assert (table["released_ns"][never], table["lifetime_ns"][never]) == (None, None)
+
+
+def test_a_release_without_allocation_is_listed_without_a_start():
+    table = answer("memory", shared(MICRO), device="-1").to_json()["events"]["columns"]
+    at = table["address"].index(hex(690))
+    assert (table["allocated_ns"][at], table["name"][at], table["released_by"][at]) == (None, "", "aten::liner")
+
+
+def test_a_curve_without_totals_counts_from_its_start():
+    result = answer("memory", shared(MICRO), device="0").to_json()
+    assert [d["relative"] for d in result["devices"]] == [True, True]
+    assert result["curve"]["columns"]["allocated_bytes"][:4] == [4, 8, 12, 22]
+
+
+def test_wrapped_totals_are_negative_and_noted():
+    path = shared("traces/paddle/small/host_rank0_time_2026_11_20_03_52_36_795951.paddle_trace.json")
+    trace = trace_of(path)
+    assert int(trace.allocs.allocated.min()) < 0
+    assert int(trace.allocs.allocated.max()) < 1 << 30
+    assert "16 totals of allocated memory had wrapped" in trace.meta.warnings[0]
+
+
+def test_the_peak_of_a_real_gpu_run_is_kept_and_explained():
+    result = answer("memory", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz", device="0").to_json()
+    (device,) = [d for d in result["devices"] if d["id"] == 0]
+    assert max(result["curve"]["columns"]["allocated_bytes"]) == device["peak_allocated_bytes"] == result["peak"]["allocated_bytes"]
+    assert device["memory_bytes"] == 150_109_880_320
+    assert result["peak"]["known_bytes"] <= result["peak"]["allocated_bytes"]
+    kinds = dict(zip(*(result["peak"]["categories"]["columns"][k] for k in ("name", "bytes")), strict=True))
+    assert kinds["activation"] == max(kinds.values())
+
+
+def test_a_window_filters_events_and_statistics():
+    path = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
+    whole, part = (answer("memory", path, device="0", **w) for w in ({}, {"start_ns": "0", "end_ns": "10000000"}))
+    assert 0 < len(part.fields["events"]) < len(whole.fields["events"])
+    assert sum(part.fields["operators"].columns["allocations"]) < sum(whole.fields["operators"].columns["allocations"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(-1000, 1000)), min_size=1, max_size=300), st.integers(8, 64))
+def test_thinning_keeps_the_extremes(samples, points):
+    samples.sort(key=lambda s: s[0])
+    ts, value = (np.array(c, np.int64) for c in zip(*samples, strict=True))
+    kept = thin(ts, value, points)
+    assert value[kept].max() == value.max()
+    assert value[kept].min() == value.min()
+    assert len(kept) <= max(points, len(set(ts.tolist())) if len(ts) <= points else points + 4)
+
+
+def test_every_event_is_in_one_lifetime():
+    trace = trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
+    found = lifetimes(trace, 0)
+    seen = np.concatenate((found.allocated[found.allocated >= 0], found.released[found.released >= 0]))
+    assert sorted(seen.tolist()) == np.flatnonzero(trace.allocs.device == 0).tolist()
+    total = curve(trace, 0)
+    assert total.allocated[peak(total)] == total.allocated.max()

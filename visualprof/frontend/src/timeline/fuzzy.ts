@@ -1,0 +1,16 @@
+/** Whether the letters of each word occur in the text in this order: "pyth 425" finds "thread 425 (python3)". */
+export function fuzzy(text: string, pattern: string): boolean {
+  const where = text.toLowerCase();
+  return pattern.toLowerCase().split(/\s+/).filter(Boolean).every((word) => where.includes(word) || in_order(where, word));
+}
+
+function in_order(text: string, word: string): boolean {
+  // Too short a word would find everything.
+  if (word.length < 3) return false;
+  let place = -1;
+  for (const letter of word) {
+    place = text.indexOf(letter, place + 1);
+    if (place < 0) return false;
+  }
+  return true;
+}

@@ -1,0 +1,87 @@
+// Names on slices that have room for them.
+import type { Look } from "./look";
+import type { Scene, SceneStrip } from "./scene";
+import { left_of, right_of, type Part, last_at } from "./spans";
+import { lane_range } from "./tile";
+
+export const LABEL_FONT_PX = 11;
+const LEAST_PX = 26;
+const PAD_PX = 4;
+
+interface Label {
+  x0: number;
+  x1: number;
+  y: number;
+  name: number;
+  category: number;
+  strip: SceneStrip;
+}
+
+const widths = new Map<number, number>();
+
+function width_of(context: CanvasRenderingContext2D, code: number): number {
+  let width = widths.get(code);
+  if (width === undefined) {
+    width = context.measureText(String.fromCodePoint(code)).width;
+    widths.set(code, width);
+  }
+  return width;
+}
+
+/** As much of a name as fits. C++ names lose their `void`: it tells nothing and costs room. */
+export function fitted(context: CanvasRenderingContext2D, name: string, room: number): string {
+  const text = name.startsWith("void ") ? name.slice(5) : name;
+  const dots = width_of(context, 0x2026);
+  let used = 0;
+  let keep = 0;
+  for (let place = 0; place < text.length; place += 1) {
+    used += width_of(context, text.codePointAt(place) ?? 32);
+    if (used + dots <= room) keep = place + 1;
+    if (used > room) return keep > 1 ? `${text.slice(0, keep)}…` : "";
+  }
+  return text;
+}
+
+function collect_part(strip: SceneStrip, part: Part, least: number, into: Label[]): void {
+  const { tile } = part;
+  const [first, last] = lane_range(tile, strip.lane);
+  const until = last_at(part, first, last, part.clip1 - 1);
+  for (let entry = Math.max(first, last_at(part, first, last, part.clip0)); entry <= until; entry += 1) {
+    // Cheap test first: most entries are far too narrow.
+    if (((tile.end[entry] as number) - (tile.start[entry] as number)) * part.scale < 1) continue;
+    const x0 = Math.max(part.clip0, left_of(part, entry));
+    const x1 = Math.min(part.clip1, right_of(part, entry));
+    const before = into[into.length - 1];
+    // An event that goes on from the tile before is one slice with one label.
+    if (before && before.strip === strip && before.x1 === x0 && before.name === tile.name[entry] && (tile.count[entry] === 0 || (tile.start[entry] ?? 0) < 0)) before.x1 = x1;
+    else if (x1 > x0 && (x1 - x0 >= least || x1 === part.clip1)) into.push({ x0, x1, y: strip.y, name: tile.name[entry] ?? 0, category: tile.category[entry] ?? 0, strip });
+  }
+}
+
+/** Draws at most `budget` labels, the widest first. */
+export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, look: Look, budget: number, dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null): void {
+  const { ratio } = scene;
+  const least = LEAST_PX * ratio;
+  let labels: Label[] = [];
+  for (const strip of scene.strips) {
+    if (strip.box.readable) for (const part of strip.parts) collect_part(strip, part, least, labels);
+  }
+  labels = labels.filter((label) => label.x1 - label.x0 >= least);
+  if (labels.length > budget) labels = labels.sort((a, b) => b.x1 - b.x0 - (a.x1 - a.x0)).slice(0, budget);
+  context.font = `${LABEL_FONT_PX}px system-ui, sans-serif`;
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  for (const light of [true, false]) {
+    context.fillStyle = light ? "rgb(255 255 255 / 96%)" : "rgb(16 22 32 / 94%)";
+    for (const label of labels) {
+      const { strip } = label;
+      if ((look.light_text[look.color_index(label.category, label.name)] ?? true) !== light || dimmed?.(strip.source, label.name)) continue;
+      const y = (label.y + strip.height / 2) / ratio;
+      if (y * ratio < strip.top + 4 * ratio) continue;
+      const name = strip.source.names.get(label.name);
+      if (!name) continue;
+      const text = fitted(context, name, (label.x1 - label.x0) / ratio - 2 * PAD_PX);
+      if (text) context.fillText(text, label.x0 / ratio + PAD_PX, y + 0.5);
+    }
+  }
+}

@@ -1,0 +1,139 @@
+// From the tree of tracks to rows with a place and a height, in CSS pixels. Whether they are in sight is not its matter.
+import { fuzzy } from "./fuzzy";
+import type { Group, Item } from "./tree";
+
+export const LANE_PX = 18;
+export const FOLDED_LANE_PX = 3;
+const FOLDED_LANES = 6;
+const FOLDED_PX = 22;
+const COUNTER_PX = 46;
+const GROUP_PX = 24;
+const WORKER_PX = 28;
+/** Below the lanes of a track, so that tracks stay apart. */
+export const TRACK_GAP_PX = 5;
+
+export interface Branch {
+  worker: number;
+  label: string;
+  groups: Group[];
+}
+
+export interface Row {
+  key: string;
+  kind: "worker" | "group" | "track" | "counter";
+  worker: number;
+  label: string;
+  item: Item | null;
+  /** Tracks below this head, for its summary. */
+  below: readonly Item[];
+  y: number;
+  height: number;
+  folded: boolean;
+  pinned: boolean;
+}
+
+export interface LayoutOptions {
+  /** Keys whose folding differs from what it is by itself. */
+  toggled: ReadonlySet<string>;
+  pinned: readonly string[];
+  /** Keys in the order that was chosen by hand; others keep theirs. */
+  order: readonly string[];
+  filter: string;
+  /** Tracks to leave out because nothing of them is in the window. */
+  hidden: (key: string) => boolean;
+}
+
+export interface Layout {
+  rows: Row[];
+  height: number;
+  /** These stay on top while the others scroll. */
+  pinned: Row[];
+  pinned_height: number;
+  /** Tracks that filter and "hide empty" leave out. */
+  left_out: number;
+}
+
+export function shown_lanes(item: Item, folded: boolean): number {
+  const lanes = item.track?.lanes ?? 0;
+  return folded ? Math.min(lanes, FOLDED_LANES) : lanes;
+}
+
+function item_height(item: Item, folded: boolean): number {
+  if (folded) return FOLDED_PX;
+  return item.counter ? COUNTER_PX : shown_lanes(item, false) * LANE_PX + TRACK_GAP_PX;
+}
+
+/** Tracks in the order chosen by hand: those that were moved, among the places that they had together. */
+export function ordered(items: readonly Item[], order: readonly string[]): Item[] {
+  const rank = new Map(order.map((key, place) => [key, place]));
+  const moved = items.filter((item) => rank.has(item.key)).sort((a, b) => (rank.get(a.key) ?? 0) - (rank.get(b.key) ?? 0));
+  let next = 0;
+  return items.map((item) => (rank.has(item.key) ? (moved[next++] ?? item) : item));
+}
+
+export function is_folded(key: string, by_itself: boolean, toggled: ReadonlySet<string>): boolean {
+  return toggled.has(key) !== by_itself;
+}
+
+export function layout_of(branches: readonly Branch[], options: LayoutOptions): Layout {
+  const rows: Row[] = [];
+  const pins = new Map<string, Row>();
+  let left_out = 0;
+  const heads = branches.length > 1;
+
+  const row = (item: Item, worker: number, pinned: boolean): Row => {
+    const folded = is_folded(item.key, false, options.toggled);
+    const kind = item.counter ? "counter" : "track";
+    return { key: item.key, kind, worker, label: item.label, item, below: [], y: 0, height: item_height(item, folded), folded, pinned };
+  };
+
+  for (const branch of branches) {
+    const head_key = `${branch.worker}.w`;
+    const branch_folded = heads && is_folded(head_key, false, options.toggled);
+    const start = rows.length;
+    for (const group of branch.groups) {
+      const fits = (item: Item) => (!options.filter || fuzzy(`${item.label} ${item.detail} ${group.label} ${heads ? branch.label : ""}`, options.filter)) && !options.hidden(item.key);
+      const items = ordered(group.items, options.order).filter(fits);
+      left_out += group.items.length - items.length;
+      for (const item of items) if (options.pinned.includes(item.key)) pins.set(item.key, row(item, branch.worker, true));
+      const free = items.filter((item) => !options.pinned.includes(item.key));
+      if (free.length === 0) continue;
+      // A filter shows what it found wherever that is.
+      const folded = is_folded(group.key, group.minor, options.toggled) && !options.filter;
+      rows.push({ key: group.key, kind: "group", worker: branch.worker, label: group.label, item: null, below: free, y: 0, height: GROUP_PX, folded, pinned: false });
+      if (!folded) rows.push(...free.map((item) => row(item, branch.worker, false)));
+    }
+    if (heads && rows.length > start) {
+      const below = rows.slice(start).flatMap((each) => (each.item ? [each.item] : []));
+      const head: Row = { key: head_key, kind: "worker", worker: branch.worker, label: branch.label, item: null, below, y: 0, height: WORKER_PX, folded: branch_folded, pinned: false };
+      rows.splice(start, branch_folded ? rows.length - start : 0, head);
+    }
+  }
+  // In the order in which they were pinned.
+  const pinned = options.pinned.flatMap((key) => pins.get(key) ?? []);
+  return { rows, height: stack(rows), pinned, pinned_height: stack(pinned), left_out };
+}
+
+function stack(rows: Row[]): number {
+  let y = 0;
+  for (const each of rows) {
+    each.y = y;
+    y += each.height;
+  }
+  return y;
+}
+
+/** Rows that touch [top, bottom): [first, last). */
+export function rows_between(rows: readonly Row[], top: number, bottom: number): readonly [first: number, last: number] {
+  let low = 0;
+  let high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const each = rows[middle];
+    if (each && each.y + each.height <= top) low = middle + 1;
+    else high = middle;
+  }
+  let last = low;
+  while (last < rows.length && (rows[last]?.y ?? bottom) < bottom) last += 1;
+  return [low, last];
+}

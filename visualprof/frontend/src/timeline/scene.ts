@@ -1,0 +1,197 @@
+// What one frame shows: rows in sight, their lanes, and the tiles that fill them, found or wished for.
+import type { Camera } from "./camera";
+import { lane_boxes, type LaneBox } from "./lanes";
+import { rows_between, type Layout, type Row } from "./layout";
+import { tiles_in } from "./level";
+import type { Strip } from "./renderer";
+import type { Source } from "./source";
+import type { Part } from "./spans";
+import type { CounterTile, SliceTile, Tile } from "./tile";
+import type { TileStore, Wish } from "./tile-store";
+
+const FINER_LEVELS = 3;
+const MOST_AHEAD = 8;
+/** Coarser tiles fetched along: they stand in after a jump. */
+const COARSER = 3;
+
+export interface View {
+  camera: Camera;
+  /** CSS pixels. */
+  width: number;
+  height: number;
+  scroll: number;
+  ratio: number;
+}
+
+export interface SceneStrip extends Strip {
+  row: Row;
+  box: LaneBox;
+  source: Source;
+}
+
+export interface CounterPart extends Omit<Part, "tile"> {
+  tile: CounterTile;
+}
+
+export interface SceneRow {
+  row: Row;
+  source: Source;
+  /** CSS pixels from the top of the canvas. */
+  y: number;
+  /** Not drawn above this. */
+  top: number;
+  counters: readonly CounterPart[];
+}
+
+export interface Scene {
+  /** Device pixels. */
+  width: number;
+  height: number;
+  ratio: number;
+  start: number;
+  ns_per_pixel: number;
+  rows: SceneRow[];
+  strips: SceneStrip[];
+  wishes: Wish[];
+}
+
+type Kind = "g" | "c";
+
+export class SceneBuilder {
+  private readonly wishes: Wish[] = [];
+  private readonly found = new Map<string, Part[] | CounterPart[]>();
+  private readonly width: number;
+  private readonly ns_per_pixel: number;
+
+  constructor(
+    private readonly view: View,
+    private readonly store: TileStore,
+  ) {
+    this.width = Math.max(1, Math.round(view.width * view.ratio));
+    this.ns_per_pixel = view.camera.span / this.width;
+  }
+
+  build(layout: Layout, source_of: (worker: number) => Source | undefined): Scene {
+    const { view } = this;
+    const rows: SceneRow[] = [];
+    const strips: SceneStrip[] = [];
+    const add = (row: Row, y: number, top: number) => {
+      const source = source_of(row.worker);
+      if (!source) return;
+      const counter = row.item?.counter;
+      rows.push({ row, source, y, top, counters: counter ? (this.parts(source, "c", counter.id) as CounterPart[]) : [] });
+      for (const box of lane_boxes(row)) this.add_strip(strips, row, source, box, y, top);
+    };
+    for (const row of layout.pinned) add(row, row.y, 0);
+    const shift = layout.pinned_height - view.scroll;
+    const [first, last] = rows_between(layout.rows, view.scroll, view.scroll + view.height - layout.pinned_height);
+    for (const row of layout.rows.slice(first, last)) add(row, row.y + shift, layout.pinned_height);
+    this.look_ahead(layout, source_of);
+    return { width: this.width, height: Math.max(1, Math.round(view.height * view.ratio)), ratio: view.ratio, start: view.camera.start, ns_per_pixel: this.ns_per_pixel, rows, strips, wishes: this.wishes };
+  }
+
+  private add_strip(strips: SceneStrip[], row: Row, source: Source, box: LaneBox, y: number, top: number): void {
+    const { ratio, height } = this.view;
+    if (y + box.top > height || y + box.top + box.height < top) return;
+    const from = Math.round((y + box.top) * ratio);
+    strips.push({
+      y: from,
+      height: Math.max(1, Math.round((y + box.top + box.height) * ratio) - from),
+      lane: box.track.group_lane + box.lane,
+      parts: this.parts(source, "g", box.track.group) as Part[],
+      top: Math.round(top * ratio),
+      bottom: Math.round(height * ratio),
+      row,
+      box,
+      source,
+    });
+  }
+
+  /** The tiles of a group or counter over the window, each once a frame. */
+  private parts(source: Source, kind: Kind, id: number): Part[] | CounterPart[] {
+    const key = `${source.id.worker}${kind}${id}`;
+    const known = this.found.get(key);
+    if (known) return known;
+    const level = source.level(this.ns_per_pixel);
+    const { start, end } = this.view.camera;
+    const [first, last] = tiles_in(start - source.offset, end - source.offset, level, source.meta.duration_ns);
+    const parts: (Part | CounterPart)[] = [];
+    for (let index = first; index <= last; index += 1) this.cover(parts, source, kind, id, level, index);
+    this.found.set(key, parts as Part[]);
+    this.want_around(source, kind, id, level, first, last);
+    return parts as Part[];
+  }
+
+  private cover(parts: (Part | CounterPart)[], source: Source, kind: Kind, id: number, level: number, index: number): void {
+    const clip0 = Math.max(0, this.x(source.tile_start(level, index)));
+    const ends = index + 1 > source.meta.duration_ns / 2 ** (level + 8);
+    // What ends with the trace may still need its last pixel.
+    const clip1 = Math.min(this.width, ends ? this.width : this.x(source.tile_start(level, index + 1)));
+    const add = (tile: Tile, from: number, to: number) => {
+      const scale = 2 ** tile.level / this.ns_per_pixel;
+      const offset = (source.tile_start(tile.level, tile.index) - this.view.camera.start) / this.ns_per_pixel;
+      parts.push({ tile: tile as SliceTile & CounterTile, scale, offset, clip0: from, clip1: to });
+    };
+    const tile = this.store.get(source.key(kind, id, level, index));
+    if (tile) return add(tile, clip0, clip1);
+    this.wishes.push(source.wish(kind, id, level, index, 0));
+    for (let up = level + 1; up <= source.top_level; up += 1) {
+      const coarser = this.store.get(source.key(kind, id, up, Math.floor(index / 2 ** (up - level))));
+      if (coarser) return add(coarser, clip0, clip1);
+    }
+    for (let down = 1; down <= Math.min(FINER_LEVELS, level); down += 1) {
+      const many = 2 ** down;
+      const finer = Array.from({ length: many }, (_, nth) => this.store.get(source.key(kind, id, level - down, index * many + nth)));
+      for (const one of finer) {
+        if (one) add(one, Math.max(0, this.x(source.tile_start(one.level, one.index))), Math.min(this.width, this.x(source.tile_start(one.level, one.index + 1))));
+      }
+      if (finer.some(Boolean)) return;
+    }
+  }
+
+  private x(ns: number): number {
+    return Math.floor((ns - this.view.camera.start) / this.ns_per_pixel);
+  }
+
+  private want_around(source: Source, kind: Kind, id: number, level: number, first: number, last: number): void {
+    if (last < first) return;
+    this.want_coarser(source, kind, id, level, 1);
+    const most = Math.floor(source.meta.duration_ns / 2 ** (level + 8));
+    const ahead = Math.min(MOST_AHEAD, last - first + 1);
+    for (let away = 1; away <= ahead; away += 1) {
+      for (const index of [last + away, first - away]) {
+        if (index >= 0 && index <= most) this.wishes.push(source.wish(kind, id, level, index, 1 + away));
+      }
+    }
+  }
+
+  private want_coarser(source: Source, kind: Kind, id: number, level: number, rank: number): void {
+    const coarse = Math.min(source.top_level, level + COARSER);
+    const { start, end } = this.view.camera;
+    const [first, last] = tiles_in(start - source.offset, end - source.offset, coarse, source.meta.duration_ns);
+    for (let index = first; index <= last; index += 1) this.wishes.push(source.wish(kind, id, coarse, index, rank));
+  }
+
+  /** Rows just out of sight get something coarse, so that scrolling meets no blank tracks. */
+  private look_ahead(layout: Layout, source_of: (worker: number) => Source | undefined): void {
+    const { scroll, height } = this.view;
+    const [first, last] = rows_between(layout.rows, scroll - height / 2, scroll + 1.5 * height);
+    for (const row of layout.rows.slice(first, last)) {
+      const source = source_of(row.worker);
+      const id = row.item?.counter?.id ?? row.item?.track?.group;
+      const kind = row.item?.counter ? "c" : "g";
+      if (!source || id === undefined || this.found.has(`${source.id.worker}${kind}${id}`)) continue;
+      this.found.set(`${source.id.worker}${kind}${id}`, []);
+      this.want_coarser(source, kind, id, source.level(this.ns_per_pixel), 2 + MOST_AHEAD);
+    }
+  }
+}
+
+/** Device pixels from the left edge, as a fraction. */
+export function x_of(scene: Scene, ns: number): number {
+  return (ns - scene.start) / scene.ns_per_pixel;
+}
+
+export function ns_at(scene: Scene, device_x: number): number {
+  return scene.start + device_x * scene.ns_per_pixel;
+}

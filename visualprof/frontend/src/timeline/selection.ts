@@ -1,0 +1,116 @@
+// The selected event: where it is, what is known about it, and where its links lead.
+import { computed, onScopeDispose, shallowRef, watch } from "vue";
+import { address, ApiError, get, type Query } from "../api/client";
+import { query_value } from "../state/address";
+import { patch_query } from "../state/address";
+import type { EventDetails, Place } from "./model";
+import type { Source } from "./source";
+import type { Timeline } from "./timeline";
+
+export type Selection = ReturnType<typeof useSelection>;
+
+export function useSelection(timeline: Timeline) {
+  const { state, stage, sources } = timeline;
+  const details = shallowRef<EventDetails | null>(null);
+  const error = shallowRef<ApiError | null>(null);
+  /** The raw arguments come from the file itself, which may take a moment longer. */
+  const waiting = shallowRef(false);
+  const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
+  let control = new AbortController();
+  let go_there = false;
+
+  async function load(from: Source, event: number): Promise<void> {
+    control.abort();
+    control = new AbortController();
+    const { signal } = control;
+    const query: Query = { ...from.id.query, v: from.meta.version, event };
+    waiting.value = true;
+    error.value = null;
+    try {
+      const quick = await get<EventDetails>(address("timeline/event", { ...query, arguments: 0 }), { signal });
+      if (quick) show(quick.body);
+      const full = await get<EventDetails>(address("timeline/event", query), { signal });
+      if (full) details.value = full.body;
+    } catch (failure) {
+      if (signal.aborted) return;
+      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      if (details.value?.event !== event) details.value = null;
+    }
+    waiting.value = false;
+  }
+
+  function show(found: EventDetails): void {
+    details.value = found;
+    if (go_there) void reveal(found);
+    go_there = false;
+  }
+
+  async function reveal(place: Place, air?: number): Promise<void> {
+    if (!source.value) return;
+    const range = timeline.range_of(source.value, place);
+    if (air === undefined) stage.camera.reveal(range);
+    else stage.camera.fit(range, air);
+    timeline.moved();
+    await timeline.show_track(source.value.id.worker, place.track, place.lane);
+  }
+
+  watch([source, () => state.selected.value?.event], ([from, event]) => {
+    control.abort();
+    if (from && event !== undefined) {
+      if (details.value?.event !== event) details.value = null;
+      void load(from, event);
+    } else {
+      details.value = null;
+      error.value = null;
+    }
+  }, { immediate: true });
+
+  watch([details, source], ([found, from]) => {
+    stage.marks = { ...stage.marks, selected: found && from ? { source: from, place: found } : null, links: found?.links ?? [] };
+    stage.invalidate();
+  }, { immediate: true });
+  onScopeDispose(() => control.abort());
+
+  function select(worker: number, event: number): void {
+    state.selected.value = { worker, event };
+  }
+
+  /** Selects an event and moves as little as needed to see it. */
+  function go_to(worker: number, place: Place): void {
+    select(worker, place.event);
+    const from = timeline.source_of(worker);
+    if (!from) return;
+    stage.camera.reveal(timeline.range_of(from, place));
+    timeline.moved();
+    void timeline.show_track(worker, place.track, place.lane);
+  }
+
+  /** Along the links: to the effects, or back to the causes. */
+  function follow(direction: "to" | "from"): void {
+    const link = details.value?.links.find((one) => one.direction === direction);
+    if (link && source.value) go_to(source.value.id.worker, link);
+  }
+
+  /** Links of other pages name an event by what it is: the longest of that name. */
+  async function find_longest(): Promise<void> {
+    const name = query_value("longest");
+    const category = query_value("longest_category");
+    const from = timeline.main.value;
+    if ((name === null && category === null) || !from) return;
+    const where = query_value("where");
+    patch_query({ longest: null, longest_category: null, where: null });
+    try {
+      const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, category, where }));
+      if (!found) return;
+      select(from.id.worker, found.body.event);
+      stage.camera.fit(timeline.range_of(from, found.body), 1.5);
+      timeline.moved();
+      await timeline.show_track(from.id.worker, found.body.track, found.body.lane);
+    } catch (failure) {
+      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+    }
+  }
+  watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category")], ([ready]) => ready && void find_longest(), { immediate: true });
+
+  return { details, error, waiting, source, select, go_to, follow, reveal, clear: () => (state.selected.value = null) };
+}

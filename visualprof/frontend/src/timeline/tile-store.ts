@@ -1,0 +1,125 @@
+// Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
+import { Lru } from "./lru";
+import { decode_tile, tile_weight, type Tile } from "./tile";
+
+const IN_FLIGHT = 6;
+const BUDGET_BYTES = 64 * 2 ** 20;
+const RETRY_MS = 1500;
+
+export interface Wish {
+  key: string;
+  url: string;
+  level: number;
+  index: number;
+  /** Lower is sooner: 0 is on screen. */
+  rank: number;
+}
+
+export type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
+
+export interface StoreFigures {
+  requests: number;
+  bytes: number;
+  durations_ms: number[];
+}
+
+async function fetch_bytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
+  const response = await fetch(url, { signal });
+  if (!response.ok) throw new Error(`${response.status}`);
+  return response.arrayBuffer();
+}
+
+export class TileStore {
+  private readonly tiles: Lru<Tile>;
+  private readonly flights = new Map<string, AbortController>();
+  private readonly failed = new Map<string, number>();
+  private wishes = new Map<string, Wish>();
+  private closed = false;
+  /** Since the page was opened; the benchmark reads them. */
+  readonly figures: StoreFigures = { requests: 0, bytes: 0, durations_ms: [] };
+
+  constructor(
+    private readonly arrived: () => void,
+    private readonly load: Fetch = fetch_bytes,
+    budget = BUDGET_BYTES,
+  ) {
+    this.tiles = new Lru<Tile>(budget);
+  }
+
+  get bytes(): number {
+    return this.tiles.weight;
+  }
+
+  /** Nothing that is on screen is still to come. */
+  get settled(): boolean {
+    return ![...this.wishes.values()].some((wish) => wish.rank === 0 && !this.failed.has(wish.key));
+  }
+
+  get(key: string): Tile | undefined {
+    return this.tiles.get(key);
+  }
+
+  has(key: string): boolean {
+    return this.tiles.has(key);
+  }
+
+  /** All that this frame wants and does not have. */
+  want(wishes: readonly Wish[]): void {
+    this.wishes = new Map();
+    for (const wish of wishes) {
+      const known = this.wishes.get(wish.key);
+      if (!this.tiles.has(wish.key) && (!known || known.rank > wish.rank)) this.wishes.set(wish.key, wish);
+    }
+    for (const [key, flight] of this.flights) {
+      if (!this.wishes.has(key)) {
+        flight.abort();
+        this.flights.delete(key);
+      }
+    }
+    this.pump();
+  }
+
+  close(): void {
+    this.closed = true;
+    this.want([]);
+    this.tiles.clear();
+  }
+
+  private pump(): void {
+    if (this.closed || this.flights.size >= IN_FLIGHT) return;
+    const now = performance.now();
+    const ready = [...this.wishes.values()].filter((wish) => !this.flights.has(wish.key) && (this.failed.get(wish.key) ?? 0) <= now);
+    ready.sort((a, b) => a.rank - b.rank);
+    for (const wish of ready.slice(0, IN_FLIGHT - this.flights.size)) void this.fly(wish);
+  }
+
+  private async fly(wish: Wish): Promise<void> {
+    const control = new AbortController();
+    this.flights.set(wish.key, control);
+    const begun = performance.now();
+    try {
+      const bytes = await this.load(wish.url, control.signal);
+      if (control.signal.aborted) return;
+      const tile = decode_tile(bytes, wish.level, wish.index);
+      this.note(performance.now() - begun, tile.bytes);
+      this.tiles.set(wish.key, tile, tile_weight(tile));
+      this.failed.delete(wish.key);
+    } catch {
+      if (control.signal.aborted) return;
+      // The server may be restarting: asked again, but not at once and not by every frame.
+      this.failed.set(wish.key, performance.now() + RETRY_MS);
+      setTimeout(() => this.closed || this.arrived(), RETRY_MS + 10);
+    }
+    this.flights.delete(wish.key);
+    this.wishes.delete(wish.key);
+    this.pump();
+    this.arrived();
+  }
+
+  private note(duration_ms: number, bytes: number): void {
+    this.figures.requests += 1;
+    this.figures.bytes += bytes;
+    this.figures.durations_ms.push(duration_ms);
+    if (this.figures.durations_ms.length > 4000) this.figures.durations_ms.splice(0, 2000);
+  }
+}

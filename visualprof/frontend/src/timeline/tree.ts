@@ -1,0 +1,76 @@
+// The tracks of a trace in groups, as people look for them: processes and devices, then counters, then the rest.
+import type { Counter, Meta, Track } from "./model";
+
+export interface Item {
+  /** `worker.track`: short, stable for a file, and free of characters that an address escapes. */
+  key: string;
+  label: string;
+  /** What the label does not say, for filter and tooltip. */
+  detail: string;
+  track: Track | null;
+  counter: Counter | null;
+}
+
+export interface Group {
+  key: string;
+  label: string;
+  items: Item[];
+  /** Folded until someone opens it. */
+  minor: boolean;
+}
+
+export interface Words {
+  device: (id: number) => string;
+  process: (id: string) => string;
+  annotations: (name: string) => string;
+  counters: string;
+  other: string;
+  unnamed: string;
+}
+
+/** Profilers add tracks that hold one event each; they are kept, but out of the way. */
+const MINOR_EVENTS = 2;
+
+function label_of(track: Track, words: Words): string {
+  const name = track.name.trim() || track.tid.trim();
+  const plain = track.kind === "stream" && /^-?\d+$/.test(name) ? `stream ${name}` : name;
+  return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
+}
+
+function group_label(tracks: readonly Track[], words: Words): string {
+  const first = tracks[0];
+  if (!first) return "";
+  if (first.process) return first.process;
+  if (first.kind !== "thread" && first.device !== null) return words.device(first.device);
+  return words.process(first.pid);
+}
+
+export function tree_of(meta: Meta, worker: number, words: Words): Group[] {
+  const by_process = new Map<string, Track[]>();
+  for (const track of meta.tracks) {
+    const process = `${track.process}\n${track.pid}`;
+    by_process.set(process, [...(by_process.get(process) ?? []), track]);
+  }
+  const key = (id: number) => `${worker}.${id}`;
+  const item = (track: Track): Item => ({
+    key: key(track.id),
+    label: label_of(track, words),
+    detail: `${track.process} ${track.pid} ${track.tid}`,
+    track,
+    counter: null,
+  });
+  const groups: Group[] = [];
+  const rest: Item[] = [];
+  for (const tracks of by_process.values()) {
+    const items = tracks.map(item);
+    const events = tracks.reduce((all, track) => all + track.events, 0);
+    if (events <= MINOR_EVENTS && by_process.size > 1 && tracks.every((track) => track.kind === "thread")) rest.push(...items);
+    else groups.push({ key: key(-1 - groups.length), label: group_label(tracks, words), items, minor: false });
+  }
+  if (meta.counters.length > 0) {
+    const items = meta.counters.map((counter) => ({ key: key(counter.id), label: counter.name.trim() || words.unnamed, detail: counter.process, track: null, counter }));
+    groups.push({ key: `${worker}.c`, label: words.counters, items, minor: false });
+  }
+  if (rest.length > 0) groups.push({ key: `${worker}.o`, label: words.other, items: rest, minor: groups.length > 0 });
+  return groups;
+}

@@ -1,0 +1,246 @@
+"""Distributed: computation, communication and their overlap on every rank, collectives, stragglers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.views import Params, View, charts
+from visualprof.views.measure.alignment import offsets
+from visualprof.views.measure.collectives import Matched, collectives, match
+from visualprof.views.measure.devices import device_summary
+from visualprof.views.measure.intervals import covered, intersect, union
+from visualprof.views.measure.steps import Windows, step_windows
+from visualprof.views.table import Column, Result, Table
+
+Ranks = Sequence[tuple[str, Trace]]
+LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
+
+
+def needs(trace: Trace) -> bool:
+    """At least one communication event, or a place among several ranks."""
+    return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
+
+
+def compute(ranks: Ranks, params: Params) -> Result:
+    """Main table per rank and step: `rank, worker, step, total_ns, computation_ns, communication_ns, overlap_ns, other_ns`.
+
+    Beside it `collectives` (per rank and name), `waits` (per rank and step: transfer and wait), `devices`, `stragglers`,
+    `missing_ranks` and `notes`. Computation is the union of other kernels (of operators where nothing runs on a device),
+    communication that of collectives, their host operators included; overlap is counted in both.
+    Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
+    """
+    ordered = sorted(ranks, key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
+    numbers = [t.meta.rank if t.meta.rank >= 0 else i for i, (_, t) in enumerate(ordered)]
+    windows = [step_windows(t) for _, t in ordered]
+    found = match([collectives(t) for _, t in ordered])
+    steps = _steps(ordered, numbers, windows, params.step)
+    waits = _waits(numbers, windows, found, params.step)
+    return Result(
+        Table(steps),
+        {
+            "collectives": Table(_collectives(ordered, numbers, found)),
+            "waits": Table(waits),
+            "devices": [
+                {"rank": n, "worker": w, "host": t.meta.host, **d}
+                for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
+                for d in device_summary(t, win)
+            ],
+            "stragglers": _stragglers(ordered, numbers, windows, found, steps),
+            "missing_ranks": _missing(ordered, numbers),
+            "notes": _notes(windows),
+        },
+    )
+
+
+def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
+    """`overlap` and `waits`: stacked bars over ranks, averages over the steps."""
+    assert result.table is not None
+    parts = {
+        "computation": ("computation_ns", "overlap_ns"), "overlap": ("overlap_ns", None),
+        "communication": ("communication_ns", "overlap_ns"), "other": ("other_ns", None),
+    }  # fmt: skip
+    labels, means = _means(result.table)
+    series = [(f"@t:distributed.{n}", means[a] - (means[b] if b else 0)) for n, (a, b) in parts.items()]
+    out = {"overlap": charts.bars(labels, series)}
+    waits = result.fields["waits"]
+    if isinstance(waits, Table) and len(waits):
+        labels, means = _means(waits)
+        out["waits"] = charts.bars(labels, [(f"@t:distributed.{n}", means[f"{n}_ns"]) for n in ("transfer", "wait")])
+    return out
+
+
+def _means(table: Table) -> tuple[list[str], dict[str, np.ndarray]]:
+    """Labels of the ranks and means of the numeric columns over their steps."""
+    rank = np.asarray(table.columns["rank"])
+    known = np.unique(rank)
+    means = {
+        k: np.array([np.nanmean(np.asarray(v, np.float64)[rank == r]) for r in known])
+        for k, v in table.columns.items()
+        if k.endswith("_ns")
+    }
+    return [str(r) for r in known], means
+
+
+def _spans(trace: Trace) -> tuple[Ints, Ints]:
+    """Disjoint intervals of computation and communication."""
+    events = trace.events
+    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
+    kernel = stream & (events.category == Category.KERNEL)
+    if not (stream & np.isin(events.category, (Category.KERNEL, Category.COMM))).any():
+        kernel = thread & (events.category == Category.OP)
+    comm = (stream | thread) & (events.category == Category.COMM)
+    return tuple(
+        union(events.ts[r], events.end[r]) for r in (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
+    )  # type: ignore[return-value]
+
+
+def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> dict[str, Column]:
+    rows: dict[str, list[object]] = {
+        k: []
+        for k in ("rank", "worker", "step", "total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
+    }
+    for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
+        compute_spans, comm_spans = _spans(trace)
+        both = intersect(compute_spans, comm_spans)
+        a, b, c = (covered(s, win.start, win.end) for s in (compute_spans, comm_spans, both))
+        total = win.end - win.start
+        for i, name in enumerate(win.names):
+            if step and name != step:
+                continue
+            values = (
+                number,
+                worker,
+                name,
+                int(total[i]),
+                int(a[i]),
+                int(b[i]),
+                int(c[i]),
+                int(total[i] - a[i] - b[i] + c[i]),
+            )
+            for column, value in zip(rows.values(), values, strict=True):
+                column.append(value)
+    return {k: np.array(v, np.int64) if k.endswith("_ns") or k == "rank" else v for k, v in rows.items()}
+
+
+def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> dict[str, Column]:
+    """Transfer and wait of the matched collectives that start in each step."""
+    rows: list[tuple[int, str, int, int]] = []
+    for place, (number, win) in enumerate(zip(numbers, windows, strict=True)):
+        mine = [m for m in found if m.rank == place and m.transfer_ns is not None]
+        for i, name in enumerate(win.names):
+            inside = [m for m in mine if win.start[i] <= m.call.ts < win.end[i]]
+            if inside and (not step or name == step):
+                transfer = sum(m.transfer_ns or 0 for m in inside)
+                rows.append((number, name, transfer, sum(m.call.latency for m in inside) - transfer))
+    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
+    return {
+        "rank": np.array(columns[0], np.int64),
+        "step": list(columns[1]),
+        "transfer_ns": np.array(columns[2], np.int64),
+        "wait_ns": np.array(columns[3], np.int64),
+    }
+
+
+def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> dict[str, Column]:
+    """Collectives of each rank by name; bus bandwidth as nccl-tests defines it, from the transfer time where known."""
+    groups: dict[tuple[int, str], list[Matched]] = {}
+    for each in found:
+        groups.setdefault((each.rank, each.call.name), []).append(each)
+    rows: list[dict[str, object]] = []
+    for (rank, name), calls in groups.items():
+        total = sum(m.call.latency for m in calls)
+        known = all(m.transfer_ns is not None for m in calls)
+        transfer = sum(m.transfer_ns or 0 for m in calls) if known else None
+        sizes = [m.call.bytes for m in calls]
+        nbytes = sum(sizes) if min(sizes) >= 0 else None
+        members = max([m.call.group_size for m in calls] + [ranks[rank][1].meta.world_size])
+        rows.append({
+            "rank": numbers[rank], "name": name, "calls": len(calls), "bytes": nbytes, "mean_bytes": nbytes / len(calls) if nbytes is not None else None,
+            "total_ns": total, "mean_ns": total / len(calls), "transfer_ns": transfer, "wait_ns": None if transfer is None else total - transfer,
+            "bus_bandwidth_bytes_per_s": _bus(name, nbytes, transfer or total, members), "event": max(calls, key=lambda m: m.call.latency).call.event,
+        })  # fmt: skip
+    rows.sort(key=lambda r: (str(r["name"]), r["rank"]))
+    keys = (
+        "rank",
+        "name",
+        "calls",
+        "bytes",
+        "mean_bytes",
+        "total_ns",
+        "mean_ns",
+        "transfer_ns",
+        "wait_ns",
+        "bus_bandwidth_bytes_per_s",
+        "event",
+    )
+    return {k: [r[k] for r in rows] for k in keys}
+
+
+def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | None:
+    if not nbytes or not spent or members < 2:
+        return None
+    share = (members - 1) / members
+    factor = (
+        2 * share
+        if "reduce" in name.replace("_", "") and "all" in name
+        else share
+        if any(w in name for w in ("gather", "scatter", "to_all"))
+        else 1.0
+    )
+    return nbytes * factor / spent * 1e9
+
+
+def _stragglers(ranks: Ranks, numbers: list[int], windows: list[Windows], found: list[Matched], steps: dict[str, Column]) -> list[dict[str, object]]:
+    """Ranks that come late to the first collective of most steps, on the common clock.
+
+    `late_ns_per_step` is the mean over the steps of a rank's arrival less the median of the others', `steps_last` in how many
+    steps it came last, `computation_ratio` its computation over the mean of all ranks.
+    """
+    if len(ranks) < 2:
+        return []
+    shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets([t for _, t in ranks])]
+    arrivals = [_first_arrivals([m for m in found if m.rank == i], win, shift[i]) for i, win in enumerate(windows)]
+    shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
+    if not shared:
+        return []
+    times = np.array([[a[s] for s in shared] for a in arrivals], np.float64)
+    late = np.array([times[i] - np.median(np.delete(times, i, axis=0), axis=0) for i in range(len(ranks))])
+    last = times.argmax(axis=0)
+    rank, computation = np.asarray(steps["rank"]), np.asarray(steps["computation_ns"], np.float64)
+    mean_step, mean_work = float(np.asarray(steps["total_ns"], np.float64).mean()), float(computation.mean())
+    out = [
+        {
+            "rank": number, "late_ns_per_step": round(float(late[i].mean())), "steps_last": int((last == i).sum()), "steps": len(shared),
+            "computation_ratio": float(computation[rank == number].mean()) / mean_work if mean_work else None,
+        }
+        for i, number in enumerate(numbers)
+        if late[i].mean() > LATE_SHARE * mean_step and (last == i).mean() >= 0.5
+    ]  # fmt: skip
+    return sorted(out, key=lambda s: -int(s["late_ns_per_step"]))  # type: ignore[call-overload]
+
+
+def _first_arrivals(mine: list[Matched], win: Windows, shift: int) -> dict[str, int]:
+    """Arrival at the first collective of each step."""
+    out: dict[str, int] = {}
+    for i, name in enumerate(win.names):
+        inside = [m.call.arrival for m in mine if win.start[i] <= m.call.ts < win.end[i]]
+        if inside:
+            out[name] = min(inside) + shift
+    return out
+
+
+def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
+    """Ranks that the files speak of and that are not there; at most 1,024 are named."""
+    size = max((t.meta.world_size for _, t in ranks), default=-1)
+    return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
+
+
+def _notes(windows: list[Windows]) -> list[str]:
+    """Ids of oddities that the page explains."""
+    return ["different_steps"] if len({w.names for w in windows}) > 1 else []
+
+
+VIEW = View("distributed", 55, needs, Params, compute, make_charts, whole_run=True)

@@ -1,0 +1,199 @@
+"""MegEngine static-graph profile: every question that megengine.tools.profile_analyze answers, and those it crashes on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.errors import BadParameter
+from visualprof.reader.trace import Trace, TrackKind
+from visualprof.views import Params, View
+from visualprof.views.table import Column, Result, Table
+
+Order = Literal[
+    "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
+    "bandwidth", "+bandwidth", "opr_id", "+opr_id",
+]  # fmt: skip
+COPIES = re.compile(r"Copy")
+AGGREGATES = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+
+
+@dataclass(frozen=True)
+class ProfileParams(Params):
+    """The options of the original, spelled with underscores.
+
+    top: rows, 0 all. type: operator types, comma-separated. opr_name: regular expression that a name starts with.
+    input_dtype: regular expression that a data type of the inputs starts with. top_end_key: `end` for self time, `kern` for
+    the time until the first kernel. aggregate, aggregate_by: one row for all or for each type. order_by: `+` ascending.
+    min_time, max_time: seconds, of each operator before it is aggregated. copy_time: only operators that copy.
+    """
+
+    top: int = 0
+    type: str = ""
+    opr_name: str = ""
+    input_dtype: str = ""
+    top_end_key: Literal["end", "kern"] = "end"
+    aggregate: Literal["", "sum", "mean", "max", "min"] = ""
+    aggregate_by: Literal["", "type"] = ""
+    order_by: Order = "time"
+    min_time: float = float("-inf")
+    max_time: float = float("inf")
+    time: Literal["device", "host"] = "device"
+    copy_time: bool = False
+
+
+@dataclass(frozen=True)
+class Operators:
+    """One row an operator in the order of the graph; times ns, -1 without one; computation FLO and memory bytes, NaN unknown."""
+
+    index: NDArray[np.int64]
+    name: list[str]
+    type: list[str]
+    id: list[str]
+    time: NDArray[np.int64]
+    computation: NDArray[np.float64]
+    memory: NDArray[np.float64]
+    in_shapes: list[str]
+    out_shapes: list[str]
+    dtypes: list[str]
+
+
+def needs(trace: Trace) -> bool:
+    """A static profile: operators with their place in the graph."""
+    return "operator_index" in trace.args
+
+
+def compute(trace: Trace, params: ProfileParams) -> Result:
+    """Table `device_self_ns` (`host_self_ns`), `cumulative_ns, ratio, name, type, id, count, computation_flo, flops, memory_bytes,
+    bandwidth, in_shapes, out_shapes`; `totals` over all operators whatever the filters.
+
+    Shares are of the total; cumulative follows the order of the rows. FLO count 2 a multiply-add; flops is FLO/s and
+    bandwidth bytes/s, N/A (null) where the time is 0 or the operand unknown. Source: docs/views.md#profile.
+    """  # noqa: D205
+    every = {kind: _operators(trace, kind, "end") for kind in ("device", "host")}
+    totals = {f"{kind}_ns": int(np.maximum(found.time, 0).sum()) for kind, found in every.items()}
+    found = _operators(trace, params.time, params.top_end_key)
+    rows = _filtered(found, params)
+    if params.aggregate_by and not params.aggregate:
+        raise BadParameter("aggregate_by needs aggregate", "add aggregate=sum (or mean, max, min)")
+    columns = _aggregated(found, rows, params) if params.aggregate else _plain(found, rows)
+    columns = _ordered(columns, params)
+    total = totals[f"{params.time}_ns"]
+    spent = np.asarray(columns["time"], np.float64)
+    columns = {
+        f"{params.time}_self_ns": columns["time"], "cumulative_ns": np.cumsum(spent),
+        "ratio": spent / total if total else np.full(len(spent), np.nan), **{k: v for k, v in columns.items() if k != "time"},
+    }  # fmt: skip
+    return Result(
+        Table(columns),
+        {
+            "totals": totals,
+            "types": sorted(set(found.type)),
+            "dtypes": sorted({d for t in found.dtypes for d in t.split()}),
+        },
+    )
+
+
+def _operators(trace: Trace, kind: str, until: str) -> Operators:
+    """Operators with the longest of their times over devices or threads."""
+    events = trace.events
+    on = TrackKind.STREAM if kind == "device" else TrackKind.THREAD
+    rows = np.flatnonzero(trace.track_mask(on))
+    index = trace.arg("operator_index", rows).astype(np.int64)
+    spent = np.maximum(events.dur[rows], 0) if until == "end" else trace.arg("wait_ns", rows).astype(np.int64)
+    order = np.lexsort((-spent, index))
+    first = order[np.flatnonzero(np.diff(index[order], prepend=-1))] if len(rows) else order
+    chosen = rows[first]
+
+    def text(name: str) -> list[str]:
+        return [trace.strings[int(i)] for i in trace.arg(name, chosen, 0)]
+
+    return Operators(
+        index[first], [trace.strings[i] for i in events.name[chosen]], text("type"), text("operator_id"), spent[first],
+        trace.arg("flops", chosen, np.nan).astype(np.float64), trace.arg("bytes", chosen, np.nan).astype(np.float64),
+        text("input_shapes"), text("output_shapes"), text("input_types"),
+    )  # fmt: skip
+
+
+def _filtered(found: Operators, params: ProfileParams) -> NDArray[np.int64]:
+    types = {t.strip() for t in params.type.split(",") if t.strip()}
+    name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype)
+    seconds = found.time / 1e9
+    keep = (seconds >= params.min_time) & (seconds <= params.max_time)
+    for i in np.flatnonzero(keep):
+        keep[i] = (
+            (not types or found.type[i] in types)
+            and (name is None or name.match(found.name[i]) is not None)
+            and (dtype is None or any(dtype.match(d) for d in found.dtypes[i].split()))
+            and (not params.copy_time or COPIES.search(found.type[i]) is not None)
+        )
+    return np.flatnonzero(keep)
+
+
+def _pattern(name: str, text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        raise BadParameter(f"{name}: {text!r} is no regular expression ({error})", "a plain name works, too") from error
+
+
+def _plain(found: Operators, rows: NDArray[np.int64]) -> dict[str, Column]:
+    computation, memory, spent = found.computation[rows], found.memory[rows], found.time[rows]
+    return {
+        "time": spent, "name": [found.name[i] for i in rows], "type": [found.type[i] for i in rows], "id": [found.id[i] for i in rows],
+        "count": np.ones(len(rows), np.int64), **_rates(computation, memory, spent),
+        "in_shapes": [found.in_shapes[i] for i in rows], "out_shapes": [found.out_shapes[i] for i in rows],
+    }  # fmt: skip
+
+
+def _aggregated(found: Operators, rows: NDArray[np.int64], params: ProfileParams) -> dict[str, Column]:
+    """One row for all operators, or one a type in the order of their first appearance. Unknown values are left out of an aggregate."""
+    keys = [found.type[i] if params.aggregate_by else "all" for i in rows]
+    groups: dict[str, list[int]] = {}
+    for key, row in zip(keys, rows.tolist(), strict=True):
+        groups.setdefault(key, []).append(row)
+    join = AGGREGATES[params.aggregate]
+    members = [np.array(m) for m in groups.values()]
+
+    def known(column: NDArray[np.float64]) -> NDArray[np.float64]:
+        values = [column[m][~np.isnan(column[m])] for m in members]
+        return np.array([join(v) if len(v) else np.nan for v in values], np.float64)
+
+    spent = np.array([join(found.time[m]) for m in members], np.float64)
+    none: list[Any] = [None] * len(members)
+    return {
+        "time": spent, "name": none, "type": list(groups), "id": none, "count": np.array([len(m) for m in members], np.int64),
+        **_rates(known(found.computation), known(found.memory), spent), "in_shapes": none, "out_shapes": none,
+    }  # fmt: skip
+
+
+def _rates(computation: NDArray[np.float64], memory: NDArray[np.float64], spent: NDArray[Any]) -> dict[str, Column]:
+    seconds = np.where(spent > 0, spent, np.nan) / 1e9
+    return {
+        "computation_flo": computation,
+        "flops": computation / seconds,
+        "memory_bytes": memory,
+        "bandwidth": memory / seconds,
+    }
+
+
+def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Column]:
+    """Rows by one column, unknown ones last, ties in the order of the graph."""
+    key = params.order_by.lstrip("+")
+    names = {"computation": "computation_flo", "memory": "memory_bytes", "opr_id": "id"}
+    values = columns[names.get(key, key)]
+    if key == "opr_id":
+        values = np.array([float(v) if str(v).isdigit() else np.nan for v in values])
+    numbers = np.asarray(values, np.float64)
+    order = np.argsort(
+        np.where(np.isnan(numbers), np.inf, numbers if params.order_by.startswith("+") else -numbers), kind="stable"
+    )
+    order = order[: params.top] if params.top > 0 else order
+    return Table(columns).take(order)
+
+
+VIEW = View("profile", 25, needs, ProfileParams, compute)
