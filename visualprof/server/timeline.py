@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, request
 
 from visualprof.errors import BadParameter, NotFound, SourceError
+from visualprof.reader.chrome_json import json_object
 from visualprof.reader.listing import Span
 from visualprof.reader.logdir import LogDirectory
 from visualprof.reader.raw import raw_events
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Trace, TrackKind
 from visualprof.server.answers import answer, raw
 from visualprof.server.spans import columns_of, number, required, whole_run
-from visualprof.views.measure.alignment import epoch_ns, offsets
+from visualprof.views.measure.alignment import Offset, epoch_ns, offsets
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, on_timeline, tile
 from visualprof.views.measure.window import (
@@ -45,6 +47,22 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
         return span, columns_of(logdir, span)
 
+    _add_tiles(routes, chosen)
+    _add_events(routes, chosen)
+    _add_windows(routes, chosen)
+
+    @routes.get("/alignment")
+    def alignment() -> Response:
+        traces = [(name, trace) for name, _, trace in whole_run(logdir, required("run"), request.args.get("span", ""))]
+        found = offsets([t for _, t in traces])
+        return answer({"workers": [_offset(name, o) for (name, _), o in zip(traces, found, strict=True)]})
+
+    return routes
+
+
+def _add_tiles(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+    """What the timeline is drawn from."""
+
     @routes.get("/meta")
     def meta() -> Response:
         span, trace = chosen()
@@ -71,6 +89,10 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         offset = number("offset", request.args.get("offset", "0"), 0, 2**31)
         limit = number("limit", request.args.get("limit", "4096"), 1, 65_536)
         return answer({"strings": list(trace.strings[offset : offset + limit]), "total": len(trace.strings)})
+
+
+def _add_events(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+    """Single events: one, those of a name, the longest."""
 
     @routes.get("/event")
     def event() -> Response:
@@ -102,26 +124,21 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
             )
         return answer(_place_of(trace, row))
 
+
+def _add_windows(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+    """What ran in a window of time."""
+
     @routes.get("/window")
     def window() -> Response:
         trace = chosen()[1]
         low, high, tracks = _window(trace)
         table = window_table(trace, low, high, tracks)
         limit = number("limit", request.args.get("limit", "200"), 1, 10_000)
-        body = page(
-            table,
-            Query(
-                sort=request.args.get("sort", ""), descending=request.args.get("order", "desc") != "asc", limit=limit
-            ),
-        ).to_json()
-        return answer(
-            body
-            | {
-                "utilization": window_utilization(trace, low, high),
-                "start_ns": low - trace.span_ns[0],
-                "end_ns": high - trace.span_ns[0],
-            }
-        )
+        ascending = request.args.get("order", "desc") == "asc"
+        body = page(table, Query(sort=request.args.get("sort", ""), descending=not ascending, limit=limit)).to_json()
+        body["utilization"] = window_utilization(trace, low, high)
+        body["start_ns"], body["end_ns"] = low - trace.span_ns[0], high - trace.span_ns[0]
+        return answer(body)
 
     @routes.get("/export")
     def export() -> Response:
@@ -130,17 +147,6 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
         response = raw(_chrome_json(trace, low, high, tracks, span.found.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
-
-    @routes.get("/alignment")
-    def alignment() -> Response:
-        traces = [(name, trace) for name, _, trace in whole_run(logdir, required("run"), request.args.get("span", ""))]
-        found = offsets([t for _, t in traces])
-        return answer({"workers": [
-            {"worker": name, "clock_offset_ns": o.clock_ns, "collective_residual_ns": o.residual_ns, "collectives": o.collectives}
-            for (name, _), o in zip(traces, found, strict=True)
-        ]})  # fmt: skip
-
-    return routes
 
 
 def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
@@ -156,17 +162,22 @@ def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
     end = np.clip((found.end - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
     lane = found.lane - int(trace.pyramid.lane_of_track[tracks.start])
     columns = (
-        start, end, found.longest.astype("<u4"), trace.events.name[found.longest].astype("<u4"), found.count.astype("<u4"),
-        lane.astype("<u2"), trace.events.category[found.longest].astype("u1"),
-    )  # fmt: skip
+        start,
+        end,
+        found.longest.astype("<u4"),
+        trace.events.name[found.longest].astype("<u4"),
+        found.count.astype("<u4"),
+        lane.astype("<u2"),
+        trace.events.category[found.longest].astype("u1"),
+    )
     return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
 
 
 def counter_bytes(trace: Trace, track: int, level: int, index: int) -> bytes:
     """A tile of a counter, little-endian.
 
-    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest, f32 largest,
-    f32 last value.
+    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest,
+    f32 largest, f32 last value.
     """
     counters = trace.counters
     first, last = np.searchsorted(counters.track, [track, track + 1])
@@ -192,16 +203,21 @@ def _immutable(body: bytes) -> Response:
 
 
 def _place() -> tuple[int, int]:
-    return number("level", request.args.get("level", ""), 0, MAX_LEVEL), number(
-        "index", request.args.get("index", ""), 0, 2**40
-    )
+    level = number("level", request.args.get("level", ""), 0, MAX_LEVEL)
+    return level, number("index", request.args.get("index", ""), 0, 2**40)
+
+
+def _offset(worker: str, found: Offset) -> Json:
+    return {
+        "worker": worker,
+        "clock_offset_ns": found.clock_ns,
+        "collective_residual_ns": found.residual_ns,
+        "collectives": found.collectives,
+    }
 
 
 def _meta(trace: Trace, version: str) -> Json:
     origin, until = trace.span_ns
-    groups = groups_of_tracks(trace)
-    group_of = {t: i for i, g in enumerate(groups) for t in g}
-    lanes = np.diff(trace.pyramid.lane_of_track).tolist()
     epoch = epoch_ns(trace)
     profile = busy_profile(trace)
     return {
@@ -211,15 +227,7 @@ def _meta(trace: Trace, version: str) -> Json:
         "tile_buckets": TILE_BUCKETS,
         "categories": [c.name.lower() for c in Category],
         "strings": len(trace.strings),
-        "tracks": [
-            {
-                "id": i, "kind": (t := trace.tracks[i]).kind.name.lower(), "name": t.name, "process": t.process, "pid": t.pid, "tid": t.tid,
-                "device": t.device if t.kind != TrackKind.THREAD else None, "stream": t.stream if t.kind != TrackKind.THREAD else None,
-                "lanes": lanes[i], "events": t.count, "group": group_of[i],
-                "group_lane": int(trace.pyramid.lane_of_track[i] - trace.pyramid.lane_of_track[groups[group_of[i]].start]),
-            }
-            for i in on_timeline(trace)
-        ],
+        "tracks": _tracks(trace),
         "counters": _counters(trace),
         "steps": [
             {"name": trace.strings[n], "start_ns": int(ts) - origin, "duration_ns": int(dur)}
@@ -227,7 +235,34 @@ def _meta(trace: Trace, version: str) -> Json:
         ],
         "minimap": {name: np.round(share, 4).tolist() for name, share in profile.items()},
         "warnings": list(trace.meta.warnings),
-    }  # fmt: skip
+    }
+
+
+def _tracks(trace: Trace) -> list[Json]:
+    """The tracks with events; `group_lane` is a track's first lane among those of its group."""
+    group_of = {track: (i, group) for i, group in enumerate(groups_of_tracks(trace)) for track in group}
+    first_lane = trace.pyramid.lane_of_track
+    out: list[Json] = []
+    for i in on_timeline(trace):
+        track, (number_of_group, group) = trace.tracks[i], group_of[i]
+        on_device = track.kind != TrackKind.THREAD
+        out.append(
+            {
+                "id": i,
+                "kind": track.kind.name.lower(),
+                "name": track.name,
+                "process": track.process,
+                "pid": track.pid,
+                "tid": track.tid,
+                "device": track.device if on_device else None,
+                "stream": track.stream if on_device else None,
+                "lanes": int(first_lane[i + 1] - first_lane[i]),
+                "events": track.count,
+                "group": number_of_group,
+                "group_lane": int(first_lane[i] - first_lane[group.start]),
+            }
+        )
+    return out
 
 
 def _counters(trace: Trace) -> list[Json]:
@@ -254,10 +289,14 @@ def _place_of(trace: Trace, row: int) -> Json:
     """Where an event stands."""
     events = trace.events
     return {
-        "event": row, "name": trace.strings[events.name[row]], "category": Category(events.category[row]).name.lower(),
-        "track": int(events.track[row]), "lane": int(events.depth[row]),
-        "start_ns": int(events.ts[row]) - trace.span_ns[0], "duration_ns": int(max(0, events.dur[row])),
-    }  # fmt: skip
+        "event": row,
+        "name": trace.strings[events.name[row]],
+        "category": Category(events.category[row]).name.lower(),
+        "track": int(events.track[row]),
+        "lane": int(events.depth[row]),
+        "start_ns": int(events.ts[row]) - trace.span_ns[0],
+        "duration_ns": int(max(0, events.dur[row])),
+    }
 
 
 def _details(trace: Trace, row: int, path: str) -> Json:
@@ -288,7 +327,7 @@ def _details(trace: Trace, row: int, path: str) -> Json:
     }
 
 
-def _argument(trace: Trace, name: str, rows: np.ndarray) -> object:
+def _argument(trace: Trace, name: str, rows: Ints) -> object:
     value = trace.arg(name, rows)[0].item()
     return trace.strings[int(value)] if trace.args[name].text else value
 
@@ -302,7 +341,7 @@ def _arguments(path: str, row: int) -> object:
         entry = json.loads(text) if text else None
     except ValueError:
         return None
-    return entry.get("args") if isinstance(entry, dict) else None
+    return json_object(entry).get("args")
 
 
 def _window(trace: Trace) -> tuple[int, int, list[int]]:
@@ -325,14 +364,21 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
             f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks"
         )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
-    entries: list[Json] = []
-    for row in rows.tolist():
-        events, track = trace.events, trace.tracks[trace.events.track[row]]
-        args = json.loads(texts[int(events.row[row])]).get("args") if int(events.row[row]) in texts else None
-        entries.append({
-            "ph": "X", "cat": Category(events.category[row]).name.lower(), "name": trace.strings[events.name[row]], "pid": track.process or track.pid,
-            "tid": track.name or track.tid, "ts": events.ts[row].item() / 1000, "dur": max(0, events.dur[row].item()) / 1000, **({"args": args} if args else {}),
-        })  # fmt: skip
-    return json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    entries = [_chrome_event(trace, row, texts.get(int(trace.events.row[row]))) for row in rows.tolist()]
+    text = json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _chrome_event(trace: Trace, row: int, text: str | None) -> Json:
+    events, track = trace.events, trace.tracks[int(trace.events.track[row])]
+    entry: Json = {
+        "ph": "X",
+        "cat": Category(events.category[row]).name.lower(),
+        "name": trace.strings[events.name[row]],
+        "pid": track.process or track.pid,
+        "tid": track.name or track.tid,
+        "ts": events.ts[row].item() / 1000,
+        "dur": max(0, events.dur[row].item()) / 1000,
+    }
+    args = json.loads(text).get("args") if text else None
+    return entry | {"args": args} if args else entry

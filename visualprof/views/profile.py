@@ -40,8 +40,8 @@ class ProfileParams(Params):
     aggregate: Literal["", "sum", "mean", "max", "min"] = ""
     aggregate_by: Literal["", "type"] = ""
     order_by: Order = "time"
-    min_time: float = float("-inf")
-    max_time: float = float("inf")
+    min_time: float = 0.0
+    max_time: float = 1e9
     time: Literal["device", "host"] = "device"
     copy_time: bool = False
 

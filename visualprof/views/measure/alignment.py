@@ -13,8 +13,9 @@ from visualprof.reader.trace import Category, Ints, Trace, TrackKind
 class Offset:
     """What to add to a trace's times to stand on the first trace's axis.
 
-    clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's collectives
-    end than the first one's after that, the median; None without matching collectives. collectives: pairs compared.
+    clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's
+    collectives end than the first one's after that, the median; None without matching collectives. collectives:
+    pairs compared.
     """
 
     clock_ns: int | None

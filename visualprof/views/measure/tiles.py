@@ -78,7 +78,7 @@ def _cut_entries(
     a, b = first + int(np.searchsorted(starts, low)), first + int(np.searchsorted(starts, high))
     held = a > first and int(pyramid.end[a - 1]) > low
     at = slice(a - held, b)
-    count = pyramid.count[at].copy()
+    count = np.array(pyramid.count[at])
     count[: int(held)] = 0
     return np.full(len(count), lane, np.int32), pyramid.start[at], pyramid.end[at], count, pyramid.longest[at]
 

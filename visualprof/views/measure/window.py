@@ -20,7 +20,8 @@ TICKS = 512
 
 def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Ids:
     """Timed events of some tracks that overlap [low, high) ns."""
-    events, parts = trace.events, []
+    events = trace.events
+    parts: list[Ints] = []
     for track in tracks:
         first = trace.tracks[track].first
         last = first + int(np.searchsorted(events.ts[first : first + trace.tracks[track].count], high))
@@ -47,9 +48,13 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Table:
     columns: dict[str, Column] = {
         "name": names(trace, events.name[rows][groups.first]),
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
-        "calls": groups.count, "total_ns": total, "mean_ns": total / np.maximum(groups.count, 1), "union_ns": unions,
-        "share_ratio": unions / max(1, high - low), "event": longest,
-    }  # fmt: skip
+        "calls": groups.count,
+        "total_ns": total,
+        "mean_ns": total / np.maximum(groups.count, 1),
+        "union_ns": unions,
+        "share_ratio": unions / max(1, high - low),
+        "event": longest,
+    }
     return Table(ordered(columns, "total_ns"))
 
 
@@ -68,7 +73,10 @@ def window_utilization(trace: Trace, low: int, high: int) -> list[dict[str, obje
 
 @dataclass(frozen=True)
 class Hits:
-    """rows: matching events in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time."""
+    """The events that match a search.
+
+    rows: in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time.
+    """
 
     rows: Ids
     total: int
@@ -105,15 +113,15 @@ def linked(trace: Trace, row: int) -> list[tuple[int, str, str]]:
         ("to", trace.links.src, trace.links.dst),
         ("from", trace.links.dst, trace.links.src),
     ):
-        for i in np.flatnonzero(mine == row)[:64]:
-            out.append((int(other[i]), LinkKind(int(trace.links.kind[i])).name.lower(), direction))
+        rows: list[int] = np.flatnonzero(mine == row)[:64].tolist()
+        out += [(int(other[i]), LinkKind(int(trace.links.kind[i])).name.lower(), direction) for i in rows]
     return out
 
 
 def self_ns(trace: Trace, row: int) -> int:
     """Duration of an event less that of its direct children."""
     events = trace.events
-    track = trace.tracks[events.track[row]]
+    track = trace.tracks[int(events.track[row])]
     last = track.first + int(
         np.searchsorted(events.ts[track.first : track.first + track.count], events.end[row], side="right")
     )
