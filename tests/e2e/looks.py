@@ -38,6 +38,7 @@ def row(within: Locator, number: int) -> Locator:
 
 def cell(within: Locator, number: int, column: str) -> Locator:
     """The cell of a row under the heading of that name."""
+    expect(within.get_by_role("columnheader", name=column, exact=True)).to_be_visible()
     headings = [text.strip() for text in within.get_by_role("columnheader").all_inner_texts()]
     return row(within, number).get_by_role("cell").nth(headings.index(column))
 

@@ -37,6 +37,7 @@ MAX_LEVEL = 62
 TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 MAX_EXPORT = 200_000
 Json = dict[str, Any]
+Chosen = Callable[[], tuple[Span, Trace]]  # what the request names
 
 
 def blueprint(logdir: LogDirectory) -> Blueprint:
@@ -60,7 +61,7 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
     return routes
 
 
-def _add_tiles(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+def _add_tiles(routes: Blueprint, chosen: Chosen) -> None:
     """What the timeline is drawn from."""
 
     @routes.get("/meta")
@@ -91,7 +92,7 @@ def _add_tiles(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> N
         return answer({"strings": list(trace.strings[offset : offset + limit]), "total": len(trace.strings)})
 
 
-def _add_events(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+def _add_events(routes: Blueprint, chosen: Chosen) -> None:
     """Single events: one, those of a name, the longest."""
 
     @routes.get("/event")
@@ -125,7 +126,7 @@ def _add_events(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> 
         return answer(_place_of(trace, row))
 
 
-def _add_windows(routes: Blueprint, chosen: Callable[[], tuple[Span, Trace]]) -> None:
+def _add_windows(routes: Blueprint, chosen: Chosen) -> None:
     """What ran in a window of time."""
 
     @routes.get("/window")

@@ -122,9 +122,8 @@ def self_ns(trace: Trace, row: int) -> int:
     """Duration of an event less that of its direct children."""
     events = trace.events
     track = trace.tracks[int(events.track[row])]
-    last = track.first + int(
-        np.searchsorted(events.ts[track.first : track.first + track.count], events.end[row], side="right")
-    )
+    end = int(events.end[row])
+    last = track.first + int(np.searchsorted(events.ts[track.first : track.first + track.count], end, side="right"))
     inside = np.arange(row + 1, last)
     children = inside[events.parent[inside] == row]
     return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())

@@ -1,0 +1,50 @@
+"""Writes the pictures of the README: `python -m tests.e2e.screenshots docs/images`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.conftest import SAMPLES
+from tests.e2e.live import DIST, Dashboard, Visits, launch, sync_playwright, why_not
+from tests.e2e.looks import settled
+
+# The Chinese pictures are dark, so that both themes are seen.
+LOOKS = {"": ("en", "light"), "_zh": ("zh", "dark")}
+PAGES = ("overview", "operator", "kernel", "trace")
+RUN = "pytorch-h200/cnn"
+
+
+def main(folder: Path) -> None:
+    """Every page that this build has, in each look, 1280 x 860."""
+    if reason := why_not():
+        sys.exit(reason)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as cache, sync_playwright() as playwright:
+        dashboard = Dashboard(SAMPLES, Path(cache))
+        browser = launch(playwright)
+        try:
+            dashboard.wait_until_ready()
+            visits = Visits(browser)
+            for name in PAGES:
+                if not any((DIST / "assets").glob(f"{name}-*.js")):
+                    continue
+                for suffix, (language, theme) in LOOKS.items():
+                    page = visits(dashboard, name, language=language, theme=theme, run=RUN)
+                    if name == "trace":
+                        page.locator("canvas").first.wait_for()
+                        page.wait_for_load_state("networkidle")
+                    else:
+                        settled(page)
+                    path = folder / f"{name}{suffix}.png"
+                    page.screenshot(path=path, animations="disabled")
+                    print(f"{path}: {path.stat().st_size // 1000} kB")
+            visits.check()
+        finally:
+            browser.close()
+            dashboard.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/images"))
