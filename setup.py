@@ -21,7 +21,7 @@ def npm(*arguments: str) -> int:
 
     The environment is passed through: npm needs the user's proxy and certificate settings.
     """
-    environment = dict(os.environ)
+    environment = {"NODE_USE_SYSTEM_CA": "1", **os.environ}  # as pip does: a company's own certificates count
     if environment.get("VISUALPROF_NODE") == "system":
         command = [shutil.which("npm") or "npm"]
     else:

@@ -41,7 +41,7 @@ class View:
     order: int
     needs: Callable[[Trace], bool]
     params: type[Params]
-    compute: Callable[[Trace, Any], Result]
+    compute: Callable[[Any, Any], Result]
     charts: Callable[[Result, Any, int], dict[str, dict[str, object]]] | None = None
     whole_run: bool = False
 

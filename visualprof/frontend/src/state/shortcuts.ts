@@ -2,7 +2,7 @@ import { onScopeDispose } from "vue";
 
 export type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
-function is_typing(target: EventTarget | null): boolean {
+export function is_typing(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 

@@ -1,0 +1,183 @@
+// Pointer and wheel on the tracks and on the time axis.
+import { onScopeDispose, shallowRef, watch, type Ref } from "vue";
+import { hit_at, row_at, type Hit } from "./hit";
+import { ns_at, type SceneRow } from "./scene";
+import type { Selection } from "./selection";
+import type { Timeline } from "./timeline";
+
+/** Less is a click with an unsteady hand. */
+const DRAG_PX = 4;
+const WHEEL_LINE_PX = 40;
+const ZOOM_PER_PX = 0.0022;
+
+export interface Hover {
+  hit: Hit | null;
+  row: SceneRow | null;
+  /** CSS pixels in the window and in the canvas. */
+  client_x: number;
+  client_y: number;
+  x: number;
+}
+
+export function zoom_factor(event: WheelEvent): number {
+  const px = event.deltaMode === 1 ? event.deltaY * WHEEL_LINE_PX : event.deltaY;
+  return Math.exp(Math.max(-200, Math.min(200, px)) * ZOOM_PER_PX);
+}
+
+export function useGestures(timeline: Timeline, selection: Selection, area: Ref<HTMLElement | null>, axis: Ref<HTMLElement | null>) {
+  const { stage, state } = timeline;
+  const hover = shallowRef<Hover | null>(null);
+  const dragging = shallowRef<"pan" | "area" | null>(null);
+  let pointer: { x: number; y: number } | null = null;
+  let queued = 0;
+
+  function time_at(x: number): number {
+    return stage.scene ? ns_at(stage.scene, x * stage.scene.ratio) : 0;
+  }
+
+  function point(event: PointerEvent | WheelEvent, element: HTMLElement | null): { x: number; y: number } {
+    const box = element?.getBoundingClientRect();
+    return { x: event.clientX - (box?.left ?? 0), y: event.clientY - (box?.top ?? 0) };
+  }
+
+  function hover_at(client: { clientX: number; clientY: number }): void {
+    const box = area.value?.getBoundingClientRect();
+    const scene = stage.scene;
+    if (!box || !scene) return;
+    const [x, y] = [client.clientX - box.left, client.clientY - box.top];
+    const hit = hit_at(scene, x * scene.ratio, y * scene.ratio);
+    hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x };
+    stage.marks = { ...stage.marks, hover: hit, cursor: x };
+    stage.invalidate();
+  }
+
+  function leave(): void {
+    pointer = null;
+    hover.value = null;
+    stage.marks = { ...stage.marks, hover: null, cursor: null };
+    stage.invalidate();
+  }
+
+  function on_hover(event: PointerEvent): void {
+    pointer = { x: event.clientX, y: event.clientY };
+    if (dragging.value !== null || queued !== 0) return;
+    const client = { clientX: event.clientX, clientY: event.clientY };
+    queued = requestAnimationFrame(() => {
+      queued = 0;
+      if (pointer && dragging.value === null) hover_at(client);
+    });
+  }
+
+  /** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
+  function follow(event: PointerEvent, element: HTMLElement, move: (x: number, y: number, by: PointerEvent) => void, done: (dragged: boolean) => void): void {
+    const start = { x: event.clientX, y: event.clientY };
+    let dragged = false;
+    element.setPointerCapture(event.pointerId);
+    const on_move = (next: PointerEvent) => {
+      dragged ||= Math.abs(next.clientX - start.x) > DRAG_PX || Math.abs(next.clientY - start.y) > DRAG_PX;
+      const at = point(next, element);
+      if (dragged) move(at.x, at.y, next);
+    };
+    const on_end = (next: PointerEvent) => {
+      element.removeEventListener("pointermove", on_move);
+      element.removeEventListener("pointerup", on_end);
+      element.removeEventListener("pointercancel", on_end);
+      dragging.value = null;
+      done(dragged && next.type === "pointerup");
+    };
+    element.addEventListener("pointermove", on_move);
+    element.addEventListener("pointerup", on_end);
+    element.addEventListener("pointercancel", on_end);
+  }
+
+  function tracks_between(y0: number, y1: number): string[] {
+    const rows = stage.scene?.rows ?? [];
+    const touched = rows.filter(({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1));
+    return [...new Set(touched.flatMap(({ row }) => (row.item ? [row.item.key] : row.folded ? row.below.map((item) => item.key) : [])))];
+  }
+
+  function select_area(event: PointerEvent, element: HTMLElement, with_tracks: boolean): void {
+    const from = point(event, element);
+    const begun = time_at(from.x);
+    let area_now: { start: number; end: number; tracks: string[] } | null = null;
+    follow(event, element, (x, y) => {
+      dragging.value = "area";
+      const now = time_at(Math.max(0, Math.min(stage.width, x)));
+      area_now = { start: Math.min(begun, now), end: Math.max(begun, now), tracks: with_tracks ? tracks_between(from.y, y) : [] };
+      stage.marks = { ...stage.marks, area: area_now };
+      stage.invalidate();
+    }, (dragged) => {
+      if (dragged && area_now && area_now.end - area_now.start >= 1) state.area.value = { start: Math.floor(area_now.start), end: Math.ceil(area_now.end), tracks: area_now.tracks };
+      else if (!with_tracks) on_axis_click(from.x, from.y);
+    });
+  }
+
+  function on_axis_click(x: number, y: number): void {
+    const at = time_at(x);
+    const main = timeline.main.value;
+    const mark = main?.meta.steps.find((one) => at >= one.start_ns + main.offset && at < one.start_ns + one.duration_ns + main.offset);
+    if (main && mark && y > (axis.value?.clientHeight ?? 0) / 2) state.area.value = { start: mark.start_ns + main.offset, end: mark.start_ns + mark.duration_ns + main.offset, tracks: [] };
+    else state.area.value = null;
+  }
+
+  function pan(event: PointerEvent, element: HTMLElement): void {
+    const { start, end } = stage.camera;
+    const scroll = stage.scroll;
+    const per_px = stage.camera.span / Math.max(1, stage.width);
+    const first = { x: event.clientX, y: event.clientY };
+    follow(event, element, (_x, _y, next) => {
+      if (dragging.value === null) leave();
+      dragging.value = "pan";
+      const by = (first.x - next.clientX) * per_px;
+      stage.camera.set(start + by, end + by);
+      timeline.scroll_to.value(scroll + first.y - next.clientY);
+      timeline.moved();
+    }, (dragged) => {
+      if (dragged) return;
+      const at = point(event, element);
+      const hit = stage.hit(at.x, at.y);
+      if (hit) selection.select(hit.strip.source.id.worker, hit.event);
+      else selection.clear();
+    });
+  }
+
+  function on_down(event: PointerEvent): void {
+    if (event.button !== 0 || !area.value) return;
+    if (event.shiftKey) select_area(event, area.value, true);
+    else pan(event, area.value);
+  }
+
+  function on_double(): void {
+    const hit = hover.value?.hit;
+    if (!hit || !stage.scene) return;
+    const [start, end] = [ns_at(stage.scene, hit.x0), ns_at(stage.scene, hit.x1)];
+    timeline.fit({ start, end });
+  }
+
+  function on_axis_down(event: PointerEvent): void {
+    if (event.button === 0 && axis.value) select_area(event, axis.value, false);
+  }
+
+  function on_wheel(event: WheelEvent): void {
+    const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
+    if (event.ctrlKey || event.metaKey) {
+      const { x } = point(event, area.value);
+      stage.camera.zoom(time_at(x), zoom_factor(event));
+    } else if (sideways !== 0) {
+      stage.camera.pan((sideways * stage.camera.span) / Math.max(1, stage.width));
+    } else return;
+    event.preventDefault();
+    timeline.moved();
+  }
+
+  /** Under a resting pointer the picture may move: what it points at is then another slice. */
+  watch(timeline.frame, () => {
+    if (pointer && dragging.value === null && queued === 0 && hover.value && stage.scene) {
+      const hit = stage.hit(hover.value.x, hover.value.client_y - (area.value?.getBoundingClientRect().top ?? 0));
+      if (hit?.event !== hover.value.hit?.event || hit?.x0 !== hover.value.hit?.x0) hover_at({ clientX: pointer.x, clientY: pointer.y });
+    }
+  });
+  onScopeDispose(() => cancelAnimationFrame(queued));
+
+  return { hover, dragging, leave, on_hover, on_down, on_double, on_axis_down, on_wheel, time_at };
+}
