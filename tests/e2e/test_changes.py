@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e import shown
-from tests.e2e.live import Dashboard, Visits, expect
+from tests.e2e.live import Browser, Dashboard, Visits, expect
 from tests.e2e.looks import cell, row, table
 
 Serve = Callable[..., Dashboard]
@@ -21,7 +21,10 @@ LOOP = SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz"
 
 def kineto(*durations_us: int) -> str:
     """Operators op0, op1, ... that take so long, one after the other."""
-    events = [{"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 1000 * i, "dur": dur} for i, dur in enumerate(durations_us)]
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 1000 * i, "dur": dur}
+        for i, dur in enumerate(durations_us)
+    ]
     return json.dumps({"schemaVersion": 1, "traceEvents": events})
 
 
@@ -34,7 +37,9 @@ def runs(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_empty_log_directory_says_what_to_do_and_shows_what_arrives(serve: Serve, visit: Visits, tmp_path: Path) -> None:
+def test_an_empty_log_directory_says_what_to_do_and_shows_what_arrives(
+    serve: Serve, visit: Visits, tmp_path: Path
+) -> None:
     dashboard = serve()
     page = visit(dashboard)
     expect(page.get_by_role("heading", name="No profiles yet")).to_be_visible()
@@ -69,7 +74,9 @@ def test_a_new_worker_appears_in_a_known_run(serve: Serve, visit: Visits, runs: 
     expect(cell(table(page, "Operators"), 0, "Host self")).to_have_text("70.0 µs")
 
 
-def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(serve: Serve, visit: Visits, runs: Path) -> None:
+def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(
+    serve: Serve, visit: Visits, runs: Path
+) -> None:
     visit.tolerate("status of 503")  # asked for between two states
     path = runs / "growing" / "trace.json"
     path.parent.mkdir()
@@ -110,9 +117,13 @@ def test_a_deleted_run_disappears_and_the_page_says_so(serve: Serve, visit: Visi
     expect(page.locator(".selectors")).not_to_contain_text("second")
 
 
-def test_unreadable_files_are_listed_with_their_reasons_and_hide_nothing(serve: Serve, visit: Visits, runs: Path) -> None:
+def test_unreadable_files_are_listed_with_their_reasons_and_hide_nothing(
+    serve: Serve, visit: Visits, runs: Path
+) -> None:
     (runs / "notes.json").write_text('{"some": "notes"}')
-    (runs / "deep.json").write_text('{"schemaVersion":1,"traceEvents":[{"ph":"X","args":' + "[" * 100_000 + "]" * 100_000 + "}]}")
+    (runs / "deep.json").write_text(
+        '{"schemaVersion":1,"traceEvents":[{"ph":"X","args":' + "[" * 100_000 + "]" * 100_000 + "}]}"
+    )
     dashboard = serve(runs)
     dashboard.wait(lambda spans: {span["state"] for span in spans.values()} == {"ready", "failed"})
     page = visit(dashboard, "operator")
@@ -170,9 +181,9 @@ def test_a_log_directory_that_cannot_be_written_is_enough(serve: Serve, visit: V
             folder.chmod(0o755)
 
 
-def test_the_language_of_the_command_line_is_that_of_a_first_visit(serve: Serve, browser: object, runs: Path) -> None:
+def test_the_language_of_the_command_line_is_that_of_a_first_visit(serve: Serve, browser: Browser, runs: Path) -> None:
     dashboard = serve(runs, "--language", "zh")
-    context = browser.new_context(locale="en-US")  # type: ignore[attr-defined]
+    context = browser.new_context(locale="en-US")
     page = context.new_page()
     page.goto(dashboard.url)
     expect(page.get_by_role("link", name="算子")).to_be_visible()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e import shown
-from tests.e2e.live import Dashboard, Page, Visits, expect
+from tests.e2e.live import Browser, Dashboard, Error, Page, Visits, expect
 from tests.e2e.looks import cell, raw_keys, row, settled, table
 
 FRAMEWORKS = {
@@ -21,7 +21,12 @@ FRAMEWORKS = {
     "synthetic-4gpu": "PyTorch",
 }
 WITHOUT_DEVICE = {"pytorch-ddp-cpu", "paddle-cpu", "onnxruntime-cpu/if_loop"}
-PAGES = [(page, run) for page in ("overview", "operator", "kernel") for run in FRAMEWORKS if page != "kernel" or run not in WITHOUT_DEVICE]
+PAGES = [
+    (page, run)
+    for page in ("overview", "operator", "kernel")
+    for run in FRAMEWORKS
+    if page != "kernel" or run not in WITHOUT_DEVICE
+]
 
 
 def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
@@ -31,10 +36,16 @@ def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
     expect(facts).to_contain_text(f"Framework{FRAMEWORKS[run]}")
     expect(facts).to_contain_text(f"Events{shown.count(environment['events'])}")
     expect(page.locator("tfoot .number").first).to_have_text(shown.duration(api["average_step"]["total_ns"]))
-    parts = {name for name, value in api["average_step"].items() if name.endswith("_ns") and name != "total_ns" and value > 0}
+    parts = {
+        name for name, value in api["average_step"].items() if name.endswith("_ns") and name != "total_ns" and value > 0
+    }
     expect(page.locator("table tbody tr")).to_have_count(len(parts))
     for device in api["devices"]:
-        meter = page.locator(".panel", has=page.get_by_role("heading", name=device["name"], exact=True)).locator(".meter").first
+        meter = (
+            page.locator(".panel", has=page.get_by_role("heading", name=device["name"], exact=True))
+            .locator(".meter")
+            .first
+        )
         expect(meter).to_have_text(f"Utilization{shown.ratio(device['utilization'])}")
     expect(page.locator(".findings li")).to_have_count(len(api["findings"]))
     events = api["events"]["columns"]
@@ -52,7 +63,9 @@ def shows_operators(page: Page, api: dict[str, Any], run: str) -> None:
         expect(cell(operators, number, "Calls")).to_have_text(shown.count(columns["calls"][number]))
         expect(cell(operators, number, "Host self")).to_have_text(shown.duration(columns["host_self_ns"][number]))
         if run not in WITHOUT_DEVICE:
-            expect(cell(operators, number, "Device total")).to_have_text(shown.duration(columns["device_total_ns"][number]))
+            expect(cell(operators, number, "Device total")).to_have_text(
+                shown.duration(columns["device_total_ns"][number])
+            )
 
 
 def shows_kernels(page: Page, api: dict[str, Any], run: str) -> None:
@@ -73,7 +86,13 @@ SHOWS = {"overview": shows_overview, "operator": shows_operators, "kernel": show
 def in_every_look(page: Page, names_of_devices: set[str]) -> None:
     """Walks through languages and themes; everything is in the right one at each moment."""
     grounds: dict[str, str] = {}
-    for key, language, theme in (("", "en", "light"), ("t", "en", "dark"), ("l", "zh", "dark"), ("t", "zh", "system"), ("t", "zh", "light")):
+    for key, language, theme in (
+        ("", "en", "light"),
+        ("t", "en", "dark"),
+        ("l", "zh", "dark"),
+        ("t", "zh", "system"),
+        ("t", "zh", "light"),
+    ):
         if key:
             page.keyboard.press(key)
         expect(page.locator("nav .tab").first).to_have_text("概览" if language == "zh" else "Overview")
@@ -89,7 +108,9 @@ def in_every_look(page: Page, names_of_devices: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "run"), PAGES, ids=lambda text: text.replace("/", "-"))
-def test_a_page_shows_a_framework_in_both_languages_and_themes(samples: Dashboard, visit: Visits, name: str, run: str) -> None:
+def test_a_page_shows_a_framework_in_both_languages_and_themes(
+    samples: Dashboard, visit: Visits, name: str, run: str
+) -> None:
     page = visit(samples, name, run=run)
     SHOWS[name](page, samples.get(f"view/{name}", run=run), run)
     settled(page)
@@ -117,7 +138,7 @@ def test_a_page_without_data_says_why(samples: Dashboard, visit: Visits) -> None
     expect(page.locator("main")).to_contain_text("没有记录设备上的执行")
 
 
-def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, browser: Any) -> None:
+def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, browser: Browser) -> None:
     context = browser.new_context(locale="zh-CN", color_scheme="dark")
     page = context.new_page()
     page.goto(samples.url)
@@ -129,3 +150,12 @@ def test_a_first_visit_speaks_the_language_of_the_browser(samples: Dashboard, br
 def test_the_title_of_the_window_names_page_and_run(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run="paddle-cpu")
     expect(page).to_have_title("Operator · paddle-cpu")
+
+
+def test_a_request_to_another_host_does_not_leave_and_fails_the_test(samples: Dashboard, browser: Browser) -> None:
+    visits = Visits(browser)
+    page = visits(samples)
+    with pytest.raises(Error, match="ERR_FAILED"):
+        page.goto("http://elsewhere.test/")
+    with pytest.raises(AssertionError, match="asked for http://elsewhere"):
+        visits.check()

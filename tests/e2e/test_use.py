@@ -19,8 +19,12 @@ def parameters(page: Page) -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(urlsplit(urlsplit(page.url).fragment).query).items()}
 
 
-@pytest.mark.parametrize(("name", "chart", "label"), [("operator", "Device self time", "Operators"), ("kernel", "Kernel time", "Kernels")])
-def test_a_slice_filters_the_table_and_the_chip_clears_it(samples: Dashboard, visit: Visits, name: str, chart: str, label: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "chart", "label"), [("operator", "Device self time", "Operators"), ("kernel", "Kernel time", "Kernels")]
+)
+def test_a_slice_filters_the_table_and_the_chip_clears_it(
+    samples: Dashboard, visit: Visits, name: str, chart: str, label: str
+) -> None:
     api = samples.get(f"view/{name}", run=CNN)
     largest = api["columns"]["name"][0]
     page = visit(samples, name, run=CNN)
@@ -44,7 +48,9 @@ def test_search_asks_the_server_and_is_in_the_address(samples: Dashboard, visit:
     assert parameters(page) == {"run": CNN, "search": "conv"}
 
 
-def test_a_click_on_a_heading_sorts_on_the_server_and_a_second_one_turns_it_round(samples: Dashboard, visit: Visits) -> None:
+def test_a_click_on_a_heading_sorts_on_the_server_and_a_second_one_turns_it_round(
+    samples: Dashboard, visit: Visits
+) -> None:
     page = visit(samples, "operator", run=CNN)
     operators = table(page, "Operators")
     for order in ("desc", "asc"):
@@ -70,7 +76,16 @@ def test_grouping_asks_the_server_and_is_in_the_address(samples: Dashboard, visi
 
 
 def test_an_address_brings_back_everything_that_was_chosen(samples: Dashboard, visit: Visits) -> None:
-    chosen = {"run": CNN, "step": "4", "group": "shape", "search": "conv", "sort": "host_total_ns", "order": "asc", "top": "5", "time": "total"}
+    chosen = {
+        "run": CNN,
+        "step": "4",
+        "group": "shape",
+        "search": "conv",
+        "sort": "host_total_ns",
+        "order": "asc",
+        "top": "5",
+        "time": "total",
+    }
     first = visit(samples, "operator", **chosen)
     settled(first)
     rows = table(first, "Operators").get_by_role("row").all_inner_texts()
@@ -143,7 +158,9 @@ def test_the_run_and_the_worker_are_chosen_and_the_run_list_is_searched(samples:
 
 def test_an_operator_shows_its_call_stacks(samples: Dashboard, visit: Visits) -> None:
     run = next(
-        run["id"] for run in samples.get("runs")["runs"] if any(samples.get("view/operator", run=run["id"], sort="stacks")["columns"]["stacks"][:1])
+        run["id"]
+        for run in samples.get("runs")["runs"]
+        if any(samples.get("view/operator", run=run["id"], sort="stacks")["columns"]["stacks"][:1])
     )
     columns = samples.get("view/operator", run=run, sort="stacks")["columns"]
     stacks = samples.get("view/operator", run=run, group="stack", operator=columns["name"][0])["columns"]
@@ -204,7 +221,9 @@ def test_the_csv_holds_the_rows_that_are_shown(samples: Dashboard, visit: Visits
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     assert download.value.suggested_filename == "operator.csv"
-    assert download.value.path().read_bytes() == samples.get("view/operator", run=CNN, search="conv", sort="calls", order="desc", format="csv")
+    assert download.value.path().read_bytes() == samples.get(
+        "view/operator", run=CNN, search="conv", sort="calls", order="desc", format="csv"
+    )
 
 
 def test_columns_are_chosen_and_stay_chosen(samples: Dashboard, visit: Visits) -> None:
@@ -235,7 +254,10 @@ def test_a_chart_is_saved_as_a_picture(samples: Dashboard, visit: Visits) -> Non
 
 
 def test_rows_beyond_the_first_page_come_when_they_are_scrolled_to(samples: Dashboard, visit: Visits) -> None:
-    run = max((run["id"] for run in samples.get("runs")["runs"]), key=lambda run: samples.get("view/operator", run=run, group="shape")["total_rows"])
+    run = max(
+        (run["id"] for run in samples.get("runs")["runs"]),
+        key=lambda run: samples.get("view/operator", run=run, group="shape")["total_rows"],
+    )
     total = samples.get("view/operator", run=run, group="shape")["total_rows"]
     last = samples.get("view/operator", run=run, group="shape", offset=total - 1)["columns"]
     page = visit(samples, "operator", run=run, group="shape")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import ROOT
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.codec import Strings
@@ -194,3 +197,26 @@ def test_the_environment_names_folder_and_cap(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("VISUALPROF_CACHE_MAX_BYTES", "1000")
     assert Cache.default() == Cache(tmp_path, 1000)
+
+
+def test_the_first_openings_of_a_process_may_come_at_the_same_moment(profile: Path, cache: Cache) -> None:
+    """Each in a process of its own, as the first opening is what counts; a page asks for view and charts at once."""
+    cache.store(read_trace(profile), "f")
+    program = """
+import pathlib, sys, threading
+from visualprof.reader.cache import Cache
+from visualprof.views import all_views
+sys.setswitchinterval(1e-6)
+views = all_views()
+start = threading.Barrier(8)
+def work():
+    start.wait()
+    assert Cache(pathlib.Path(sys.argv[1])).load("f") is not None
+    for view in views:
+        view.parse({})
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+"""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", program, str(cache.folder)], check=True, cwd=ROOT, timeout=60)

@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
     """Prints the view."""
     from visualprof.views import all_views, view
 
+    if args.view == "graph":
+        return _graph(args)
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     chosen = all_views() if args.view == "all" else (view(args.view),)
@@ -64,6 +66,17 @@ def run(args: argparse.Namespace) -> int:
     if args.view not in results:
         raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
     _print(results[args.view], args.format, args.table)
+    return 0
+
+
+def _graph(args: argparse.Namespace) -> int:
+    """The graph of a model file: nodes, edges, groups."""
+    from visualprof.reader.models import read_model
+    from visualprof.views.graph import compute
+
+    if args.param:
+        raise BadParameter("`view graph` takes no parameters", "leave out --param")
+    _print(compute(read_model(args.path)), args.format, args.table)
     return 0
 
 
@@ -108,7 +121,7 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
         raise BadParameter(
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
-    (run,) = listing.runs
+    run = next(iter(listing.runs))
     return [(w.id, [_Found(s.id, Path(s.found.path)) for s in w.spans]) for w in run.workers]
 
 

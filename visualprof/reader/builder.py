@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from visualprof.reader.nesting import innermost_at, nest
 from visualprof.reader.pyramid import build_pyramid
 from visualprof.reader.trace import (
+    NO_ADDRESS,
     Allocs,
     ArgColumn,
     Bytes,
@@ -24,6 +25,7 @@ from visualprof.reader.trace import (
     Ints,
     LinkKind,
     Links,
+    Mask,
     Meta,
     Rows,
     Steps,
@@ -32,6 +34,9 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )
+
+# No device has as much memory; sums of a million such sizes would not fit 64 bits.
+ABSURD_BYTES = 1 << 50
 
 
 class TraceBuilder:
@@ -49,7 +54,7 @@ class TraceBuilder:
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
         self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
         self._counters: list[tuple[int, Ints, Floats]] = []
-        self._allocs: list[Allocs] = []
+        self._allocs: list[tuple[Allocs, Mask]] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
         self._warnings: dict[str, None] = {}
@@ -108,9 +113,55 @@ class TraceBuilder:
         """Adds samples of a counter track."""
         self._counters.append((track, ts, value))
 
-    def allocs(self, **columns: Values) -> None:
-        """Adds memory events: the columns of Allocs but `event`, which is the row in the file."""
-        self._allocs.append(Allocs(**columns))
+    def allocs(
+        self,
+        *,
+        ts: Ints,
+        addr: Rows,
+        bytes: Ints,
+        device: Rows,
+        event: Rows | None = None,
+        allocated: Ints | None = None,
+        reserved: Ints | None = None,
+        category: Rows | None = None,
+        complete: bool = False,
+    ) -> None:
+        """Adds memory events: the columns of Allocs, (n,) each.
+
+        `event` is a row of the file: that of the memory event itself (category MEMORY), which happened in the event
+        around it, or that of the event in which it happened. complete: these are all allocations that there were, so
+        that `allocated` can be added up from 0. Sizes that cannot be are left out and totals that cannot be are
+        unknown, with a warning.
+        """
+        n = len(ts)
+        unknown = np.full(n, -1, np.int64)
+        columns: dict[str, Values] = {
+            "ts": ts, "addr": addr.astype(np.uint64), "bytes": bytes, "device": device,
+            "event": unknown if event is None else event,
+            "allocated": self._plausible(unknown if allocated is None else allocated, "allocated"),
+            "reserved": self._plausible(unknown if reserved is None else reserved, "reserved"),
+            "category": np.zeros(n, np.int32) if category is None else category,
+            "next": unknown,
+        }  # fmt: skip
+        absurd = (bytes > ABSURD_BYTES) | (bytes < -ABSURD_BYTES)
+        if absurd.any():
+            largest = int(bytes[absurd][np.argmax(np.abs(bytes[absurd].astype(np.float64)))])
+            self.warn(
+                f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; the largest: {largest:,} bytes"
+            )
+            columns = {k: v[~absurd] for k, v in columns.items()}
+        self._allocs.append((Allocs(**columns), np.full(len(columns["ts"]), complete)))
+
+    def _plausible(self, totals: Ints, what: str) -> Ints:
+        """Totals of memory with what cannot be made unknown; those below zero stay and are noted."""
+        wrapped = int((totals < -1).sum())
+        if wrapped:
+            self.warn(f"{wrapped:,} totals of {what} memory had wrapped below zero and are shown as negative")
+        absurd = (totals > ABSURD_BYTES) | (totals < -ABSURD_BYTES)
+        if absurd.any():
+            self.warn(f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored")
+            return np.where(absurd, -1, totals)
+        return totals
 
     def step(self, name: str, ts: int, dur: int, track: int = -1) -> None:
         """Adds a step."""
@@ -141,7 +192,7 @@ class TraceBuilder:
         links = self._joined_links(ts, end, parent, bounds, kinds, corr, category, event_of)
         events = Events(ts, dur, name, category, track, corr, parent, depth, _steps_of(ts, kinds, steps, links), row)
         args = {n: _arg_column(parts, event_of) for n, parts in self._args.items()}
-        allocs = self._joined_allocs(event_of, ts, end, parent, bounds)
+        allocs = self._joined_allocs(event_of, parent, category)
         if len(events) == 0:
             self.warn("the file has no events")
         meta = replace(self._meta, warnings=tuple(self._warnings))
@@ -202,18 +253,43 @@ class TraceBuilder:
         order = np.lexsort((ts, track))
         return Counters(track[order], ts[order], value[order])
 
-    def _joined_allocs(self, event_of: Ids, ts: Ints, end: Ints, parent: Ids, bounds: list[tuple[int, int]]) -> Allocs:
-        """Memory events by time; each points to the event that encloses its instant."""
-        names = ("ts", "addr", "bytes", "device", "event", "allocated", "reserved")
-        dtypes = (np.int64, np.uint64, np.int64, np.int32, np.int64, np.int64, np.int64)
+    def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:
+        """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
+        dtypes = {
+            "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64,
+            "allocated": np.int64, "reserved": np.int64, "category": np.int32, "next": np.int32,
+        }  # fmt: skip
         joined: dict[str, Values] = {
-            n: np.concatenate([getattr(a, n) for a in self._allocs]).astype(d) if self._allocs else np.zeros(0, d)
-            for n, d in zip(names, dtypes, strict=True)
+            n: np.concatenate([getattr(a, n) for a, _ in self._allocs]).astype(d) if self._allocs else np.zeros(0, d)
+            for n, d in dtypes.items()
         }
         own = _lookup(event_of, joined["event"])
-        joined["event"] = np.where(own >= 0, parent[own] if len(parent) else -1, -1).astype(np.int32)
+        instant = own >= 0
+        instant[instant] = kind[own[instant]] == Category.MEMORY
+        above = np.where(instant, parent[own] if len(parent) else -1, -1)
+        above[above >= 0] = np.where(kind[above[above >= 0]] == Category.MEMORY, -1, above[above >= 0])
+        joined["event"] = np.where(above >= 0, above, own).astype(np.int32)
         order = np.argsort(joined["ts"], kind="stable")
-        return Allocs(**{n: c[order] for n, c in joined.items()})
+        joined = {n: c[order] for n, c in joined.items()}
+        if any(complete.any() for _, complete in self._allocs):
+            _add_up(joined, np.concatenate([complete for _, complete in self._allocs])[order])
+        joined["next"] = _next_of_address(joined["addr"], joined["device"])
+        self._check_sums(joined)
+        return Allocs(**joined)
+
+    def _check_sums(self, allocs: dict[str, Values]) -> None:
+        """Notes the devices without recorded totals of which more is released than was allocated."""
+        devices: list[int] = np.unique(allocs["device"]).tolist()
+        for device in devices:
+            at = np.flatnonzero(allocs["device"] == device)
+            least = int(np.cumsum(allocs["bytes"][at]).min())
+            totals = allocs["allocated"][at]
+            if least < 0 and ((totals == -1).all() or int(totals.min()) == least):
+                what = "the host" if device < 0 else f"device {device}"
+                self.warn(
+                    f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
+                    "because the file does not have what was allocated before"
+                )
 
 
 def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
@@ -232,6 +308,32 @@ def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
         rows = order[places]
         order[places] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
     return order
+
+
+def _next_of_address(addr: Rows, device: Rows) -> Ids:
+    """Of each memory event the next one of its address on its device, -1 for none."""
+    found = np.full(len(addr), -1, np.int32)
+    order = np.argsort(addr, kind="stable")
+    if len(device) and device.min() < device.max():
+        order = order[np.argsort(device[order], kind="stable")]
+    same = (addr[order[1:]] == addr[order[:-1]]) & (device[order[1:]] == device[order[:-1]])
+    same &= addr[order[1:]] != NO_ADDRESS
+    found[order[:-1][same]] = order[1:][same]
+    return found
+
+
+def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
+    """Fills the totals of memory events that are complete. A change of use is one event: its release is no dip."""
+    size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
+    devices: list[int] = np.unique(allocs["device"][complete]).tolist()
+    for device in devices:
+        at = np.flatnonzero(complete & (allocs["device"] == device))
+        here = size[at]
+        moved = np.zeros(len(at), np.int64)
+        change = (here[:-1] == -here[1:]) & (here[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
+        change &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
+        moved[:-1][change] = here[1:][change]
+        allocs["allocated"][at] = np.cumsum(here) + moved
 
 
 def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Ints, Ints]:

@@ -75,7 +75,7 @@ class Document:
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, dur -1 where absent;
-    flow: rows with an id and the index of that id. head: the other top-level keys.
+    flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
     samples: (row, series name, value) of counter events.
     """
 
@@ -89,6 +89,7 @@ class Document:
     args: Mapping[str, ArgRows]
     flow_rows: Ints
     flow_ids: Ints
+    flow_names: Sequence[str]
     samples: Sequence[tuple[int, str, float]]
     head: Mapping[str, Any]
     truncated: bool
@@ -109,6 +110,13 @@ class Document:
     def arg(self, name: str) -> tuple[Ints, Values]:
         """Rows and values of one argument."""
         return self.args[name].rows, self.args[name].values
+
+    def filled(self, name: str, missing: int) -> Ints:
+        """One argument of every row, (n,) int64, `missing` where a row does not have it."""
+        out = np.full(len(self.kind), missing, np.int64)
+        rows, values = self.arg(name)
+        out[rows] = values
+        return out
 
     def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
         """Row -> text of one argument, for the few rows of metadata."""
@@ -365,6 +373,7 @@ class _Columns:
             args=args,
             flow_rows=joined("flow_rows", np.int64),
             flow_ids=joined("flow_ids", np.int64),
+            flow_names=[_label(f) for f in self._flows],
             samples=self._samples,
             head=pieces.head,
             truncated=pieces.truncated,

@@ -97,6 +97,11 @@ class _Header(msgspec.Struct):
     meta: Meta
 
 
+# Made once, while the module is imported: msgspec prepares a type on its first use, and two threads that do so at the
+# same moment end the process (msgspec 0.22 publishes what it prepares before it is whole).
+_HEADER = msgspec.json.Decoder(_Header)
+
+
 @cache
 def reader_version() -> str:
     """Changes with every change of the reader's source; 15 small files, about a millisecond."""
@@ -182,7 +187,7 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
     magic, length, total = _START.unpack_from(mapped)
     if magic != _MAGIC or total != len(mapped):
         raise ValueError("not a whole cache file")
-    header = msgspec.json.decode(mapped[_START.size : _START.size + length], type=_Header)
+    header = _HEADER.decode(mapped[_START.size : _START.size + length])
     if (header.schema, header.reader, header.fingerprint) != (SCHEMA_VERSION, reader_version(), fingerprint):
         raise ValueError("of another reader")
     body = mapped[_aligned(_START.size + length) :]

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from visualprof.reader.pyramid import Pyramid
 from visualprof.reader.trace_types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+NO_ADDRESS = 2**64 - 1
 
 
 class Category(IntEnum):
@@ -152,9 +153,11 @@ class Counters:
 class Allocs:
     """Memory events in order of time.
 
-    ts ns; addr; bytes, positive for an allocation, negative for a release; device (-1 is host memory);
-    event: row of the innermost enclosing event, -1 for none; allocated, reserved: totals after the
-    event as the framework recorded them, -1 where unknown.
+    ts ns; addr, NO_ADDRESS where unknown; bytes, positive for an allocation, negative for a release; device (-1 is
+    host memory); event: row of the event in which it happened (outside of all its own instant), -1 for none; allocated, reserved: totals after the
+    event, -1 where unknown; category: string id of what the memory is for, 0 where the file does not say; next: row of
+    the next memory event of the address on the device, -1 for none: the release of an allocation if it is one. Where
+    memory without an address is put to another use, a release and an allocation of that size share one instant.
     """
 
     ts: Ints
@@ -164,6 +167,8 @@ class Allocs:
     event: Ids
     allocated: Ints
     reserved: Ints
+    category: Ids
+    next: Ids
 
 
 @dataclass(frozen=True)

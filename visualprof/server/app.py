@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.logdir import LogDirectory
-from visualprof.server import guard, openapi, runs, schema, spa, timeline, views
+from visualprof.server import guard, models, openapi, runs, schema, spa, timeline, views
 from visualprof.server.answers import answer, finish
 from visualprof.server.results import Results
 
@@ -44,6 +44,7 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None) -> Flask:
     app.register_blueprint(runs.blueprint(logdir, settings.language, settings.read_only))
     app.register_blueprint(views.blueprint(logdir, Results()))
     app.register_blueprint(timeline.blueprint(logdir))
+    app.register_blueprint(models.blueprint(logdir, models.Models(logdir), settings.read_only))
     app.register_blueprint(openapi.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
     guard.install(app, settings.host, settings.allowed_hosts)

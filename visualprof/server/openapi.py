@@ -62,7 +62,7 @@ def document() -> _Json:
             "A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True
         )
     }
-    paths |= _timeline_paths()
+    paths |= _timeline_paths() | _graph_paths()
     paths["/api/v1/charts/{name}"] = {
         "get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
     }
@@ -127,6 +127,26 @@ def _timeline_paths() -> _Json:
     return paths
 
 
+def _graph_paths() -> _Json:
+    """Models and their graphs."""
+    text: _Json = {"type": "string"}
+    model = _parameter("model", text, "query", "id of a model", required=True)
+    other = _parameter("other", text, "query", "id of the model to compare with", required=True)
+    node = _parameter("node", {"type": "integer"}, "query", "number of a node", required=True)
+    name = _parameter("name", text, "query", "of the file", required=True)
+    upload = _operation("Keep an uploaded model", _ref(schema.ModelEntry), [name], {403: "the server is read-only", 413: "too large", 422: _ERRORS[422]})
+    upload["responses"]["201"] = upload["responses"].pop("200")
+    upload["responses"].pop("304")
+    upload["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
+    return {
+        "/api/v1/models": {"get": _get("Every model", schema.ModelsAnswer), "post": upload},
+        "/api/v1/graph": {"get": _get("A model as a graph", schema.GraphAnswer, [model])},
+        "/api/v1/graph/node": {"get": _get("One node", schema.GraphNode, [model, node])},
+        "/api/v1/graph/profile": {"get": _get("Measured time on the nodes", schema.GraphProfile, [model, *_span_parameters()[:3]])},
+        "/api/v1/graph/compare": {"get": _get("Two models compared", schema.GraphComparison, [model, other])},
+    }
+
+
 def _binary(summary: str, given: list[_Json]) -> _Json:
     """An answer of typed arrays; docs/http-api.md has its layout."""
     operation = _operation(summary, {}, given, _ERRORS)
@@ -140,6 +160,8 @@ def _view_paths(view: View) -> _Json:
         for each in parameters(view)
         if each.name != "step"
     ]
+    # A view with a `top` of its own has no other for its charts.
+    slices = [] if any(each["name"] == "top" for each in own) else [_top()]
     kind = schema.ANSWERS.get(view.name, schema.Table)
     what = f"The view {view.name}"
     return {
@@ -148,7 +170,7 @@ def _view_paths(view: View) -> _Json:
         },
         f"/api/v1/charts/{view.name}": {
             "get": _operation(
-                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, _top()], _ERRORS
+                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, *slices], _ERRORS
             )
         },
     }
@@ -179,6 +201,11 @@ def _schemas() -> _Json:
         schema.TimelineWindow,
         schema.AlignmentAnswer,
         schema.Place,
+        schema.ModelsAnswer,
+        schema.GraphAnswer,
+        schema.GraphNode,
+        schema.GraphProfile,
+        schema.GraphComparison,
     ]
     schemas: _Json = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
     for each in schemas.values():
@@ -242,7 +269,12 @@ def _table_parameters() -> list[_Json]:
         _parameter("table", text, "query", "one of the tables of a view that has several"),
         _parameter("sort", text, "query", "column; the view's own order when absent"),
         _parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
-        _parameter("search", text, "query", "part of the name, any case; search.COLUMN and is.COLUMN do so in others"),
+        _parameter(
+            "search",
+            text,
+            "query",
+            "part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others",
+        ),
         _parameter("offset", number | {"default": 0}, "query", "rows to skip"),
         _parameter(
             "limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"

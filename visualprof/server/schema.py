@@ -253,6 +253,86 @@ class KernelAnswer(Table, kw_only=True):
     tensor_core: TensorCore | None = None
 
 
+class MemoryDevice(msgspec.Struct):
+    """Memory of one device; id -1 is the host. relative: counted from the profile's start, as the file has no totals."""
+
+    id: int
+    name: str
+    memory_bytes: int | None
+    events: int
+    relative: bool
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int | None
+    fragmentation_bytes: int | None
+
+
+class MemoryPeak(msgspec.Struct, omit_defaults=True):
+    """What is alive when most is allocated. known_bytes: allocated during the profile."""
+
+    ts_ns: int | None
+    allocated_bytes: int | None
+    known_bytes: int | None = None
+    operators: Table | None = None
+    modules: Table | None = None
+    categories: Table | None = None
+
+
+class MemoryAnswer(msgspec.Struct, omit_defaults=True):
+    """Memory of one device over time. categories: what it held over time, where the file says so."""
+
+    device: int
+    devices: list[MemoryDevice]
+    curve: Table
+    operators: Table
+    events: Table
+    peak: MemoryPeak
+    categories: Table | None = None
+
+
+class RankDevice(Device):
+    """A device of a rank."""
+
+    rank: int
+    worker: str
+    host: str | None
+
+
+class Straggler(msgspec.Struct):
+    """A rank that the others wait for. computation_ratio: its computation over the mean of all ranks."""
+
+    rank: int
+    late_ns_per_step: int
+    steps_last: int
+    steps: int
+    computation_ratio: float | None
+
+
+class DistributedAnswer(Table, kw_only=True):
+    """All ranks of a run: time per rank and step."""
+
+    collectives: Table
+    waits: Table
+    devices: list[RankDevice]
+    stragglers: list[Straggler]
+    missing_ranks: list[int]
+    notes: list[str]
+
+
+class ProfileTotals(msgspec.Struct):
+    """Time of all operators, whatever the filters."""
+
+    device_ns: int
+    host_ns: int
+
+
+class ProfileAnswer(Table, kw_only=True):
+    """Operators of a static graph. types, dtypes: what the filters can be set to."""
+
+    totals: ProfileTotals
+    types: list[str]
+    dtypes: list[str]
+
+
 class TimelineTrack(msgspec.Struct):
     """A track and where its lanes lie in the tiles of its group."""
 
@@ -383,9 +463,109 @@ class AlignmentAnswer(msgspec.Struct):
     workers: list[Alignment]
 
 
+class ModelEntry(msgspec.Struct):
+    """A model file. run: id of the run in the same folder."""
+
+    id: str
+    name: str
+    file: str
+    format: str
+    run: str | None
+    size_bytes: int
+    modified_ns: int
+    uploaded: bool
+
+
+class ModelsAnswer(msgspec.Struct):
+    """Models of the log directories and uploaded ones."""
+
+    models: list[ModelEntry]
+    skipped: list[SkippedFile]
+
+
+class GraphTensor(msgspec.Struct):
+    """A tensor of a node. shape: `8x64x56x56`, "" unknown."""
+
+    name: str
+    dtype: str
+    shape: str
+    constant: bool
+    bytes: int | None
+
+
+class GraphModel(msgspec.Struct):
+    """What a model says about itself."""
+
+    id: str
+    name: str
+    format: str
+    producer: str
+    inputs: list[GraphTensor]
+    outputs: list[GraphTensor]
+    parameters: int
+    parameter_bytes: int
+    operators: int
+    properties: dict[str, str]
+    warnings: list[str]
+
+
+class GraphAnswer(msgspec.Struct):
+    """A model as columns; docs/http-api.md has them."""
+
+    model: GraphModel
+    nodes: Columns
+    edges: Columns
+    groups: Columns
+    values: Columns
+
+
+class GraphNode(msgspec.Struct):
+    """One node."""
+
+    name: str
+    type: str
+    scope: str
+    attributes: dict[str, str]
+    inputs: list[GraphTensor]
+    outputs: list[GraphTensor]
+    documentation: str | None
+
+
+class GraphProfile(msgspec.Struct):
+    """Measured columns, one entry a node."""
+
+    total_ns: int
+    matched_ns: int
+    matched_ratio: float
+    matched_nodes: int
+    calls_total: int
+    rule: str
+    columns: Columns
+
+
+class GraphChange(msgspec.Struct):
+    """A pair of nodes that differ."""
+
+    node: int
+    other: int
+    what: list[str]
+
+
+class GraphComparison(msgspec.Struct):
+    """Nodes of two models that correspond."""
+
+    pairs: list[list[int]]
+    status: list[str]
+    other_status: list[str]
+    changes: list[GraphChange]
+
+
 # A view that is not here answers a plain table.
 ANSWERS: dict[str, type[msgspec.Struct]] = {
     "overview": OverviewAnswer,
     "operator": OperatorAnswer,
     "kernel": KernelAnswer,
+    "memory": MemoryAnswer,
+    "distributed": DistributedAnswer,
+    "profile": ProfileAnswer,
 }

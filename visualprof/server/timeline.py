@@ -25,6 +25,7 @@ from visualprof.views.measure.window import (
     busy_profile,
     linked,
     longest_of,
+    longest_of_category,
     rows_in,
     search,
     self_ns,
@@ -99,7 +100,8 @@ def _add_events(routes: Blueprint, chosen: Chosen) -> None:
     def event() -> Response:
         span, trace = chosen()
         row = number("event", request.args.get("event", ""), 0, len(trace.events) - 1)
-        return answer(_details(trace, row, span.found.path))
+        # The raw arguments stand in the file itself, which takes longer than all the rest.
+        return answer(_details(trace, row, None if request.args.get("arguments") == "0" else span.found.path))
 
     @routes.get("/search")
     def find() -> Response:
@@ -117,7 +119,7 @@ def _add_events(routes: Blueprint, chosen: Chosen) -> None:
     @routes.get("/longest")
     def longest() -> Response:
         trace = chosen()[1]
-        where = {"host": False, "device": True, "": None}.get(request.args.get("where", ""))
+        where = _where(request.args.get("where", ""))
         row = longest_of(trace, required("name"), where)
         if row < 0:
             raise NotFound(
@@ -300,8 +302,15 @@ def _place_of(trace: Trace, row: int) -> Json:
     }
 
 
-def _details(trace: Trace, row: int, path: str) -> Json:
-    """Everything about one event; `arguments` come from the file itself, null when it is gone."""
+def _category(name: str) -> Category:
+    try:
+        return Category[name.upper()]
+    except KeyError:
+        raise BadParameter(f"there is no category {name[:40]!r}", f"one of {', '.join(c.name.lower() for c in Category)}") from None
+
+
+def _details(trace: Trace, row: int, path: str | None) -> Json:
+    """Everything about one event; `arguments` come from the file itself, null when it is gone or not asked for."""
     events, rows = trace.events, np.array([row])
     columns = {
         n: _argument(trace, n, rows)
@@ -319,7 +328,7 @@ def _details(trace: Trace, row: int, path: str) -> Json:
         "columns": columns,
         "bandwidth_bytes_per_s": moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
         "call_stack": stacks.text(int(stacks.of(rows.astype(np.int32))[0])) or None,
-        "arguments": _arguments(path, int(events.row[row])),
+        "arguments": None if path is None else _arguments(path, int(events.row[row])),
         "parent": _place_of(trace, parent) if parent >= 0 else None,
         "links": [
             {"kind": kind, "direction": direction, **_place_of(trace, other)}
@@ -334,12 +343,17 @@ def _argument(trace: Trace, name: str, rows: Ints) -> object:
 
 
 def _arguments(path: str, row: int) -> object:
+    """The raw arguments of an event, None when its file is gone."""
     try:
-        text = raw_events(path, {row}).get(row)
+        return _args_of(raw_events(path, {row}).get(row))
     except SourceError:
         return None
+
+
+def _args_of(text: str | None) -> object:
+    """The arguments in an event's text, None when it is damaged."""
     try:
-        entry = json.loads(text) if text else None
+        entry: object = json.loads(text) if text else None
     except ValueError:
         return None
     return json_object(entry).get("args")
@@ -370,6 +384,14 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
     return text.encode("utf-8", "surrogatepass")
 
 
+def _where(text: str) -> bool | None:
+    """On a device, on the host, or anywhere."""
+    known = {"host": False, "device": True, "": None}
+    if text not in known:
+        raise BadParameter(f"there is no place {text[:40]!r}", "where: host, device")
+    return known[text]
+
+
 def _chrome_event(trace: Trace, row: int, text: str | None) -> Json:
     events, track = trace.events, trace.tracks[int(trace.events.track[row])]
     entry: Json = {
@@ -381,5 +403,5 @@ def _chrome_event(trace: Trace, row: int, text: str | None) -> Json:
         "ts": events.ts[row].item() / 1000,
         "dur": max(0, events.dur[row].item()) / 1000,
     }
-    args = json.loads(text).get("args") if text else None
+    args = _args_of(text)
     return entry | {"args": args} if args else entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from flask import Blueprint, Response, request
 
@@ -22,6 +22,7 @@ from visualprof.views.table import Query, Result, Table, page
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
+_ROW_FILTERS = ("search.", "is.", "min.", "max.")
 # Of the request, not of the view.
 _OURS = {"run", "worker", "span", "sort", "order", "search", "offset", "limit", "format", "table", "top"}
 
@@ -31,7 +32,7 @@ def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
     routes = Blueprint("views", __name__, url_prefix="/api/v1")
 
     def compute(chosen: View) -> tuple[Params, Result]:
-        params = chosen.parse(_view_parameters(request.args))
+        params = chosen.parse(_view_parameters(request.args, {f.name for f in fields(chosen.params)}))
         run, worker, span_id = required("run"), request.args.get("worker", ""), request.args.get("span", "")
         if chosen.whole_run:
             spans = whole_run(logdir, run, span_id)
@@ -72,16 +73,25 @@ def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
             return answer(page(named_table(result, table_name), wanted).to_json())
         if result.table is not None:
             result = replace(result, table=page(result.table, wanted))
-        return answer(result.to_json())
+        return answer(_cut(result, (wanted.limit if "limit" in request.args else None) or _MAX_LIMIT).to_json())
 
     @routes.get("/charts/<name>")
     def charts(name: str) -> Response:
         chosen = view(name)
-        top = number("top", request.args.get("top", "10"), 1, _MAX_TOP)
+        own_top = any(f.name == "top" for f in fields(chosen.params))
+        top = 10 if own_top else number("top", request.args.get("top", "10"), 1, _MAX_TOP)
         params, result = compute(chosen)
         return answer(schema.ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {}))
 
     return routes
+
+
+def _cut(result: Result, limit: int) -> Result:
+    """The tables beside the main one with at most so many rows; `table=` has the rest."""
+    beside = {k: v for k, v in result.fields.items() if isinstance(v, Table) and len(v) > limit}
+    if not beside:
+        return result
+    return replace(result, fields={**result.fields, **{k: page(v, Query(limit=limit)) for k, v in beside.items()}})
 
 
 def query(given: Mapping[str, str], limited: bool) -> Query:
@@ -103,15 +113,27 @@ def query(given: Mapping[str, str], limited: bool) -> Query:
         descending=order == "desc",
         search=search,
         equal={key.removeprefix("is."): text for key, text in given.items() if key.startswith("is.")},
+        least={key.removeprefix("min."): _bound(key, text) for key, text in given.items() if key.startswith("min.")},
+        most={key.removeprefix("max."): _bound(key, text) for key, text in given.items() if key.startswith("max.")},
         offset=number("offset", given.get("offset") or "0", 0, 2**53),
         limit=number("limit", limit, 0, _MAX_LIMIT) if limit else None,
     )
 
 
-def _view_parameters(given: Mapping[str, str]) -> dict[str, str]:
+def _view_parameters(given: Mapping[str, str], known: set[str]) -> dict[str, str]:
+    """Those of the view; `top` belongs to the charts, except of a view that has a `top` of its own."""
     return {
-        key: text for key, text in given.items() if key not in _OURS and not key.startswith(("search.", "is.")) and text
+        key: text
+        for key, text in given.items()
+        if text and (key in known or key not in _OURS) and not key.startswith(_ROW_FILTERS)
     }
+
+
+def _bound(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadParameter(f"{key}: {text!r} is no number", "in the unit of the column's name") from error
 
 
 def _csv(table: Table, name: str) -> Response:

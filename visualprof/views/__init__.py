@@ -45,6 +45,10 @@ class View:
     charts: Callable[[Result, Any, int], dict[str, dict[str, object]]] | None = None
     whole_run: bool = False
 
+    def __post_init__(self) -> None:
+        """Prepares the type of the parameters, for the reason given in `reader.codec`."""
+        msgspec.json.Decoder(self.params)
+
     def parse(self, given: Mapping[str, str]) -> Params:
         """The parameters as the view's own dataclass.
 

@@ -39,6 +39,8 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
         )
         for n, v in data
     ]
+    if not items:  # pyecharts wants at least one
+        return {"series": [{"type": "pie", "data": []}], "legend": {"type": "scroll"}}
     chart = Pie().add("", items, radius=["45%", "75%"], label_opts=opts.LabelOpts(is_show=False))
     return _option(chart, unit, axis=False, trigger="item")
 
@@ -59,6 +61,56 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Column]], unit: str =
             bar_max_width=48,
         )
     return _option(chart, unit, axis=True, trigger="axis")
+
+
+def lines(
+    series: Sequence[tuple[str, Column, Column]], units: tuple[str, str], stack: bool = False, steps: bool = True
+) -> Option:
+    """Curves over numbers, one series (token or name, x, y) each; NaN is a gap.
+
+    Args:
+        series: the curves; their colours are those of the names' last parts.
+        units: of x and y, as the page formats them.
+        stack: filled areas, one on top of the other.
+        steps: a value holds until the next one, as counters do.
+    """
+    drawn: list[dict[str, object]] = [
+        {
+            "type": "line", "name": name, "data": [[_number(a), _known(b)] for a, b in zip(x, y, strict=True)],
+            "showSymbol": False, "itemStyle": {"color": f"@c:{name.rpartition('.')[2]}"},
+            **({"step": "end"} if steps else {}), **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
+        }
+        for name, x, y in series
+    ]  # fmt: skip
+    return {"series": drawn, "tooltip": {"trigger": "axis"}, "legend": {"type": "scroll"}, **_plane(units, "value")}
+
+
+def scatter(
+    series: Sequence[tuple[str, Sequence[Option]]], fields: Sequence[tuple[str, str]], extra: Sequence[Option] = ()
+) -> Option:
+    """Points on logarithmic axes.
+
+    Args:
+        series: (name, points); a point has `name`, `id`, `value` (x, y, what else is told of it) and `symbolSize`.
+        fields: (token, unit) of each number in `value`, shown on hover.
+        extra: whole series drawn beside the points.
+    """
+    drawn = [*({"type": "scatter", "name": name, "data": list(points)} for name, points in series), *extra]
+    told = [{"name": token, "formatter": f"@f:{unit}"} for token, unit in fields]
+    option = _plane((fields[0][1], fields[1][1]), "log")
+    for axis, (token, _) in zip(option.values(), fields, strict=False):
+        cast("Option", axis)["name"] = token
+    return {"series": drawn, "tooltip": {"trigger": "item", "fields": told}, "legend": {"type": "scroll"}, **option}
+
+
+def _plane(units: tuple[str, str], kind: str) -> Option:
+    x, y = ({"type": kind, "axisLabel": {"formatter": f"@f:{unit}"}} for unit in units)
+    return {"xAxis": x, "yAxis": y}
+
+
+def _known(value: Any) -> float | None:
+    number = _number(value)
+    return None if isinstance(number, float) and not np.isfinite(number) else number
 
 
 def _option(chart: Any, unit: str, axis: bool, trigger: str) -> Option:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Trace, TrackKind
-from visualprof.views import Params, View
+from visualprof.views import Params, View, charts
 from visualprof.views.table import Column, Result, Table
 
 Order = Literal[
@@ -19,6 +19,7 @@ Order = Literal[
     "bandwidth", "+bandwidth", "opr_id", "+opr_id",
 ]  # fmt: skip
 COPIES = re.compile(r"Copy")
+MIN_POINT, MAX_POINT = 5, 26  # pixels of a point of the roofline
 AGGREGATES = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 
 
@@ -68,7 +69,7 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(trace: Trace, params: ProfileParams) -> Result:
-    """Table `device_self_ns` (`host_self_ns`), `cumulative_ns, ratio, name, type, id, count, computation_flo, flops, memory_bytes,
+    """Table `device_self_ns` (`host_self_ns`), `ratio, cumulative_ns, cumulative_ratio, name, type, id, count, computation_flo, flops, memory_bytes,
     bandwidth, in_shapes, out_shapes`; `totals` over all operators whatever the filters.
 
     Shares are of the total; cumulative follows the order of the rows. FLO count 2 a multiply-add; flops is FLO/s and
@@ -84,9 +85,10 @@ def compute(trace: Trace, params: ProfileParams) -> Result:
     columns = _ordered(columns, params)
     total = totals[f"{params.time}_ns"]
     spent = np.asarray(columns["time"], np.float64)
+    whole = float(total) if total else np.nan
     columns = {
-        f"{params.time}_self_ns": columns["time"], "cumulative_ns": np.cumsum(spent),
-        "ratio": spent / total if total else np.full(len(spent), np.nan), **{k: v for k, v in columns.items() if k != "time"},
+        f"{params.time}_self_ns": columns["time"], "ratio": spent / whole,
+        "cumulative_ns": np.cumsum(spent), "cumulative_ratio": np.cumsum(spent) / whole, **{k: v for k, v in columns.items() if k != "time"},
     }  # fmt: skip
     return Result(
         Table(columns),
@@ -196,4 +198,43 @@ def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Col
     return Table(columns).take(order)
 
 
-VIEW = View("profile", 25, needs, ProfileParams, compute)
+def make_charts(result: Result, params: ProfileParams, top: int) -> dict[str, charts.Option]:
+    """`roofline`: FLOPS over computation / memory of every row where both are known, a series for each type.
+
+    The roof is what the best rows reached (largest FLOPS, largest bandwidth), not what the device could.
+    """
+    assert result.table is not None
+    columns = result.table.columns
+    spent, work, memory = (
+        np.asarray(columns[k], np.float64) for k in (f"{params.time}_self_ns", "computation_flo", "memory_bytes")
+    )
+    flops, bandwidth = np.asarray(columns["flops"], np.float64), np.asarray(columns["bandwidth"], np.float64)
+    shown = np.flatnonzero((work > 0) & (memory > 0) & (spent > 0))
+    if not len(shown):
+        return {}
+    x, y = work[shown] / memory[shown], flops[shown]
+    size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
+    names = [columns["name"][i] or columns["type"][i] for i in shown]
+    ids = [str(columns["id"][i] or columns["type"][i]) for i in shown]
+    series: dict[str, list[charts.Option]] = {}
+    for at, row in enumerate(shown.tolist()):
+        series.setdefault(columns["type"][row], []).append({
+            "name": names[at], "id": ids[at], "symbolSize": round(float(size[at]), 1),
+            "value": [float(x[at]), float(y[at]), float(spent[row]), float(bandwidth[row])],
+        })  # fmt: skip
+    time = f"@t:column.{params.time}_self_ns"
+    fields = (("@t:profile.intensity", "intensity"), ("@t:profile.flops", "flop_rate"), (time, "ns"), ("@t:column.bandwidth", "rate"))
+    return {"roofline": charts.scatter(list(series.items()), fields, [_roof(x, float(y.max()), float(np.nanmax(bandwidth[shown])))])}
+
+
+def _roof(x: NDArray[np.float64], flops: float, bandwidth: float) -> charts.Option:
+    """The line under which all points lie: it rises with the bandwidth up to the FLOPS."""
+    ridge = flops / bandwidth
+    low, high = min(float(x.min()), ridge) / 2, max(float(x.max()), ridge) * 2
+    return {
+        "type": "line", "name": "@t:profile.roof", "showSymbol": False, "silent": True, "lineStyle": {"type": "dashed", "width": 1.5},
+        "itemStyle": {"color": "@c:other"}, "data": [[low, low * bandwidth], [ridge, flops], [high, flops]],
+    }  # fmt: skip
+
+
+VIEW = View("profile", 25, needs, ProfileParams, compute, make_charts)

@@ -6,7 +6,7 @@ import numpy as np
 
 from visualprof.reader.trace import Rows, Trace
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.table import Column
+from visualprof.views.table import Column, at
 
 
 def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
@@ -37,4 +37,4 @@ def names(trace: Trace, ids: Rows) -> list[str]:
 def ordered(columns: dict[str, Column], by: str) -> dict[str, Column]:
     """The columns sorted by one of them, the largest first."""
     order = np.argsort(-np.asarray(columns[by]), kind="stable")
-    return {k: v[order] if isinstance(v, np.ndarray) else [v[i] for i in order] for k, v in columns.items()}
+    return {k: at(v, order) for k, v in columns.items()}

@@ -25,7 +25,7 @@ from visualprof.reader.chrome_json import (
 from visualprof.reader.chrome_tracks import add_flows, lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
 
 NAN = float("nan")
 
@@ -119,9 +119,6 @@ def read(source: Source, builder: TraceBuilder) -> None:
         doc, builder, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"]
     )
     names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
-    corr = np.zeros(len(doc.kind), np.int64)
-    rows, values = doc.arg("correlation")
-    corr[rows] = values
     builder.events(
         ts=doc.ts[shown],
         dur=doc.dur[shown],
@@ -129,7 +126,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         category=category[shown],
         track=tracks.of_row[shown],
         row=shown,
-        corr=corr[shown],
+        corr=doc.filled("correlation", 0)[shown],
     )
     _add_args(doc, builder)
     _add_allocs(doc, builder)
@@ -200,22 +197,15 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     rows, sizes = doc.arg("memory_bytes")
     if not len(rows):
         return
-
-    def column(name: str, missing: int) -> Ints:
-        at, values = doc.arg(name)
-        out = np.full(len(doc.kind), missing, np.int64)
-        out[at] = values
-        return out[rows]
-
-    on_host = column("device_type", 0) == 0
+    on_host = doc.filled("device_type", 0)[rows] == 0
     builder.allocs(
         ts=doc.ts[rows],
-        addr=column("address", 0).astype(np.uint64),
+        addr=doc.filled("address", -1)[rows].astype(np.uint64),
         bytes=sizes,
-        device=np.where(on_host, -1, column("device_id", 0)),
+        device=np.where(on_host, -1, doc.filled("device_id", 0)[rows]),
         event=rows,
-        allocated=column("allocated", -1),
-        reserved=column("reserved", -1),
+        allocated=doc.filled("allocated", -1)[rows],
+        reserved=doc.filled("reserved", -1)[rows],
     )
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from visualprof.errors import FormatError
 from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.chrome_json import json_object
+from visualprof.reader.megengine_tensors import memory_device
+from visualprof.reader.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
@@ -35,8 +37,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     graph, profile = _load(source)
     operators: _Json = graph.get("operator") or {}
     footprint: _Json = profile.get("opr_footprint") or {}
-    device = list(_spans(profile.get("device") or {}, operators))
-    host = list(_spans(profile.get("host") or {}, operators))
+    device = list(_spans(profile.get("device") or {}))
+    host = list(_spans(profile.get("host") or {}))
     tracks = {
         lane: builder.track(TrackKind.STREAM, _device_label(lane), "device", lane, device=i)
         for i, lane in enumerate(dict.fromkeys(s[1] for s in device))
@@ -69,6 +71,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     if pairs:
         ends = np.array(pairs, np.int64)
         builder.link(ends[:, 0], ends[:, 1], LinkKind.LAUNCH)
+    numbers = {name: i for i, lane in enumerate(tracks) for name in (lane, _device_label(lane))}
+    add_plan(builder, _plan(builder, graph, _clock(graph, device), host_row, numbers))
     builder.describe(
         framework="megengine",
         producer="megengine static profile",
@@ -98,7 +102,7 @@ def _load(source: Source) -> tuple[_Json, _Json]:
         ) from error
 
 
-def _spans(times: _Json, operators: _Json) -> Iterator[tuple[str, str, int, int, int]]:
+def _spans(times: _Json) -> Iterator[tuple[str, str, int, int, int]]:
     """(operator id, device or thread, start, kernel start, end) in ns."""
     for operator, lanes in times.items():
         for lane, span in json_object(lanes).items():
@@ -107,6 +111,91 @@ def _spans(times: _Json, operators: _Json) -> Iterator[tuple[str, str, int, int,
             except (KeyError, TypeError, ValueError, OverflowError):
                 continue
             yield operator, lane, start, kern, end
+
+
+def _clock(graph: _Json, device: list[tuple[str, str, int, int, int]]) -> dict[str, tuple[int, int, int]]:
+    """(place, start, end) of every operator in the order of execution, ns on the device's clock.
+
+    An operator without device time stands at the end of the one before it on its device. Starts of a device are distinct, as
+    the plan needs an order and the file's times are whole microseconds.
+    """
+    origin = min((s[2] for s in device), default=0)
+    spans: dict[str, tuple[str, int, int]] = {}
+    for operator, lane, start, _, end in device:
+        seen = spans.get(operator, (lane, start, end))
+        spans[operator] = seen[0], min(seen[1], start), max(seen[2], end)
+    out: dict[str, tuple[int, int, int]] = {}
+    latest: dict[str, tuple[int, int]] = {}
+    lane = ""
+    for place, operator in enumerate(map(str, graph.get("comp_seq") or [])):
+        lane = spans[operator][0] if operator in spans else lane
+        last_start, last_end = latest.get(lane, (-1, 0))
+        start, end = (t - origin for t in spans[operator][1:]) if operator in spans else (last_end, last_end)
+        start = max(start, last_start + 1)
+        latest[lane] = start, max(start + 1, end)
+        out[operator] = place, *latest[lane]
+    return out
+
+
+def _plan(
+    builder: TraceBuilder,
+    graph: _Json,
+    clock: dict[str, tuple[int, int, int]],
+    host_row: dict[str, int],
+    numbers: dict[str, int],
+) -> Plan:
+    """The planned chunks: each lives from the first operator that writes a variable in it to the last one that reads it.
+
+    Weights (PERSISTENT_DEVICE_VALUE) live throughout.
+    """
+    operators, variables, chunks = (json_object(graph.get(k)) for k in ("operator", "var", "mem_chunk"))
+    users: dict[str, list[str]] = {}  # of each variable: its producer and its consumers, as far as they are executed
+    for operator in clock:
+        entry = json_object(operators.get(operator))
+        for variable in (*(entry.get("output") or ()), *(entry.get("input") or ())):
+            users.setdefault(str(variable), []).append(operator)
+    held: dict[str, list[str]] = {}
+    for variable, entry in variables.items():
+        chunk = json_object(json_object(entry).get("mem_plan")).get("mem_chunk_id")
+        if chunk is not None:
+            held.setdefault(str(chunk), []).append(variable)
+    rows: list[tuple[int, ...]] = []
+    categories: list[str] = []
+    for number, (chunk, inside) in enumerate(held.items()):
+        entry = json_object(chunks.get(chunk))
+        size, addr = _integer(entry.get("size")), _integer(entry.get("dev_ptr"))
+        at = sorted((o for v in inside for o in users.get(v, ())), key=lambda o: clock[o][0])
+        first = json_object(variables[inside[0]])
+        category = _purpose([json_object(variables[v]) for v in inside], operators, at)
+        if size <= 0 or (not at and category != "parameter"):
+            continue
+        stays = category == "parameter"
+        rows.append((
+            0 if stays else clock[at[0]][1], -1 if stays else max(clock[o][2] for o in at), addr or number + 1, size,
+            memory_device(str(first.get("comp_node", "")), numbers),
+            host_row.get(at[0], -1) if at else -1, host_row.get(at[-1], -1) if at else -1,
+        ))  # fmt: skip
+        categories.append(category)
+    if rows and all(c == "parameter" for c in categories):
+        builder.warn("only the weights' memory was planned; that of activations was allocated during the run and is not in the file")
+    columns = np.array(rows, np.int64).reshape(-1, 7).T
+    return Plan(*columns, category=builder.strings(categories))
+
+
+def _purpose(variables: list[_Json], operators: _Json, users: list[str]) -> str:
+    if any("PERSISTENT_DEVICE_VALUE" in (v.get("flag") or ()) for v in variables):
+        return "parameter"
+    if all(str(v.get("name", "")).endswith(":workspace") for v in variables):
+        return "temporary"
+    made_by = str(json_object(operators.get(users[0])).get("type", "")) if users else ""
+    return "input" if made_by == "Host2DeviceCopy" else "activation"
+
+
+def _integer(value: object) -> int:
+    try:
+        return max(-(2**62), min(2**62, int(str(value))))
+    except ValueError:
+        return 0
 
 
 def _name(operators: _Json, operator: str) -> str:

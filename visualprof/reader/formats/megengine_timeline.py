@@ -9,10 +9,12 @@ import numpy as np
 
 from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, json_object, read_document
-from visualprof.reader.chrome_tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end, text_ids
+from visualprof.reader.chrome_tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end
+from visualprof.reader.megengine_tensors import add_tensors
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace_types import Ids, Values
 
 
 class Args(msgspec.Struct, gc=False):
@@ -21,10 +23,12 @@ class Args(msgspec.Struct, gc=False):
     op_name: Text = msgspec.field(name="__name__", default=NO_TEXT)
     op_type: Text = msgspec.field(name="type", default=NO_TEXT)
     name: Text = NO_TEXT  # of a lane in metadata, of the graph's operator in compiled graphs
-    execution_time: int | None = NO_INT
     bytes: int | None = NO_INT
     shape: Text = NO_TEXT
     dtype: Text = NO_TEXT
+    tensor: Text = msgspec.field(name="id", default=NO_TEXT)
+    elements: int | None = msgspec.field(name="nr_elements", default=NO_INT)
+    device: Text = NO_TEXT
     call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)
     labels: Text = NO_TEXT
     sort_index: int | None = NO_INT
@@ -81,14 +85,21 @@ def read(source: Source, builder: TraceBuilder) -> None:
         builder.arg(
             {"op_type": "type", "name": "graph_name"}.get(name, name),
             start_of[at],
-            text_ids(doc, builder, ids),
+            _unquoted(doc, builder, ids),
             text=True,
         )
     add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
+    add_tensors(doc, builder, begin, end, number)
     for i, step in enumerate(outermost):
         builder.step(str(i), int(doc.ts[rows[step]]), int(dur[step]), int(tracks.of_row[rows[step]]))
     _describe(doc, builder, devices)
+
+
+def _unquoted(doc: Document, builder: TraceBuilder, ids: Values) -> Ids:
+    """String ids of texts; the compiled graph's profiler writes JSON inside JSON, so names come in quotes."""
+    plain = {int(i): builder.string(doc.texts[int(i)].strip('"')) for i in np.unique(ids)}
+    return np.array([plain[int(i)] for i in ids.tolist()], np.int32)
 
 
 def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
@@ -114,12 +125,12 @@ def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
 
 def _category(kind: Kind, lane: str, is_op: bool) -> int:
     name = kind.name
-    if kind.cat == "Kernel" or (_is_device_lane(lane) and lane == ""):
-        return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
     if name in ("HostToDevice", "Memcpy"):
         return Category.MEMCPY
     if name == "Memset":
         return Category.MEMSET
+    if kind.cat == "Kernel" or not lane:  # the lanes of CUPTI's streams have no name
+        return Category.COMM if COMM_KERNEL.search(name) else Category.KERNEL
     if name in PROFILER:
         return Category.OVERHEAD
     if name == "TensorWaitProp":

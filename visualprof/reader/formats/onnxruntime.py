@@ -13,7 +13,7 @@ from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text,
 from visualprof.reader.chrome_tracks import lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, TrackKind
+from visualprof.reader.trace import NO_ADDRESS, Category, Ints, TrackKind
 
 
 class Args(msgspec.Struct, gc=False):
@@ -28,6 +28,8 @@ class Args(msgspec.Struct, gc=False):
     output_size: int | None = NO_INT
     mem_bytes_in_use: int | None = NO_INT
     mem_arena_held: int | None = NO_INT
+    mem_in_use_delta: int | None = NO_INT
+    mem_in_use_peak: int | None = NO_INT
     stream: int | None = NO_INT
     block_x: int | None = NO_INT
     block_y: int | None = NO_INT
@@ -76,6 +78,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     for i, row in enumerate(runs[np.argsort(doc.ts[runs], kind="stable")].tolist()):
         builder.step(str(i), int(doc.ts[row]), max(0, int(doc.dur[row])), int(tracks.of_row[row]))
     _add_memory(doc, builder)
+    _add_allocs(doc, builder)
     providers = {doc.texts[int(i)] for i in np.unique(doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
     builder.describe(
@@ -142,6 +145,65 @@ def _add_memory(doc: Document, builder: TraceBuilder) -> None:
         if len(rows):
             track = builder.track(TrackKind.COUNTER, label, doc.place_at(int(rows[0]))[0])
             builder.counter(track, doc.ts[rows] + np.maximum(doc.dur[rows], 0), values.astype(np.float64))
+
+
+def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
+    """Memory events from the allocator's counters at the end of each node (1.24 and later).
+
+    What a node allocated and kept stands at its end; what changed since the node before it, as the executor releases
+    tensors between nodes, stands at its start and belongs to no node. A node that another one ended in (If, Loop, nodes
+    side by side) gets the whole difference. Where the largest total so far grew beyond what is in use, the node had
+    that much for a while: it is allocated and released at its end, so that the peak is kept.
+    """
+    rows, in_use = doc.arg("mem_bytes_in_use")
+    if not len(rows):
+        return
+    end = doc.ts[rows] + np.maximum(doc.dur[rows], 0)
+    order = np.argsort(end, kind="stable")
+    rows, in_use, end = rows[order], in_use[order], end[order]
+    held = doc.filled("mem_arena_held", -1)[rows]
+    cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts] or [True])
+    device = np.where(cpu[doc.filled("provider", 0)[rows]], -1, 0)
+    for each in np.unique(device).tolist():
+        here = device == each
+        parts = _steps_of_memory(doc, rows[here], in_use[here], end[here], held[here])
+        sizes = parts[:, 1] != 0
+        ts, size, event, allocated, reserved = parts[sizes].T
+        builder.allocs(
+            ts=ts,
+            addr=np.full(len(ts), NO_ADDRESS, np.uint64),
+            bytes=size,
+            device=np.full(len(ts), each),
+            event=event,
+            allocated=allocated,
+            reserved=reserved,
+        )
+
+
+def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> Ints:
+    """(4 n, 5): time, bytes, row, total and arena; four entries a node, some without bytes."""
+    n = len(rows)
+    delta = doc.filled("mem_in_use_delta", 0)[rows]
+    before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
+    ended = np.concatenate((doc.ts[rows[:1]], end[:-1]))
+    own = np.where(doc.ts[rows] < ended, in_use - before, delta)
+    start = np.maximum(doc.ts[rows], ended)
+    peak = np.maximum.accumulate(np.maximum(doc.filled("mem_in_use_peak", 0)[rows], in_use))
+    grew = np.diff(peak, prepend=0) > 0
+    extra = np.where(grew, peak - in_use, 0)
+    kept = np.concatenate((held[:1], held[:-1]))  # the arena at the start of a node
+    none = np.full(n, -1)
+    between, first = in_use - own - before, np.zeros(n, np.int64)
+    if n:  # what the session held before the first node
+        first[0] = before[0]
+    between = np.where(np.arange(n) == 0, first, between)
+    columns = (
+        (start, between, none, in_use - own, kept),
+        (end, own, rows, in_use, held),
+        (end, extra, rows, in_use + extra, np.maximum(held, in_use + extra)),
+        (end, -extra, rows, in_use, held),
+    )
+    return np.stack([np.stack(c, axis=1) for c in columns], axis=1).reshape(-1, 5)
 
 
 FORMAT = Format("onnxruntime", 14, sniff, read)

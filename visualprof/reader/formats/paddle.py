@@ -91,9 +91,6 @@ def read(source: Source, builder: TraceBuilder) -> None:
     tracks = lay_tracks(doc, builder, shown, on_device, device=doc.args["device"], stream=doc.args["stream"])
     names = builder.strings(DURATION.sub("", k.name) for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     ts, dur = _exact_times(doc)
-    corr = np.zeros(len(doc.kind), np.int64)
-    rows, values = doc.arg("correlation")
-    corr[rows] = values
     builder.events(
         ts=ts[shown],
         dur=dur[shown],
@@ -101,7 +98,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         category=category[shown],
         track=tracks.of_row[shown],
         row=shown,
-        corr=corr[shown],
+        corr=doc.filled("correlation", 0)[shown],
     )
     _add_args(doc, builder)
     _add_allocs(doc, builder, ts)
@@ -169,29 +166,15 @@ def _add_allocs(doc: Document, builder: TraceBuilder, ts: Ints) -> None:
     rows, sizes = doc.arg("increase")
     if not len(rows):
         return
-
-    def column(name: str) -> Ints:
-        at, values = doc.arg(name)
-        out = np.full(len(doc.kind), -1, np.int64)
-        out[at] = values
-        return out[rows]
-
-    allocated = column("allocated")
-    wrapped = int((allocated < -1).sum())
-    if wrapped:
-        builder.warn(f"{wrapped:,} totals of allocated memory had wrapped below zero and are shown as negative")
-    at, place_ids = doc.arg("place")
-    place = np.zeros(len(doc.kind), np.int64)
-    place[at] = place_ids
     device_of = np.array([_place_device(t) for t in doc.texts] or [-1], np.int64)
     builder.allocs(
         ts=ts[rows],
-        addr=column("address").astype(np.uint64),
+        addr=doc.filled("address", -1)[rows].astype(np.uint64),
         bytes=sizes,
-        device=device_of[place[rows]],
+        device=device_of[doc.filled("place", 0)[rows]],
         event=rows,
-        allocated=allocated,
-        reserved=column("reserved"),
+        allocated=doc.filled("allocated", -1)[rows],
+        reserved=doc.filled("reserved", -1)[rows],
     )
 
 

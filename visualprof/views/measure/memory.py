@@ -7,34 +7,50 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.nesting import nearest_ancestor
-from visualprof.reader.trace import Category, Ids, Ints, Mask, Trace
+from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import step_windows
 
 CURVE_POINTS = 1024
+FOREVER = np.iinfo(np.int64).max
+KEPT = {"dataloader": "input", "forward": "activation", "backward": "gradient", "optimizer": "optimizer_state"}
+PURPOSES = ("unknown", "temporary", *KEPT.values())
 
 
 @dataclass(frozen=True)
 class Curve:
     """Memory of one device over time.
 
-    ts: (n,) ns. allocated, reserved: (n,) bytes, reserved -1 unknown. relative: the file has no totals, so
-    `allocated` counts from 0 at the first event.
+    ts: (n,) ns. allocated, reserved: (n,) bytes, reserved -1 unknown. places: (n,) of `trace.allocs`. relative: the
+    file has no totals, so `allocated` counts from 0 at the first event.
     """
 
     ts: Ints
     allocated: Ints
     reserved: Ints
+    places: Ints
     relative: bool
 
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """Allocations of one device, (n,) each: place in `trace.allocs` of the allocation and of its release, -1 for none."""
+    """Allocations of one device, (n,) each: place in `trace.allocs` of the allocation and of its release, -1 for none.
+
+    until: ns at which it was gone: that of its release, or of the next allocation of its address; the largest int64 for neither.
+    """
 
     allocated: Ints
     released: Ints
+    until: Ints
+
+
+@dataclass(frozen=True)
+class Purposes:
+    """What allocations are for: `names[of[i]]`."""
+
+    of: Ints
+    names: tuple[str, ...]
 
 
 def devices_of(trace: Trace) -> list[int]:
@@ -43,13 +59,16 @@ def devices_of(trace: Trace) -> list[int]:
 
 
 def curve(trace: Trace, device: int) -> Curve:
-    """Totals of a device as recorded, or added up from its first event."""
+    """Totals of a device as recorded, events without one left out; or added up from its first event."""
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
     recorded = allocs.allocated[at]
-    relative = not (recorded != -1).any()
+    known = recorded != -1
+    relative = not known.any()
+    if not relative and not known.all():
+        at, recorded = at[known], recorded[known]
     total = np.cumsum(allocs.bytes[at]) if relative else recorded
-    return Curve(allocs.ts[at], total, allocs.reserved[at], relative)
+    return Curve(allocs.ts[at], total, allocs.reserved[at], at, relative)
 
 
 def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
@@ -59,44 +78,58 @@ def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
     """
     if len(ts) <= points:
         return np.arange(len(ts))
-    span = max(1, int(ts[-1] - ts[0]))
-    bucket = (ts - ts[0]) * (points // 4) // (span + 1)
-    first = np.flatnonzero(np.diff(bucket, prepend=-1))
-    last = np.append(first[1:], len(ts)) - 1
-    order = np.lexsort((value, bucket))
-    low, high = order[first], order[last]
-    return np.unique(np.concatenate((first, last, low, high)))
+    edges = np.linspace(0, int(ts[-1] - ts[0]) + 1, points // 4, endpoint=False)
+    first = np.unique(np.searchsorted(ts - ts[0], edges))
+    first = first[first < len(ts)]
+    count = np.diff(first, append=len(ts))
+    found = [first, first + count - 1]
+    for extreme in (np.minimum, np.maximum):
+        equal = np.flatnonzero(value == np.repeat(extreme.reduceat(value, first), count))
+        found.append(equal[np.searchsorted(equal, first)])
+    return np.unique(np.concatenate(found))
+
+
+def changes_of_use(trace: Trace) -> Mask:
+    """Of each memory event: is it the release of a change of use? The event after it is the allocation."""
+    allocs = trace.allocs
+    out = np.zeros(len(allocs.ts), bool)
+    nameless = allocs.addr == NO_ADDRESS
+    if nameless.any():
+        out[:-1] = (allocs.bytes[:-1] == -allocs.bytes[1:]) & (allocs.bytes[:-1] < 0) & nameless[:-1] & nameless[1:]
+        out[:-1] &= (allocs.ts[:-1] == allocs.ts[1:]) & (allocs.device[:-1] == allocs.device[1:])
+    return out
 
 
 def lifetimes(trace: Trace, device: int) -> Lifetimes:
-    """Each allocation with the next release of its address; releases of memory from before the profile stand alone."""
+    """Each allocation with the next release of its address, in order of time.
+
+    Releases of memory from before the profile stand alone, and so does what has no address. Changes of use are left out.
+    """
     allocs = trace.allocs
-    at = np.flatnonzero(allocs.device == device)
-    order = at[np.lexsort((at, allocs.addr[at]))]
-    positive = allocs.bytes[order] > 0
-    follows = np.zeros(len(order), bool)
-    follows[:-1] = (allocs.addr[order][1:] == allocs.addr[order][:-1]) & positive[:-1] & ~positive[1:]
-    release = np.full(len(order), -1, np.int64)
-    release[:-1][follows[:-1]] = order[1:][follows[:-1]]
-    taken = np.zeros(len(order), bool)
-    taken[1:] = follows[:-1]
-    lone = ~positive & ~taken
-    starts = np.concatenate((order[positive], np.full(int(lone.sum()), -1)))
-    ends = np.concatenate((release[positive], order[lone]))
-    by_time = np.argsort(np.where(starts >= 0, starts, ends), kind="stable")
-    return Lifetimes(starts[by_time], ends[by_time])
+    wanted = allocs.device == device
+    changes = changes_of_use(trace)
+    if changes.any():
+        wanted &= ~changes
+        wanted[1:] &= ~changes[:-1]
+    grows = allocs.bytes > 0
+    released = np.where(grows & (allocs.next >= 0) & ~grows[allocs.next], allocs.next, -1)
+    wanted[released[released >= 0]] = False
+    shown = np.flatnonzero(wanted)
+    later = allocs.next[shown]
+    until = np.where(later >= 0, allocs.ts[later], FOREVER)
+    return Lifetimes(np.where(grows[shown], shown, -1), np.where(grows[shown], released[shown], shown), until)
 
 
-def operators_of(trace: Trace, places: Ints) -> Ids:
-    """Row of the operator in which each memory event happened, -1 for none."""
+def owners(trace: Trace) -> Mask:
+    """Of each event: memory events in it are its own. Operators; in a trace without them everything but memory events."""
+    found = is_operator(trace)
+    return found if found.any() else trace.events.category != Category.MEMORY
+
+
+def owners_of(trace: Trace, places: Ints, wanted: Mask) -> Ids:
+    """Row of the innermost event of `wanted` in which each memory event happened, -1 for none."""
     events = np.where(places >= 0, trace.allocs.event[places], -1)
-    return nearest_ancestor(trace.events.parent, is_operator(trace), events)
-
-
-def modules_of(trace: Trace, places: Ints) -> Ids:
-    """Row of the layer or module call around each memory event, -1 for none."""
-    wanted = trace.events.category == Category.MODULE
-    return nearest_ancestor(trace.events.parent, wanted, np.where(places >= 0, trace.allocs.event[places], -1))
+    return nearest_ancestor(trace.events.parent, wanted, events)
 
 
 def peak(found: Curve) -> int:
@@ -105,43 +138,45 @@ def peak(found: Curve) -> int:
 
 
 def alive_at(trace: Trace, found: Lifetimes, ts: int) -> Mask:
-    """Of each allocation: does it live at that time?"""
+    """Of each allocation: does it live at that time? Without an address nobody knows, and the answer is no."""
     allocs = trace.allocs
     began = (found.allocated >= 0) & (allocs.ts[found.allocated] <= ts)
-    ended = (found.released >= 0) & (allocs.ts[found.released] <= ts)
-    return began & ~ended
+    return began & (found.until > ts) & (allocs.addr[found.allocated] != NO_ADDRESS)
 
 
-def categories(trace: Trace, found: Lifetimes) -> list[str]:
+def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
+    """Categories of the file's own and the bytes of each after the memory events at `places`; none when it has none."""
+    allocs = trace.allocs
+    at = np.flatnonzero(allocs.device == device)
+    ids: list[int] = np.unique(allocs.category[at]).tolist()
+    if ids in ([], [0]):
+        return [], []
+    after = places + changes_of_use(trace)[places]
+    upto = np.searchsorted(at, after, side="right")
+    held: list[Ints] = []
+    for each in ids:
+        total = np.cumsum(np.where(allocs.category[at] == each, allocs.bytes[at], 0))
+        held.append(np.concatenate((np.zeros(1, np.int64), total))[upto])
+    return [trace.strings[i] or "unknown" for i in ids], held
+
+
+def purposes(trace: Trace, found: Lifetimes) -> Purposes:
     """What each allocation is for: as the file says, else by the stages in which it began and ended.
 
     forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state; begun
     and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
     """
-    column = trace.args.get("memory_category")
-    if column is not None:
-        ids = np.where(found.allocated >= 0, column.values[np.maximum(found.allocated, 0)], 0)
-        return [trace.strings[int(i)] or "unknown" for i in ids]
+    if trace.allocs.category.any():
+        own = np.where(found.allocated >= 0, trace.allocs.category[np.maximum(found.allocated, 0)], 0)
+        ids, of = np.unique(own, return_inverse=True)
+        return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids.tolist()))
     stages = find_stages(trace, step_windows(trace))
     names = list(stages)
     began = _stage_at(trace, [stages[n].spans() for n in names], found.allocated)
     ended = _stage_at(trace, [stages[n].spans() for n in names], found.released)
-    out: list[str] = []
-    for a, b, released in zip(began.tolist(), ended.tolist(), (found.released >= 0).tolist(), strict=True):
-        first = names[a] if a >= 0 else ""
-        last = names[b] if b >= 0 else ""
-        out.append(_category(first, last, released))
-    return out
-
-
-def _category(first: str, last: str, released: bool) -> str:
-    if not first:
-        return "unknown"
-    if released and first == last:
-        return "temporary"
-    return {"dataloader": "input", "forward": "activation", "backward": "gradient", "optimizer": "optimizer_state"}[
-        first
-    ]
+    purpose = np.array([PURPOSES.index(KEPT[n]) for n in names] + [0])
+    of = np.where((found.released >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began])
+    return Purposes(of, PURPOSES)
 
 
 def _stage_at(trace: Trace, spans: list[Ints], places: Ints) -> Ints:

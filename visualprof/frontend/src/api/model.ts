@@ -14,6 +14,20 @@ export type Table = WithCells<Schemas["Table"]>;
 export type OperatorAnswer = WithCells<Schemas["OperatorAnswer"]>;
 export type KernelAnswer = Omit<WithCells<Schemas["KernelAnswer"]>, "memory_operations"> & { memory_operations: Table | null };
 
+export type MemoryDevice = Schemas["MemoryDevice"];
+export type MemoryPeak = Omit<Schemas["MemoryPeak"], "operators" | "modules" | "categories"> & Partial<Record<"operators" | "modules" | "categories", Table | null>>;
+export type MemoryAnswer = Omit<Schemas["MemoryAnswer"], "curve" | "operators" | "events" | "peak" | "categories"> & {
+  curve: Table;
+  operators: Table;
+  events: Table;
+  peak: MemoryPeak;
+  categories?: Table | null;
+};
+export type RankDevice = Schemas["RankDevice"];
+export type Straggler = Schemas["Straggler"];
+export type DistributedAnswer = Omit<WithCells<Schemas["DistributedAnswer"]>, "collectives" | "waits"> & { collectives: Table; waits: Table };
+export type ProfileAnswer = WithCells<Schemas["ProfileAnswer"]>;
+
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 

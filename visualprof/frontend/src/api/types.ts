@@ -244,7 +244,7 @@ export interface paths {
                     sort?: string;
                     /** @description direction */
                     order?: "asc" | "desc";
-                    /** @description part of the name, any case; search.COLUMN and is.COLUMN do so in others */
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
                     search?: string;
                     /** @description rows to skip */
                     offset?: number;
@@ -459,7 +459,7 @@ export interface paths {
                     sort?: string;
                     /** @description direction */
                     order?: "asc" | "desc";
-                    /** @description part of the name, any case; search.COLUMN and is.COLUMN do so in others */
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
                     search?: string;
                     /** @description rows to skip */
                     offset?: number;
@@ -649,6 +649,263 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/view/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view profile */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description parameter of profile */
+                    top?: number;
+                    /** @description parameter of profile */
+                    type?: string;
+                    /** @description parameter of profile */
+                    opr_name?: string;
+                    /** @description parameter of profile */
+                    input_dtype?: string;
+                    /** @description parameter of profile */
+                    top_end_key?: "end" | "kern";
+                    /** @description parameter of profile */
+                    aggregate?: "" | "sum" | "mean" | "max" | "min";
+                    /** @description parameter of profile */
+                    aggregate_by?: "" | "type";
+                    /** @description parameter of profile */
+                    order_by?: "time" | "+time" | "computation" | "+computation" | "memory" | "+memory" | "flops" | "+flops" | "bandwidth" | "+bandwidth" | "opr_id" | "+opr_id";
+                    /** @description parameter of profile */
+                    min_time?: number;
+                    /** @description parameter of profile */
+                    max_time?: number;
+                    /** @description parameter of profile */
+                    time?: "device" | "host";
+                    /** @description parameter of profile */
+                    copy_time?: boolean;
+                    /** @description one of the tables of a view that has several */
+                    table?: string;
+                    /** @description column; the view's own order when absent */
+                    sort?: string;
+                    /** @description direction */
+                    order?: "asc" | "desc";
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
+                    search?: string;
+                    /** @description rows to skip */
+                    offset?: number;
+                    /** @description rows at most; CSV: all when absent */
+                    limit?: number;
+                    /** @description of the answer */
+                    format?: "json" | "csv";
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view profile */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ProfileAnswer"];
+                        "text/csv": string;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/charts/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view profile: charts */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description parameter of profile */
+                    top?: number;
+                    /** @description parameter of profile */
+                    type?: string;
+                    /** @description parameter of profile */
+                    opr_name?: string;
+                    /** @description parameter of profile */
+                    input_dtype?: string;
+                    /** @description parameter of profile */
+                    top_end_key?: "end" | "kern";
+                    /** @description parameter of profile */
+                    aggregate?: "" | "sum" | "mean" | "max" | "min";
+                    /** @description parameter of profile */
+                    aggregate_by?: "" | "type";
+                    /** @description parameter of profile */
+                    order_by?: "time" | "+time" | "computation" | "+computation" | "memory" | "+memory" | "flops" | "+flops" | "bandwidth" | "+bandwidth" | "opr_id" | "+opr_id";
+                    /** @description parameter of profile */
+                    min_time?: number;
+                    /** @description parameter of profile */
+                    max_time?: number;
+                    /** @description parameter of profile */
+                    time?: "device" | "host";
+                    /** @description parameter of profile */
+                    copy_time?: boolean;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view profile: charts */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChartsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/view/kernel": {
         parameters: {
             query?: never;
@@ -676,7 +933,7 @@ export interface paths {
                     sort?: string;
                     /** @description direction */
                     order?: "asc" | "desc";
-                    /** @description part of the name, any case; search.COLUMN and is.COLUMN do so in others */
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
                     search?: string;
                     /** @description rows to skip */
                     offset?: number;
@@ -889,7 +1146,7 @@ export interface paths {
                     sort?: string;
                     /** @description direction */
                     order?: "asc" | "desc";
-                    /** @description part of the name, any case; search.COLUMN and is.COLUMN do so in others */
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
                     search?: string;
                     /** @description rows to skip */
                     offset?: number;
@@ -1075,6 +1332,651 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/view/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view trace */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description one of the tables of a view that has several */
+                    table?: string;
+                    /** @description column; the view's own order when absent */
+                    sort?: string;
+                    /** @description direction */
+                    order?: "asc" | "desc";
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
+                    search?: string;
+                    /** @description rows to skip */
+                    offset?: number;
+                    /** @description rows at most; CSV: all when absent */
+                    limit?: number;
+                    /** @description of the answer */
+                    format?: "json" | "csv";
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view trace */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Table"];
+                        "text/csv": string;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/charts/trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view trace: charts */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description slices of a pie */
+                    top?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view trace: charts */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChartsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/view/distributed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view distributed */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description one of the tables of a view that has several */
+                    table?: string;
+                    /** @description column; the view's own order when absent */
+                    sort?: string;
+                    /** @description direction */
+                    order?: "asc" | "desc";
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
+                    search?: string;
+                    /** @description rows to skip */
+                    offset?: number;
+                    /** @description rows at most; CSV: all when absent */
+                    limit?: number;
+                    /** @description of the answer */
+                    format?: "json" | "csv";
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view distributed */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["DistributedAnswer"];
+                        "text/csv": string;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/charts/distributed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view distributed: charts */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description slices of a pie */
+                    top?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view distributed: charts */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChartsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/view/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view memory */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description parameter of memory */
+                    device?: string;
+                    /** @description parameter of memory */
+                    start_ns?: number;
+                    /** @description parameter of memory */
+                    end_ns?: number;
+                    /** @description one of the tables of a view that has several */
+                    table?: string;
+                    /** @description column; the view's own order when absent */
+                    sort?: string;
+                    /** @description direction */
+                    order?: "asc" | "desc";
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
+                    search?: string;
+                    /** @description rows to skip */
+                    offset?: number;
+                    /** @description rows at most; CSV: all when absent */
+                    limit?: number;
+                    /** @description of the answer */
+                    format?: "json" | "csv";
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view memory */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["MemoryAnswer"];
+                        "text/csv": string;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/charts/memory": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The view memory: charts */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description name of a step; all when absent */
+                    step?: string;
+                    /** @description parameter of memory */
+                    device?: string;
+                    /** @description parameter of memory */
+                    start_ns?: number;
+                    /** @description parameter of memory */
+                    end_ns?: number;
+                    /** @description slices of a pie */
+                    top?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The view memory: charts */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ChartsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/view/{name}": {
         parameters: {
             query?: never;
@@ -1100,7 +2002,7 @@ export interface paths {
                     sort?: string;
                     /** @description direction */
                     order?: "asc" | "desc";
-                    /** @description part of the name, any case; search.COLUMN and is.COLUMN do so in others */
+                    /** @description part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others */
                     search?: string;
                     /** @description rows to skip */
                     offset?: number;
@@ -1126,6 +2028,1002 @@ export interface paths {
                     content: {
                         "application/json": Record<string, never>;
                         "text/csv": string;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/meta": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What is on the timeline */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description What is on the timeline */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TimelineMeta"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/strings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The dictionary that tiles number */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description first */
+                    offset?: number;
+                    /** @description at most */
+                    limit?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The dictionary that tiles number */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TimelineStrings"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/event": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Everything about one event */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description row of an event */
+                    event: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Everything about one event */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TimelineEvent"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Events by name */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description part of a name */
+                    text: string;
+                    /** @description 1: the whole name */
+                    exact?: string;
+                    /** @description rows at most */
+                    limit?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Events by name */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TimelineHits"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/longest": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The longest event of a name */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description an event's name */
+                    name: string;
+                    /** @description anywhere when absent */
+                    where?: "host" | "device";
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The longest event of a name */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Place"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/window": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What ran in a window */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description since the first event */
+                    start_ns?: number;
+                    /** @description since the first event */
+                    end_ns?: number;
+                    /** @description ids, comma-separated; all when absent */
+                    tracks?: string;
+                    /** @description column */
+                    sort?: string;
+                    /** @description direction */
+                    order?: "asc" | "desc";
+                    /** @description rows at most */
+                    limit?: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description What ran in a window */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["TimelineWindow"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/alignment": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Clock offsets of the workers of a run */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Clock offsets of the workers of a run */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["AlignmentAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/tile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A tile of a group of tracks */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description the meta's version; makes the answer immutable */
+                    v?: string;
+                    /** @description of tracks */
+                    group?: number;
+                    /** @description buckets of 2**level ns */
+                    level: number;
+                    /** @description tiles since time 0 */
+                    index: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description A tile of a group of tracks */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/octet-stream": unknown;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/counter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A tile of a counter */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description the meta's version; makes the answer immutable */
+                    v?: string;
+                    /** @description of a counter */
+                    track: number;
+                    /** @description buckets of 2**level ns */
+                    level: number;
+                    /** @description tiles since time 0 */
+                    index: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description A tile of a counter */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/octet-stream": unknown;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/timeline/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A window as Chrome JSON */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                    /** @description since the first event */
+                    start_ns?: number;
+                    /** @description since the first event */
+                    end_ns?: number;
+                    /** @description ids, comma-separated; all when absent */
+                    tracks?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description A window as Chrome JSON */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": Record<string, never>;
                     };
                 };
                 /** @description nothing changed */
@@ -1535,9 +3433,12 @@ export interface components {
             rank: number | null;
             world_size: number | null;
             device_type: string;
+            /** @enum {unknown} */
+            device_work: "kernel" | "operator";
             events: number;
             duration_ns: number;
             steps: number;
+            stages_derived: string[];
             process_cpu_ratio: number | null;
             system_cpu_ratio: number | null;
         };
@@ -1595,6 +3496,294 @@ export interface components {
         TensorCore: {
             used_ns: number;
             unused_ns: number;
+        };
+        /**
+         * MemoryAnswer
+         * @description Memory of one device over time. categories: what it held over time, where the file says so.
+         */
+        MemoryAnswer: {
+            device: number;
+            devices: components["schemas"]["MemoryDevice"][];
+            curve: components["schemas"]["Table"];
+            operators: components["schemas"]["Table"];
+            events: components["schemas"]["Table"];
+            peak: components["schemas"]["MemoryPeak"];
+            /** @default null */
+            categories: components["schemas"]["Table"] | null;
+        };
+        /**
+         * MemoryDevice
+         * @description Memory of one device; id -1 is the host. relative: counted from the profile's start, as the file has no totals.
+         */
+        MemoryDevice: {
+            id: number;
+            name: string;
+            memory_bytes: number | null;
+            events: number;
+            relative: boolean;
+            peak_allocated_bytes: number;
+            peak_reserved_bytes: number | null;
+            fragmentation_bytes: number | null;
+        };
+        /**
+         * MemoryPeak
+         * @description What is alive when most is allocated. known_bytes: allocated during the profile.
+         */
+        MemoryPeak: {
+            ts_ns: number | null;
+            allocated_bytes: number | null;
+            /** @default null */
+            known_bytes: number | null;
+            /** @default null */
+            operators: components["schemas"]["Table"] | null;
+            /** @default null */
+            modules: components["schemas"]["Table"] | null;
+            /** @default null */
+            categories: components["schemas"]["Table"] | null;
+        };
+        /**
+         * DistributedAnswer
+         * @description All ranks of a run: time per rank and step.
+         */
+        DistributedAnswer: {
+            columns: {
+                [key: string]: unknown[];
+            };
+            total_rows: number;
+            /** @default null */
+            matching_rows: number | null;
+            /** @default null */
+            offset: number | null;
+            collectives: components["schemas"]["Table"];
+            waits: components["schemas"]["Table"];
+            devices: components["schemas"]["RankDevice"][];
+            stragglers: components["schemas"]["Straggler"][];
+            missing_ranks: number[];
+            notes: string[];
+        };
+        /**
+         * RankDevice
+         * @description A device of a rank.
+         */
+        RankDevice: {
+            id: number;
+            name: string | null;
+            memory_bytes: number | null;
+            compute_capability: string | null;
+            utilization: number | null;
+            sm_efficiency: number | null;
+            occupancy: number | null;
+            tensor_core_ratio: number | null;
+            kernel_ns: number | null;
+            rank: number;
+            worker: string;
+            host: string | null;
+        };
+        /**
+         * Straggler
+         * @description A rank that the others wait for. computation_ratio: its computation over the mean of all ranks.
+         */
+        Straggler: {
+            rank: number;
+            late_ns_per_step: number;
+            steps_last: number;
+            steps: number;
+            computation_ratio: number | null;
+        };
+        /**
+         * ProfileAnswer
+         * @description Operators of a static graph. types, dtypes: what the filters can be set to.
+         */
+        ProfileAnswer: {
+            columns: {
+                [key: string]: unknown[];
+            };
+            total_rows: number;
+            /** @default null */
+            matching_rows: number | null;
+            /** @default null */
+            offset: number | null;
+            totals: components["schemas"]["ProfileTotals"];
+            types: string[];
+            dtypes: string[];
+        };
+        /**
+         * ProfileTotals
+         * @description Time of all operators, whatever the filters.
+         */
+        ProfileTotals: {
+            device_ns: number;
+            host_ns: number;
+        };
+        /**
+         * TimelineMeta
+         * @description What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript.
+         */
+        TimelineMeta: {
+            version: string;
+            duration_ns: number;
+            epoch_ns: string | null;
+            tile_buckets: number;
+            categories: string[];
+            strings: number;
+            tracks: components["schemas"]["TimelineTrack"][];
+            counters: components["schemas"]["TimelineCounter"][];
+            steps: components["schemas"]["TimelineStep"][];
+            minimap: {
+                [key: string]: number[];
+            };
+            warnings: string[];
+        };
+        /**
+         * TimelineTrack
+         * @description A track and where its lanes lie in the tiles of its group.
+         */
+        TimelineTrack: {
+            id: number;
+            /** @enum {unknown} */
+            kind: "gpu_annotation" | "stream" | "thread";
+            name: string;
+            process: string;
+            pid: string;
+            tid: string;
+            device: number | null;
+            stream: number | null;
+            lanes: number;
+            events: number;
+            group: number;
+            group_lane: number;
+        };
+        /**
+         * TimelineCounter
+         * @description A counter track.
+         */
+        TimelineCounter: {
+            id: number;
+            name: string;
+            process: string;
+            samples: number;
+            min: number;
+            max: number;
+        };
+        /**
+         * TimelineStep
+         * @description A step on the timeline.
+         */
+        TimelineStep: {
+            name: string;
+            start_ns: number;
+            duration_ns: number;
+        };
+        /**
+         * TimelineStrings
+         * @description A part of the dictionary.
+         */
+        TimelineStrings: {
+            strings: string[];
+            total: number;
+        };
+        /**
+         * TimelineEvent
+         * @description Everything about one event. arguments: raw, from the file; null when it is gone.
+         */
+        TimelineEvent: {
+            event: number;
+            name: string;
+            category: string;
+            track: number;
+            lane: number;
+            start_ns: number;
+            duration_ns: number;
+            self_ns: number;
+            step: string | null;
+            correlation: number | null;
+            columns: Record<string, never>;
+            bandwidth_bytes_per_s: number | null;
+            call_stack: string | null;
+            arguments: unknown;
+            parent: components["schemas"]["Place"] | null;
+            links: components["schemas"]["LinkedPlace"][];
+        };
+        /**
+         * Place
+         * @description Where an event stands on the timeline.
+         */
+        Place: {
+            event: number;
+            name: string;
+            category: string;
+            track: number;
+            lane: number;
+            start_ns: number;
+            duration_ns: number;
+        };
+        /**
+         * LinkedPlace
+         * @description An event linked with another.
+         */
+        LinkedPlace: {
+            event: number;
+            name: string;
+            category: string;
+            track: number;
+            lane: number;
+            start_ns: number;
+            duration_ns: number;
+            /** @enum {unknown} */
+            kind: "async" | "flow" | "fwdbwd" | "launch";
+            /** @enum {unknown} */
+            direction: "from" | "to";
+        };
+        /**
+         * TimelineHits
+         * @description Events of a search. ticks: 512 counts over the trace.
+         */
+        TimelineHits: {
+            total: number;
+            events: components["schemas"]["Place"][];
+            ticks: number[];
+        };
+        /**
+         * TimelineWindow
+         * @description What ran in a window.
+         */
+        TimelineWindow: {
+            columns: {
+                [key: string]: unknown[];
+            };
+            total_rows: number;
+            /** @default null */
+            matching_rows: number | null;
+            /** @default null */
+            offset: number | null;
+            utilization: components["schemas"]["DeviceUse"][];
+            start_ns: number;
+            end_ns: number;
+        };
+        /**
+         * DeviceUse
+         * @description Share of a window in which a device ran a kernel.
+         */
+        DeviceUse: {
+            device: number;
+            utilization: number;
+        };
+        /**
+         * AlignmentAnswer
+         * @description Offsets of the workers of a run.
+         */
+        AlignmentAnswer: {
+            workers: components["schemas"]["Alignment"][];
+        };
+        /**
+         * Alignment
+         * @description Offset of a worker to the first one.
+         */
+        Alignment: {
+            worker: string;
+            clock_offset_ns: number | null;
+            collective_residual_ns: number | null;
+            collectives: number;
         };
     };
     responses: never;

@@ -62,6 +62,7 @@ describe("chart_option", () => {
       context,
     );
     const [axis] = option["yAxis"] as { axisLabel: { formatter: (value: number) => string } }[];
-    expect(plain(axis?.axisLabel.formatter(2_000_000) ?? "")).toBe("2 ms");
+    const mark = (value: number) => plain(axis?.axisLabel.formatter(value) ?? "");
+    expect([0, 2_000_000, 1_200_000, 1_250_000, 90_000].map(mark)).toEqual(["0", "2 ms", "1.2 ms", "1.25 ms", "90 µs"]);
   });
 });

@@ -1,8 +1,10 @@
 // Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
 import type { Json, JsonObject } from "../api/model";
-import { bytes, count, duration, ratio } from "../lib/format";
-import { abbreviate, escape_html, shorten } from "../lib/text";
+import { bytes, count, duration, intensity, operation_rate, rate, ratio } from "../lib/format";
+import { abbreviate, escape_html } from "../lib/text";
+import { dress_axis, dress_legend, objects, tooltip_look } from "./look";
 import { category_color, INK, series_colors, type ThemeName } from "./palette";
+import { dress_lines, dress_scatter } from "./plane";
 
 export type ValueFormatter = (value: unknown) => string;
 export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
@@ -21,7 +23,7 @@ export interface Context {
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 
-const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio };
+const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio, rate, flop_rate: operation_rate, intensity };
 
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function value_formatter(name: string): ValueFormatter {
@@ -59,11 +61,6 @@ function neutral_rest(value: Json): Json {
   return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, neutral_rest(entry)]));
 }
 
-function objects(value: Resolved | undefined): Option[] {
-  const list = Array.isArray(value) ? value : [value];
-  return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
-}
-
 /** The first formatter anywhere in the option: one chart has one unit. */
 function unit_formatter(value: Resolved): ValueFormatter | null {
   if (typeof value === "function") return value;
@@ -94,7 +91,7 @@ export function slice_tooltip(format: ValueFormatter): (entry: TooltipEntry) => 
     `${entry.marker ?? ""}<b>${format(numeric(entry.value))}</b> (${(entry.percent ?? 0).toFixed(1)} %)`;
 }
 
-export function axis_tooltip(format: ValueFormatter, total: string): (entries: TooltipEntry | TooltipEntry[]) => string {
+export function axis_tooltip(format: ValueFormatter, total: string, axis = ""): (entries: TooltipEntry | TooltipEntry[]) => string {
   return (given) => {
     const entries = Array.isArray(given) ? given : [given];
     const shown = entries.filter((entry) => numeric(entry.value) !== 0);
@@ -102,7 +99,7 @@ export function axis_tooltip(format: ValueFormatter, total: string): (entries: T
     const rows = shown.map((entry) => row(`${entry.marker ?? ""}${entries.length > 1 ? escape_html(entry.seriesName ?? "") : ""}`, numeric(entry.value)));
     const sum = shown.reduce((all, entry) => all + numeric(entry.value), 0);
     if (shown.length > 1) rows.push(row(escape_html(total), sum));
-    return `<div class="chart-tip-name">${escape_html(entries[0]?.name ?? "")}</div><table>${rows.join("")}</table>`;
+    return `<div class="chart-tip-name">${escape_html([axis, entries[0]?.name].filter(Boolean).join(" "))}</div><table>${rows.join("")}</table>`;
   };
 }
 
@@ -144,23 +141,6 @@ function category_bars(server: JsonObject): JsonObject {
   return { ...server, series: [{ ...one, data }], xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
 }
 
-function dress_axis(axis: Option, format: ValueFormatter, context: Context): Option {
-  const ink = INK[context.theme];
-  const is_value = axis["type"] === "value" || axis["type"] === "log";
-  const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
-  // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
-  const mark: ValueFormatter = (value) => (value === 0 ? "0" : format(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, ""));
-  label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
-  return {
-    ...axis,
-    axisLabel: label,
-    nameTextStyle: { color: ink.muted, fontSize: 11 },
-    axisLine: { show: !is_value, lineStyle: { color: ink.line } },
-    axisTick: { show: false },
-    splitLine: { show: is_value, lineStyle: { color: ink.line } },
-  };
-}
-
 function stepped_back(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
   const data = series["data"];
   if (!Array.isArray(categories) || !Array.isArray(data) || !selected || !categories.includes(selected)) return series;
@@ -175,13 +155,11 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
   const several = objects(option["series"]).length > 1;
   return {
     ...option,
-    legend: several
-      ? { type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 } }
-      : { show: false },
+    legend: several ? dress_legend(context) : { show: false },
     grid: { left: 4, right: 16, top: several ? 32 : 12, bottom: zoomed ? 34 : 4, outerBoundsMode: "same", outerBoundsContain: "all" },
     tooltip: {
       ...tooltip_look(context), trigger: "axis", axisPointer: { type: "shadow" },
-      formatter: axis_tooltip(format, context.text("chart.total")) as ValueFormatter,
+      formatter: axis_tooltip(format, context.text("chart.total"), String(x_axes[0]?.["name"] ?? "")) as ValueFormatter,
     },
     dataZoom: zoomed
       ? [{ type: "slider", height: 18, bottom: 6, brushSelect: false, borderColor: ink.line, textStyle: { color: ink.muted } }, { type: "inside", zoomOnMouseWheel: "ctrl" }]
@@ -192,20 +170,16 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
   };
 }
 
-function tooltip_look(context: Context): Option {
-  const ink = INK[context.theme];
-  return {
-    confine: true, appendTo: "body", className: "chart-tip", backgroundColor: ink.surface, borderColor: ink.line,
-    textStyle: { color: ink.text, fontSize: 12 }, extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
-  };
-}
+// A chart of points may have lines beside them.
+const DRESSES: Record<string, typeof dress_bars> = { pie: dress_pie, scatter: dress_scatter, line: dress_lines };
 
 /** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
 export function chart_option(server: JsonObject, context: Context): Option {
   const resolved = resolve(neutral_rest(category_bars(server)), context) as Option;
   const format = unit_formatter(resolved) ?? value_formatter("count");
   const option: Option = { ...resolved, title: { show: false } };
-  const is_pie = objects(option["series"]).some((one) => one["type"] === "pie");
-  const dressed = is_pie ? dress_pie(option, format, context) : dress_bars(option, format, context);
+  const kinds = objects(option["series"]).map((one) => String(one["type"]));
+  const kind = ["pie", "scatter", "line"].find((each) => kinds.includes(each)) ?? "bar";
+  const dressed = (DRESSES[kind] ?? dress_bars)(option, format, context);
   return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme) };
 }

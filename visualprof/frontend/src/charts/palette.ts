@@ -26,6 +26,19 @@ const CATEGORIES: Record<string, readonly [light: string, dark: string]> = {
   forward: ["#3f7fd6", "#6ea6f2"],
   backward: ["#d9783a", "#ef9a62"],
   optimizer: ["#559c4b", "#7fc374"],
+  computation: ["#2f74d0", "#5a9bf0"],
+  overlap: ["#1f9d8b", "#3cc2ae"],
+  transfer: ["#8557c9", "#ab85e8"],
+  wait: ["#e0872b", "#f0a04f"],
+  allocated: ["#2f74d0", "#5a9bf0"],
+  reserved: ["#a0a8b5", "#7b8494"],
+  parameter: ["#2f74d0", "#5a9bf0"],
+  gradient: ["#e0872b", "#f0a04f"],
+  activation: ["#1f9d8b", "#3cc2ae"],
+  optimizer_state: ["#8557c9", "#ab85e8"],
+  input: ["#c94f6d", "#ec7f99"],
+  temporary: ["#c2a414", "#dcc342"],
+  autograd_detail: ["#6b9e34", "#8fc257"],
 };
 
 /** Twelve hues for names that have no colour of their own; neighbours differ in hue and in lightness. */

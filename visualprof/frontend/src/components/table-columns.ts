@@ -18,6 +18,14 @@ const TEXT_WIDTH_PX: Record<string, [width: number, grow: number]> = {
   operator: [150, 3],
   input_shapes: [220, 4],
   call_stack: [260, 4],
+  address: [118, 0.5],
+  released_by: [170, 4],
+  type: [150, 3],
+  worker: [110, 2],
+  step: [64, 0.5],
+  id: [56, 0.3],
+  in_shapes: [220, 4],
+  out_shapes: [160, 3],
   grid: [92, 0.5],
   block: [84, 0.5],
   category: [108, 1],
@@ -29,13 +37,16 @@ const SHORT_NAMES = new Set(["steps", "device_steps", "stages"]);
 
 const NUMBER_WIDTH_PX: Partial<Record<Unit, number>> = { flo: 94, rate: 94, flag: 60, count: 60 };
 
+// The manual of the tool that this table replaces calls the rate by the name of the amount.
+const COLUMN_UNITS: Record<string, Unit> = { "profile.flops": "flop_rate" };
+
 /** Wide characters (CJK) take two places of a Latin one. */
 function label_width(label: string): number {
   return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13 : 7.6), 0) + 26;
 }
 
 export function column_of(name: string, scope: string): Column {
-  const unit = unit_of(name);
+  const unit = COLUMN_UNITS[`${scope}.${name}`] ?? unit_of(name);
   const label = column_label(name, scope);
   const numeric = unit !== "text" && unit !== "flag" && unit !== "dims";
   const short = name === "name" && SHORT_NAMES.has(scope);

@@ -1,5 +1,6 @@
 // Numbers to text: units adapt to the value, three significant digits, unknown is a dash and never a zero.
 import type { Cell } from "../api/model";
+import { visible } from "./text";
 
 export const UNKNOWN = "–";
 // A no-break space keeps "1.24 ms" on one line in narrow cells.
@@ -55,6 +56,12 @@ export function operation_rate(flop_per_s: number): string {
   return scaled(flop_per_s, 1000, ["FLOP/s", "kFLOP/s", "MFLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"]);
 }
 
+/** Operations done for each byte moved. */
+export function intensity(flo_per_byte: number): string {
+  const text = Math.abs(flo_per_byte) < 0.1 ? flo_per_byte.toPrecision(1) : significant(flo_per_byte);
+  return `${text}${GAP}FLO/B`;
+}
+
 export function count(value: number): string {
   return Number.isInteger(value) ? grouped.format(value) : significant(value);
 }
@@ -79,14 +86,14 @@ const FORMATTERS: Record<Exclude<Unit, "flag" | "dims" | "text">, (value: number
   count,
 };
 
-const RATIO_NAMES = new Set(["utilization", "sm_efficiency", "occupancy"]);
+const RATIO_NAMES = new Set(["ratio", "utilization", "sm_efficiency", "occupancy"]);
 const FLAG_NAMES = new Set(["tensor_core", "tensor_core_eligible"]);
-const TEXT_NAMES = new Set(["name", "operator", "input_shapes", "call_stack", "category", "track_kind"]);
+const TEXT_NAMES = new Set(["address", "id", "in_shapes", "out_shapes", "released_by", "step", "type", "worker", "name", "operator", "input_shapes", "call_stack", "category", "track_kind"]);
 
 /** The unit that a column's or a fact's name promises (docs/http-api.md: keys end in their unit). */
 export function unit_of(name: string): Unit {
   if (name.endsWith("_ns") || name.endsWith("_ns_per_step")) return "ns";
-  if (name.endsWith("bytes_per_s")) return "rate";
+  if (name.endsWith("bytes_per_s") || name === "bandwidth") return "rate";
   if (name.endsWith("flops_per_s")) return "flop_rate";
   if (name === "bytes" || name.endsWith("_bytes")) return "bytes";
   if (name.endsWith("_ratio") || RATIO_NAMES.has(name)) return "ratio";
@@ -109,7 +116,7 @@ export function cell_text(unit: Unit, value: Cell | undefined): string {
   if (value === null || value === undefined || value === "") return UNKNOWN;
   if (typeof value === "number") return Number.isFinite(value) ? number_text(unit, value) : UNKNOWN;
   if (typeof value === "boolean") return value ? "✓" : "✗";
-  const text = Array.isArray(value) ? list_text(value) : value;
+  const text = Array.isArray(value) ? list_text(value) : visible(value);
   return unit === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
 }
 

@@ -1,11 +1,16 @@
 import { expect, it } from "vitest";
-import { abbreviate, escape_html, shorten } from "./text";
+import { abbreviate, escape_html, shorten, visible } from "./text";
 
 it("shortens in the middle and keeps both ends", () => {
   const short = shorten("volta_fp16_s884cudnn_fp16_256x64_ldg8_relu_filter1x1_stg8_interior_nchw_nn_v1", 24);
   expect(short).toHaveLength(24);
   expect(short.startsWith("volta_fp16")).toBe(true);
   expect(short.endsWith("nn_v1")).toBe(true);
+});
+
+it("makes control characters and turned directions visible", () => {
+  expect(visible("a\u0000b\nc\u202egnp.exe\u0085")).toBe("a\u2400b\u240ac\ufffdgnp.exe\ufffd");
+  expect(visible("核函数 <a> \u00a0é")).toBe("核函数 <a> \u00a0é");
 });
 
 it("leaves short names alone", () => expect(shorten("relu", 4)).toBe("relu"));

@@ -17,7 +17,7 @@ function run(id: string, modified_ns: number, spans: Span[]): Run {
 const answer: RunsAnswer = {
   revision: 1,
   skipped: [],
-  runs: [run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]), run("newest", 3, [span("a", [], "growing")]), run("new", 2, [span("a", ["5"])])],
+  runs: [run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]), run("newest", 3, [span("a", [], "growing")]), run("new", 2, [span("a", ["5"])]), run("begun", 0, [{ ...span("a", [], "growing"), views: [] }])],
 };
 
 async function settle(): Promise<void> {
@@ -37,7 +37,7 @@ describe("selection", () => {
   it("shows the newest run that is ready until the address names one", async () => {
     const { run: selected, sorted_runs } = await import("./selection");
     expect(selected.value?.id).toBe("new");
-    expect(sorted_runs.value.map((one) => one.id)).toEqual(["newest", "new", "old"]);
+    expect(sorted_runs.value.map((one) => one.id)).toEqual(["newest", "new", "old", "begun"]);
   });
 
   it("follows the address, and ignores a step that the file does not have", async () => {
@@ -64,6 +64,14 @@ describe("selection", () => {
     select_run("new");
     await settle();
     expect(router.currentRoute.value.query).toEqual({ run: "new", search: "conv" });
+  });
+
+  it("can be shown while it is still written, once something of it is known", async () => {
+    const { viewable } = await import("./selection");
+    await router.push("/overview?run=newest");
+    expect(viewable.value).toBe(true);
+    await router.push("/overview?run=begun");
+    expect(viewable.value).toBe(false);
   });
 
   it("names a run that is gone", async () => {

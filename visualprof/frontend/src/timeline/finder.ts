@@ -61,7 +61,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
 
   watch([state.search, sources], ([text, loaded]) => void run(text, loaded), { immediate: true });
   watch([found, state.search], ([all, text]) => {
-    stage.marks = { ...stage.marks, found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" };
+    stage.marks = { ...stage.marks, found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) };
     stage.recolor();
   }, { immediate: true });
   onScopeDispose(() => control.abort());

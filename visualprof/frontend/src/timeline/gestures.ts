@@ -143,6 +143,8 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
 
   function on_down(event: PointerEvent): void {
     if (event.button !== 0 || !area.value) return;
+    // The tracks take the keys, wherever the focus was.
+    if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
     if (event.shiftKey) select_area(event, area.value, true);
     else pan(event, area.value);
   }

@@ -46,20 +46,32 @@ function hit_on(strip: SceneStrip, x: number): Hit | null {
     if (entry < 0) continue;
     const { tile } = part;
     const merged = tile.count[entry] ?? 0;
+    const event = tile.event[entry] ?? 0;
     return {
       strip,
       part,
       entry,
-      event: tile.event[entry] ?? 0,
+      event,
       name: tile.name[entry] ?? 0,
       category: tile.category[entry] ?? 0,
       // Past the bucket in which they start, only the last of them is left.
       count: merged > 1 && x < Math.max(left_of(part, entry) + 1, bucket_end(part, entry)) ? merged : 1,
-      x0: Math.max(part.clip0, left_of(part, entry)),
-      x1: Math.min(part.clip1, right_of(part, entry)),
+      x0: far_end(strip, event, part, Math.max(part.clip0, left_of(part, entry)), -1),
+      x1: far_end(strip, event, part, Math.min(part.clip1, right_of(part, entry)), 1),
     };
   }
   return null;
+}
+
+/** Follows an event over the borders of tiles, to the left (-1) or right (1). */
+function far_end(strip: SceneStrip, event: number, part: Part, x: number, way: -1 | 1): number {
+  const step = strip.parts.indexOf(part) + way;
+  const next = strip.parts[step];
+  const pixel = way < 0 ? x - 1 : x;
+  if (!next || (way < 0 ? x > part.clip0 : x < part.clip1)) return x;
+  const entry = entry_at(next, strip.lane, pixel);
+  if (entry < 0 || next.tile.event[entry] !== event) return x;
+  return far_end(strip, event, next, way < 0 ? Math.max(next.clip0, left_of(next, entry)) : Math.min(next.clip1, right_of(next, entry)), way);
 }
 
 /** Duration as far as the tile knows it: null where it is cut or stands for many. */

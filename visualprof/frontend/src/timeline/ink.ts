@@ -15,6 +15,12 @@ export interface Ink {
   pack: (color: string) => number;
 }
 
+/** Style sheets are shortened when built: #fff for #ffffff. */
+function long_hex(color: string): string {
+  if (/^#[0-9a-f]{3}$/i.test(color)) return `#${[...color.slice(1)].map((digit) => digit + digit).join("")}`;
+  return /^#[0-9a-f]{6}$/i.test(color) ? color : "#888888";
+}
+
 export function read_ink(): Ink {
   const style = getComputedStyle(document.documentElement);
   const token = (name: string) => style.getPropertyValue(`--${name}`).trim() || "#888888";
@@ -29,6 +35,6 @@ export function read_ink(): Ink {
     line_soft: token("line-soft"),
     mark: token("warn"),
     good: token("good"),
-    pack: (color) => packed(rgb(/^#[0-9a-f]{6}$/i.test(color) ? color : "#888888")),
+    pack: (color) => packed(rgb(long_hex(color))),
   };
 }

@@ -7,6 +7,8 @@ import { lane_range } from "./tile";
 export const LABEL_FONT_PX = 11;
 const LEAST_PX = 26;
 const PAD_PX = 4;
+const LIGHT = "rgb(255 255 255 / 96%)";
+const DARK = "rgb(16 22 32 / 94%)";
 
 interface Label {
   x0: number;
@@ -59,7 +61,7 @@ function collect_part(strip: SceneStrip, part: Part, least: number, into: Label[
 }
 
 /** Draws at most `budget` labels, the widest first. */
-export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, look: Look, budget: number, dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null): void {
+export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, look: Look, budget: number, dimmed: ((source: SceneStrip["source"], name: number) => boolean) | null, muted: string): void {
   const { ratio } = scene;
   const least = LEAST_PX * ratio;
   let labels: Label[] = [];
@@ -71,11 +73,12 @@ export function draw_labels(context: CanvasRenderingContext2D, scene: Scene, loo
   context.font = `${LABEL_FONT_PX}px system-ui, sans-serif`;
   context.textBaseline = "middle";
   context.textAlign = "left";
-  for (const light of [true, false]) {
-    context.fillStyle = light ? "rgb(255 255 255 / 96%)" : "rgb(16 22 32 / 94%)";
+  const ink_of = (label: Label) => (dimmed?.(label.strip.source, label.name) ? muted : look.light_text[look.color_index(label.category, label.name)] ? LIGHT : DARK);
+  for (const ink of [LIGHT, DARK, muted]) {
+    context.fillStyle = ink;
     for (const label of labels) {
       const { strip } = label;
-      if ((look.light_text[look.color_index(label.category, label.name)] ?? true) !== light || dimmed?.(strip.source, label.name)) continue;
+      if (ink_of(label) !== ink) continue;
       const y = (label.y + strip.height / 2) / ratio;
       if (y * ratio < strip.top + 4 * ratio) continue;
       const name = strip.source.names.get(label.name);

@@ -1,5 +1,6 @@
 // Names by their number, in pages fetched when one of their names is first needed.
 import { address, get, type Query } from "../api/client";
+import { visible } from "../lib/text";
 
 export const PAGE = 4096;
 
@@ -46,7 +47,7 @@ export class Names {
     this.asked.add(page);
     try {
       const answer = await get<{ strings: string[] }>(address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }));
-      answer?.body.strings.forEach((text, place) => (this.known[page * PAGE + place] = text));
+      answer?.body.strings.forEach((text, place) => (this.known[page * PAGE + place] = visible(text)));
       this.arrived();
     } catch {
       // Labels stay empty and are asked for again in a while.

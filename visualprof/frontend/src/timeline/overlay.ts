@@ -90,7 +90,7 @@ export function draw_overlay(surface: Surface, marks: Marks, moving: boolean): v
   for (const line of scene.rows) if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
   draw_found(surface, marks);
   const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
-  draw_labels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed);
+  draw_labels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
   draw_area(surface, marks, height);
   if (marks.hover) outline(surface, hit_box(scene, marks.hover), ink.text, 1);
   if (marks.selected) {

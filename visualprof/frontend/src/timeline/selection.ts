@@ -1,23 +1,26 @@
 // The selected event: where it is, what is known about it, and where its links lead.
 import { computed, onScopeDispose, shallowRef, watch } from "vue";
 import { address, ApiError, get, type Query } from "../api/client";
-import { query_value } from "../state/address";
-import { patch_query } from "../state/address";
+import { patch_query, query_value } from "../state/address";
 import type { EventDetails, Place } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
 
+/** Room beside an event that a link leads to, in its lengths. */
+const LINK_AIR = 1.5;
+
 export type Selection = ReturnType<typeof useSelection>;
 
 export function useSelection(timeline: Timeline) {
-  const { state, stage, sources } = timeline;
+  const { state, stage } = timeline;
   const details = shallowRef<EventDetails | null>(null);
   const error = shallowRef<ApiError | null>(null);
   /** The raw arguments come from the file itself, which may take a moment longer. */
   const waiting = shallowRef(false);
   const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
   let control = new AbortController();
-  let go_there = false;
+  // An address with an event but no window comes from another page: it means "show me this one".
+  let go_there = state.selected.value !== null && state.win.value === "";
 
   async function load(from: Source, event: number): Promise<void> {
     control.abort();
@@ -41,7 +44,7 @@ export function useSelection(timeline: Timeline) {
 
   function show(found: EventDetails): void {
     details.value = found;
-    if (go_there) void reveal(found);
+    if (go_there) void reveal(found, LINK_AIR);
     go_there = false;
   }
 
@@ -95,7 +98,15 @@ export function useSelection(timeline: Timeline) {
   async function find_longest(): Promise<void> {
     const name = query_value("longest");
     const category = query_value("longest_category");
+    const step = query_value("at_step");
     const from = timeline.main.value;
+    const mark = from?.meta.steps.find((one) => one.name === step);
+    if (step !== null && from) patch_query({ at_step: null });
+    if (mark && from) {
+      const range = { start: mark.start_ns + from.offset, end: mark.start_ns + mark.duration_ns + from.offset };
+      timeline.fit(range, 0.05);
+      state.area.value = { ...range, tracks: [] };
+    }
     if ((name === null && category === null) || !from) return;
     const where = query_value("where");
     patch_query({ longest: null, longest_category: null, where: null });
@@ -103,14 +114,14 @@ export function useSelection(timeline: Timeline) {
       const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, category, where }));
       if (!found) return;
       select(from.id.worker, found.body.event);
-      stage.camera.fit(timeline.range_of(from, found.body), 1.5);
+      stage.camera.fit(timeline.range_of(from, found.body), LINK_AIR);
       timeline.moved();
       await timeline.show_track(from.id.worker, found.body.track, found.body.lane);
     } catch (failure) {
       error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
     }
   }
-  watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category")], ([ready]) => ready && void find_longest(), { immediate: true });
+  watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });
 
   return { details, error, waiting, source, select, go_to, follow, reveal, clear: () => (state.selected.value = null) };
 }

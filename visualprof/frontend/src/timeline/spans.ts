@@ -1,4 +1,5 @@
 // Where an entry of a tile stands in pixels. Painting and pointing share these rules, so what is seen is what is hit.
+import { TILE_BUCKETS } from "./level";
 import { lane_range, type SliceTile } from "./tile";
 
 /** A tile, or what of a coarser or finer one stands in for it, in device pixels: x = bucket * scale + offset. */
@@ -63,7 +64,8 @@ export function paint_row(pixels: Uint32Array, base: number, part: Part, lane: n
     const x0 = Math.floor(from * scale + offset);
     if (x0 >= clip1) break;
     let x1 = Math.floor((end[entry] as number) * scale + offset);
-    if (x1 - x0 >= GAP_FROM) x1 -= 1;
+    // What goes on in the next tile has no end here.
+    if (x1 - x0 >= GAP_FROM && (end[entry] as number) <= TILE_BUCKETS) x1 -= 1;
     else if (x1 <= x0) x1 = x0 + 1;
     if (x1 > clip1) x1 = clip1;
     let x = x0 < clip0 ? clip0 : x0;

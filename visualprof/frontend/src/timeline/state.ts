@@ -68,7 +68,7 @@ export function useTimelineState() {
 
 let left: { context: string; own: string } | null = null;
 
-function own_text(): string {
+export function own_text(): string {
   return OWN_KEYS.map((key) => query_value(key) ?? "").join(" ");
 }
 
@@ -77,10 +77,10 @@ export function remember(context: string): void {
   left = { context, own: own_text() };
 }
 
-/** True when they were chosen for another file and came along by accident: tabs and selectors carry parameters over. */
+/** True when they were chosen for another file and came along by accident: tabs carry parameters over. */
 export function are_stale(context: string): boolean {
   return left !== null && left.context !== context && left.own === own_text() && left.own.trim() !== "";
 }
 
-/** Which of the drawers is open; not worth an address. */
+/** As the user dragged it; not worth an address. */
 export const drawer_height = ref(270);

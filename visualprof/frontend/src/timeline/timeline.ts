@@ -60,7 +60,8 @@ export function useTimeline() {
 
   function write_window(): void {
     const { camera } = stage;
-    written = camera.is_whole ? "" : range_text(camera);
+    // With an event selected the window is always told: without it, an address asks to go there.
+    written = camera.is_whole && !state.selected.value ? "" : range_text(camera);
     if (state.win.value !== written) state.win.value = written;
   }
 
@@ -92,6 +93,7 @@ export function useTimeline() {
     else stage.camera.set(stage.camera.start, stage.camera.end);
     stage.invalidate();
   }, { immediate: true });
+  watch(state.selected, () => ready.value && write_window());
   watch(state.win, (text) => text !== written && ready.value && read_window());
   watch(layout, (now) => {
     stage.layout = now;

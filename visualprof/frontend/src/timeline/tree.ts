@@ -33,7 +33,8 @@ const MINOR_EVENTS = 2;
 
 function label_of(track: Track, words: Words): string {
   const name = track.name.trim() || track.tid.trim();
-  const plain = track.kind === "stream" && /^-?\d+$/.test(name) ? `stream ${name}` : name;
+  // A bare number says little: Kineto's own later files write "stream 7" and "thread 42" themselves.
+  const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
 }
 

@@ -1,4 +1,5 @@
 // Instanced rectangles on the graphics card: a tile is uploaded once, a lane of it is one call.
+import { TILE_BUCKETS } from "./level";
 import { lane_range, type SliceTile } from "./tile";
 import { GAP_FROM, last_at, type Part } from "./spans";
 import type { Picture, Renderer, Strip } from "./renderer";
@@ -11,7 +12,7 @@ flat out vec4 plain; flat out vec4 many; flat out float until;
 void main() {
   float x0 = floor(first * place.x + place.y);
   float x1 = max(x0 + 1.0, floor(last * place.x + place.y));
-  if (x1 - x0 >= ${GAP_FROM}.0) x1 -= 1.0;
+  if (x1 - x0 >= ${GAP_FROM}.0 && last <= ${TILE_BUCKETS}.0) x1 -= 1.0;
   until = max(x0 + 1.0, floor((floor(first) + 1.0) * place.x + place.y));
   plain = solid; many = muted;
   float x = (gl_VertexID & 1) == 0 ? x0 : x1;

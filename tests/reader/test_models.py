@@ -1,0 +1,143 @@
+"""Model files as graphs: counts against the frameworks' own, structure, and broken or hostile files."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES, shared
+from visualprof.errors import FormatError, UnknownFormat
+from visualprof.reader.graph import ModelGraph
+from visualprof.reader.models import all_models, read_model
+
+onnx = pytest.importorskip("onnx")
+
+
+def kinds(model: ModelGraph) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for node in model.nodes:
+        found[node.kind] = found.get(node.kind, 0) + 1
+    return found
+
+
+def constant_bytes(model: ModelGraph) -> int:
+    return sum(model.values[n.outputs[0]].bytes for n in model.nodes if n.kind == "constant")
+
+
+@pytest.mark.parametrize(
+    ("name", "operators", "nbytes"), [("lenet", 33, 246_832), ("resnet18_w16", 165, 3_332_840), ("transformer_tiny", 243, 2_614_236)]
+)
+def test_mge_operators_and_constants_equal_megengines_loader(name, operators, nbytes):
+    model = read_model(shared(f"models/megengine/{name}.mge"))
+    found = kinds(model)
+    assert found["constant"] + found["input"] + found["operator"] == operators
+    assert constant_bytes(model) == nbytes
+    assert model.producer == "MegEngine 1.13.0"
+
+
+def test_mge_inputs_and_outputs_have_shapes():
+    model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
+    (given,) = [n for n in model.nodes if n.kind == "input"]
+    (made,) = [n for n in model.nodes if n.kind == "output"]
+    assert (given.name, model.values[given.outputs[0]].shape) == ("data", (2, 1, 32, 32))
+    assert (made.name, model.values[made.inputs[0]].shape) == ("out", (2, 10))
+
+
+def _graphs(graph):
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in ([attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []):
+                yield from _graphs(inner)
+
+
+def onnx_files() -> list[str]:
+    return [f"models/onnx/{n}.onnx" for n in ("resnet10_static", "resnet10_dynbatch", "tinybert_scoped_dyn", "tinybert_dynamo", "subgraphs_if_loop")] + [
+        f"models/onnx_real/{n}.onnx" for n in ("basic_pitch_nmp", "layout_cdla", "silero_vad_16k_op15")
+    ]
+
+
+@pytest.mark.parametrize("file", onnx_files())
+def test_onnx_node_and_subgraph_counts_equal_onnx(file):
+    path = shared(file)
+    told = onnx.load(path, load_external_data=False)
+    graphs = list(_graphs(told.graph))
+    calls = sum(n.op_type == f.name and n.domain == f.domain for f in told.functions for g in graphs for n in g.node)
+    inside = sum(len(f.node) for f in told.functions) * calls
+    model = read_model(path)
+    nodes = [n for n in model.nodes if n.kind == "operator" or n.type == "Constant"]
+    initializers = sum(len(g.initializer) for g in graphs)
+    assert len(nodes) == sum(len(g.node) for g in graphs) + inside + initializers
+    bodies = {tuple(n.scope[: i + 1]) for n in model.nodes for i, s in enumerate(n.scope) if s.kind == "subgraph"}
+    assert len(bodies) == len(graphs) - 1
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("densenet121", 1746), ("inception_v2", 916), ("resnet50", 415)])
+def test_models_inside_the_onnx_package(name, nodes):
+    path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
+    if not path.exists():
+        pytest.skip("this onnx package has no test models")
+    assert kinds(read_model(path))["operator"] == nodes
+
+
+def test_subgraphs_see_the_values_around_them():
+    model = read_model(SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx")
+    producer = {v: n for n in model.nodes for v in n.outputs}
+    inner = [n for n in model.nodes if any(s.kind == "subgraph" for s in n.scope) and n.kind == "operator"]
+    outside = [v for n in inner for v in n.inputs if v in producer and producer[v].scope != n.scope]
+    assert outside
+
+
+def test_an_undefined_tensor_is_a_value_without_a_producer(tmp_path):
+    node = onnx.helper.make_node("Relu", ["nowhere"], ["y"], name="<b>relu</b>")
+    graph = onnx.helper.make_graph([node, node], "g", [], [onnx.helper.make_tensor_value_info("y", 1, [1])])
+    path = tmp_path / "odd"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    model = read_model(path)
+    assert [n.name for n in model.nodes if n.kind == "operator"] == ["<b>relu</b>"] * 2
+
+
+def test_missing_external_data_is_no_problem(tmp_path):
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1000, 1000], data_location=1)
+    tensor.external_data.add(key="location", value="../../gone.bin")
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [onnx.helper.make_tensor_value_info("x", 1, [1, 1000])], [], [tensor])
+    path = tmp_path / "external.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    model = read_model(path)
+    assert constant_bytes(model) == 4_000_000
+    assert model.properties["external_data"] == "1 tensors"
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.9])
+def test_a_cut_model_is_a_clear_error(tmp_path, kept):
+    for source in (SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx", SAMPLES / "megengine-train" / "lenet.mge"):
+        data = source.read_bytes()
+        path = tmp_path / f"cut{source.suffix}"
+        path.write_bytes(data[: int(len(data) * kept)])
+        try:
+            read_model(path)
+        except (FormatError, UnknownFormat) as error:
+            assert path.name in error.error
+
+
+def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):
+    path = tmp_path / "wild.mge"
+    path.write_bytes(struct.pack("<II4s", 64, 0xFFFFFFF0, b"mgv2") + b"\xff" * 256)
+    with pytest.raises(FormatError, match=r"wild\.mge: damaged MegEngine model"):
+        read_model(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04\x95cos\nsystem\n"])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "x.onnx"
+    path.write_bytes(content)
+    with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format"):
+        read_model(path)
+
+
+def test_model_formats_have_distinct_names_and_priorities():
+    found = all_models()
+    assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)

@@ -1,0 +1,138 @@
+"""Groups, twins, edges, measured time and comparison of models."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import SAMPLES, shared, trace_of
+from visualprof.errors import MissingData
+from visualprof.reader.graph import ModelBuilder, Node, Scope, Value
+from visualprof.reader.models import read_model
+from visualprof.views.graph import columns, compare, hierarchy_of, measured, node_details
+from visualprof.views.measure.hierarchy import SECTION
+
+
+def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None):
+    """A model of operators one after the other."""
+    builder = ModelBuilder("m", "made")
+    before = builder.value(Value("x", "float32", (1, 4)))
+    builder.node(Node("x", "Input", kind="input", outputs=(before,)))
+    for i, kind in enumerate(types):
+        after = builder.value(Value(f"v{i}", "float32", (1, 4)))
+        weight = builder.value(Value(f"w{i}", "float32", (4, 4), 64))
+        builder.node(Node(f"w{i}", "Constant", kind="constant", outputs=(weight,)))
+        scope = tuple(Scope(s) for s in scopes[i]) if scopes else ()
+        builder.node(Node(f"n{i}", kind, scope, "operator", (before, weight), (after,)))
+        before = after
+    builder.node(Node("y", "Output", kind="output", inputs=(before,)))
+    return builder.build()
+
+
+def test_constants_are_folded_into_their_consumer():
+    found = columns(chain(["Conv", "Relu"]))
+    assert found["nodes"]["type"] == ["Input", "Conv", "Relu", "Output"]
+    assert found["nodes"]["constants"] == [0, 1, 1, 0]
+    assert found["nodes"]["parameters"] == [0, 16, 16, 0]
+    assert list(zip(found["edges"]["src"], found["edges"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3)]
+
+
+def test_scopes_become_groups_and_parents_stand_before_children():
+    found = columns(chain(["Conv", "Relu", "Conv", "Relu"], [("a", "b"), ("a", "b"), ("a", "c"), ("a", "c")]))
+    groups = found["groups"]
+    assert groups["name"] == ["m", "a", "b", "c"]
+    assert groups["parent"] == [-1, 0, 1, 1]
+    assert groups["nodes"] == [6, 4, 2, 2]
+    assert groups["twin"] == [0, 1, 2, 2]
+
+
+def test_a_scope_of_one_node_dissolves():
+    found = columns(chain(["Conv", "Relu"], [("a",), ("b",)]))
+    assert found["groups"]["name"] == ["m"]
+
+
+def test_repeated_stretches_of_a_flat_model_become_blocks():
+    block = ["Conv", "BatchNorm", "Relu", "Add"]
+    found = columns(chain(["Pad", *block * 5, "Gemm"]))
+    assert found["groups"]["kind"][1:] == ["block"] * 5
+    assert set(found["groups"]["twin"][1:]) == {1}
+
+
+def test_a_group_of_many_children_is_cut_into_sections():
+    found = columns(chain([f"Op{i}" for i in range(SECTION * 2)]))
+    assert found["groups"]["kind"][1:] == ["section"] * 3
+    assert max(found["groups"]["nodes"][1:]) <= SECTION
+
+
+@pytest.mark.parametrize("file", ["models/onnx_real/layout_cdla.onnx", "models/onnx_real/silero_vad_16k_op15.onnx", "models/onnx/tinybert_dynamo.onnx"])
+def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file):
+    tree = hierarchy_of(read_model(shared(file)))
+    members = sorted(n for g in tree.groups for n in g.nodes)
+    assert members == list(range(len(tree.shown)))
+    assert all(tree.groups[g].parent < g for g in range(1, len(tree.groups)))
+    assert all(0 <= a < len(tree.shown) and 0 <= b < len(tree.shown) for a, b in zip(tree.src, tree.dst, strict=True))
+    assert all(t <= i for i, t in enumerate(tree.twin))
+
+
+def test_twins_of_a_real_model_are_its_repeated_layers():
+    found = columns(read_model(shared("models/onnx/tinybert_scoped_dyn.onnx")))
+    layers = [i for i, n in enumerate(found["groups"]["name"]) if n.startswith("layer.")]
+    assert len(layers) == 3
+    assert {found["groups"]["twin"][i] for i in layers} == {layers[0]}
+
+
+PAIRS = [
+    ("models/megengine/resnet18_w16.mge", "traces/megengine/profile_analyze/resnet18_w16.profile.json", 0.99),
+    ("models/megengine/resnet18_w16.mge", "traces/megengine/runner/resnet18_w16/graph_profiler2.chrome_timeline.json.gz", 0.99),
+    ("models/onnx/resnet10_dynbatch.onnx", "traces/onnxruntime/ort_resnet10_b2_opt_off.json", 1.0),
+    ("models/onnx/resnet10_dynbatch.onnx", "traces/onnxruntime/ort_resnet10_b2_opt_all.json", 0.95),
+    ("models/onnx/tinybert_scoped_dyn.onnx", "traces/onnxruntime/ort_tinybert_b2s64_opt_all.json", 0.95),
+    ("models/onnx/subgraphs_if_loop.onnx", "traces/onnxruntime/ort_subgraphs_if_loop.json", 0.95),
+]
+
+
+@pytest.mark.parametrize(("model", "trace", "least"), PAIRS)
+def test_measured_time_finds_its_nodes(model, trace, least):
+    found = measured(read_model(shared(model)), trace_of(shared(trace)))
+    assert found["matched_ratio"] >= least
+    assert sum(v or 0 for v in found["columns"]["time_ns"]) == found["matched_ns"]
+
+
+def test_the_static_profile_joins_with_its_own_graph():
+    path = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
+    found = measured(read_model(path), trace_of(path))
+    model = columns(read_model(path))
+    at = model["nodes"]["full_name"].index("conv1.Convolution")
+    assert (found["columns"]["time_ns"][at], found["columns"]["flops"][at]) == (1_674_000, 59_006_976)
+
+
+def test_a_profile_of_another_model_says_so():
+    with pytest.raises(MissingData, match="no operator of this profile"):
+        measured(chain(["Conv"]), trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"))
+
+
+def test_details_of_a_node():
+    model = read_model(SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx")
+    place = columns(model)["nodes"]["type"].index("If")
+    details = node_details(model, place)
+    assert details["documentation"] == "https://onnx.ai/onnx/operators/onnx__If.html"
+    assert details["inputs"][0]["name"]
+
+
+def test_comparison_pairs_by_name_and_tells_changes():
+    a, b = (read_model(shared(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
+    found = compare(a, b)
+    assert len(found["pairs"]) == 31
+    assert set(found["status"][:-1]) == {"changed"}  # the output node has no output of its own
+    assert found["changes"][0]["what"] == ["float32[1x3x96x96] → float32[batchx3x96x96]"]
+
+
+def test_comparison_marks_what_is_new_and_what_is_gone():
+    found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
+    assert found["status"].count("removed") == 1
+    assert found["other_status"].count("added") == 1
+
+
+def test_a_model_compared_with_itself_is_the_same():
+    model = chain(["Conv", "Relu"])
+    found = compare(model, model)
+    assert set(found["status"]) == set(found["other_status"]) == {"same"}

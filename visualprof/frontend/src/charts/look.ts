@@ -1,0 +1,48 @@
+// What all charts share: axes and tooltips in the page's look.
+import { shorten } from "../lib/text";
+import type { Context, Option, Resolved, ValueFormatter } from "./options";
+import { INK } from "./palette";
+
+export function objects(value: Resolved | undefined): Option[] {
+  const list = Array.isArray(value) ? value : [value];
+  return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
+}
+
+/** The axis's own unit, where a chart has several. */
+export function axis_format(axis: Option | undefined): ValueFormatter | null {
+  const formatter = objects(axis?.["axisLabel"])[0]?.["formatter"];
+  return typeof formatter === "function" ? formatter : null;
+}
+
+export function dress_axis(axis: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const is_value = axis["type"] === "value" || axis["type"] === "log";
+  const label: Option = { color: ink.muted, fontSize: 11, hideOverlap: true };
+  // Axis marks are round numbers; "90.0 ms" would only promise more, and nothing needs no unit.
+  const mark: ValueFormatter = (value) => (value === 0 ? "0" : format(value).replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, ""));
+  label["formatter"] = is_value ? mark : (((name) => shorten(String(name), 24)) as ValueFormatter);
+  return {
+    ...axis,
+    axisLabel: label,
+    nameTextStyle: { color: ink.muted, fontSize: 11 },
+    axisLine: { show: !is_value, lineStyle: { color: ink.line } },
+    axisTick: { show: false },
+    splitLine: { show: is_value, lineStyle: { color: ink.line } },
+  };
+}
+
+export function dress_legend(context: Context): Option {
+  const ink = INK[context.theme];
+  return {
+    type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 },
+    pageTextStyle: { color: ink.muted }, pageIconColor: ink.muted, pageIconInactiveColor: ink.line, pageIconSize: 10,
+  };
+}
+
+export function tooltip_look(context: Context): Option {
+  const ink = INK[context.theme];
+  return {
+    confine: true, appendTo: "body", className: "chart-tip", backgroundColor: ink.surface, borderColor: ink.line,
+    textStyle: { color: ink.text, fontSize: 12 }, extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
+  };
+}

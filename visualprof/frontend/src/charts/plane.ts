@@ -1,0 +1,134 @@
+// Charts whose two axes are both numbers: curves over time, and points of a roofline.
+import { escape_html } from "../lib/text";
+import { axis_format, dress_axis, dress_legend, objects, tooltip_look } from "./look";
+import type { Context, Option, Resolved, ValueFormatter } from "./options";
+import { INK } from "./palette";
+
+const LEGEND_PX = 32;
+const MARKS = 5;
+
+interface PointEntry {
+  name: string;
+  seriesName?: string;
+  value: unknown;
+  axisValue?: number;
+  marker?: string;
+}
+
+function table_row(label: string, value: string): string {
+  return `<tr><td>${label}</td><td>${value}</td></tr>`;
+}
+
+function numbers(value: unknown): number[] {
+  return Array.isArray(value) ? value.map(Number) : [];
+}
+
+/** Marks of an axis of bytes stand at powers of two, so that they read "256 MiB" and not "238.4 MiB". */
+export function byte_step(largest: number): number {
+  const rough = Math.max(largest, 1) / MARKS;
+  return 2 ** Math.ceil(Math.log2(rough) - 0.3);
+}
+
+function largest_value(series: Option[]): number {
+  const sums = new Map<number, number>();
+  let largest = 0;
+  for (const one of series) {
+    const limits = objects(objects(one["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
+    largest = Math.max(largest, ...limits);
+    for (const [x = 0, y = 0] of (Array.isArray(one["data"]) ? one["data"] : []).map(numbers)) {
+      sums.set(x, y + (one["stack"] ? (sums.get(x) ?? 0) : 0));
+      largest = Math.max(largest, sums.get(x) ?? 0);
+    }
+  }
+  return largest;
+}
+
+function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry | PointEntry[]) => string {
+  return (given) => {
+    const entries = Array.isArray(given) ? given : [given];
+    const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
+    const body = rows.map((entry) => table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`, y(numbers(entry.value)[1])));
+    return `<div class="chart-tip-name">${x(entries[0]?.axisValue)}</div><table>${body.join("")}</table>`;
+  };
+}
+
+function dress_marks(one: Option, y: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const named: ValueFormatter = (given) => {
+    const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
+    return `${name} ${y(data?.coord?.[1] ?? value)}`;
+  };
+  const label = { color: ink.text, fontSize: 11, formatter: named };
+  const point = objects(one["markPoint"])[0];
+  const line = objects(one["markLine"])[0];
+  return {
+    ...one,
+    ...(point && { markPoint: { ...point, symbol: "circle", symbolSize: 8, silent: true, label: { ...label, position: "top" } } }),
+    ...(line && {
+      markLine: { ...line, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideStartTop" } },
+    }),
+  };
+}
+
+export function dress_lines(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const [x_axis = {}] = objects(option["xAxis"]);
+  const [y_axis = {}] = objects(option["yAxis"]);
+  const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
+  const series = objects(option["series"]);
+  const step = byte_step(largest_value(series));
+  return {
+    ...option,
+    legend: dress_legend(context),
+    // The topmost mark may carry the peak's label.
+    grid: { left: 4, right: 24, top: LEGEND_PX + 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+    tooltip: {
+      ...tooltip_look(context), trigger: "axis", axisPointer: { type: "line", lineStyle: { color: ink.muted } },
+      formatter: lines_tooltip(x, y) as unknown as ValueFormatter,
+    },
+    xAxis: { ...dress_axis(x_axis, x, context), min: "dataMin", max: "dataMax", splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } } },
+    yAxis: { ...dress_axis(y_axis, y, context), interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step },
+    series: series.map((one) => ({ ...dress_marks(one, y, context), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
+  };
+}
+
+/** Hover text of a point: its name, its series, and every number that the server says to tell. */
+export function point_tooltip(fields: Option[]): (entry: PointEntry) => string {
+  return (entry) => {
+    const values = numbers(entry.value);
+    const rows = fields.map((field, place) => {
+      const format = field["formatter"];
+      return table_row(escape_html(String(field["name"])), typeof format === "function" ? format(values[place]) : String(values[place]));
+    });
+    const series = entry.seriesName && entry.seriesName !== entry.name ? table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName)}`, "") : "";
+    return `<div class="chart-tip-name">${escape_html(entry.name)}</div><table>${series}${rows.join("")}</table>`;
+  };
+}
+
+function dress_log(axis: Option, format: ValueFormatter, context: Context, down: boolean): Option {
+  const dressed = dress_axis(axis, format, context);
+  const gap = down ? { nameGap: 26 } : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
+  return { ...dressed, nameLocation: down ? "middle" : "end", ...gap } as Option;
+}
+
+export function dress_scatter(option: Option, format: ValueFormatter, context: Context): Option {
+  const ink = INK[context.theme];
+  const [x_axis = {}] = objects(option["xAxis"]);
+  const [y_axis = {}] = objects(option["yAxis"]);
+  const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
+  const emphasis: Resolved = {
+    scale: 1.3, itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
+    label: { show: true, position: "top", color: ink.text, textBorderColor: ink.surface, textBorderWidth: 3, formatter: "{b}" },
+  };
+  return {
+    ...option,
+    legend: dress_legend(context),
+    grid: { left: 4, right: 20, top: LEGEND_PX + 24, bottom: 22, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
+    tooltip: { ...tooltip_look(context), trigger: "item", formatter: point_tooltip(fields) as unknown as ValueFormatter },
+    xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true),
+    yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false),
+    series: objects(option["series"]).map((one) =>
+      one["type"] === "scatter" ? { ...one, itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
+    ),
+  };
+}

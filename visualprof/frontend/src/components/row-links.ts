@@ -1,0 +1,13 @@
+// Where a row of a table leads: one small sign for each page.
+import type { RouteLocationRaw } from "vue-router";
+
+export interface RowLink {
+  page: "trace" | "operator";
+  to: RouteLocationRaw;
+}
+
+/** Drawn in a box of 16. */
+export const LINK_SIGNS: Record<RowLink["page"], string> = {
+  trace: "M2 3.500h7M5 8h8M3 12.500h6",
+  operator: "M3 13V7M8 13V3M13 13v-4",
+};

@@ -1,0 +1,26 @@
+// Lists of numbers by key, packed: the entries of key k are list[start[k]] .. list[start[k + 1] - 1].
+
+export interface Adjacency {
+  start: Int32Array;
+  list: Int32Array;
+}
+
+/** Indices 0..keys.length-1 grouped by key, in order; negative keys are left out. */
+export function grouped(keys: ArrayLike<number>, count: number): Adjacency {
+  const start = new Int32Array(count + 1);
+  for (let i = 0; i < keys.length; i += 1) {
+    const key = keys[i] as number;
+    if (key >= 0) start[key + 1] = (start[key + 1] as number) + 1;
+  }
+  for (let k = 0; k < count; k += 1) start[k + 1] = (start[k + 1] as number) + (start[k] as number);
+  const next = start.slice(0, count);
+  const list = new Int32Array(start[count] as number);
+  for (let i = 0; i < keys.length; i += 1) {
+    const key = keys[i] as number;
+    if (key < 0) continue;
+    const place = next[key] as number;
+    list[place] = i;
+    next[key] = place + 1;
+  }
+  return { start, list };
+}

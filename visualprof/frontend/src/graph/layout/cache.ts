@@ -1,0 +1,29 @@
+// Equal problems are solved once: identical layers of a model share one layout.
+import { solve } from "./layered";
+import type { Problem, Solution } from "./problem";
+
+const MOST = 4000;
+
+/** All that a solution depends on, as text. */
+function key_of(problem: Problem): string {
+  const parts = [problem.role, problem.tail, problem.head, problem.slot, problem.width, problem.height, problem.tail_offset, problem.head_offset];
+  return `${problem.spacing.rank};${parts.map((part) => part.join()).join(";")}`;
+}
+
+export class SolutionCache {
+  private readonly solved = new Map<string, Solution>();
+  hits = 0;
+
+  solve(problem: Problem): Solution {
+    const key = key_of(problem);
+    const known = this.solved.get(key);
+    if (known) {
+      this.hits += 1;
+      return known;
+    }
+    const fresh = solve(problem);
+    if (this.solved.size >= MOST) this.solved.clear();
+    this.solved.set(key, fresh);
+    return fresh;
+  }
+}

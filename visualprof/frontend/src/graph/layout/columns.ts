@@ -1,0 +1,166 @@
+// The place of every entity across the ranks (Brandes and Köpf 2002, with sizes and ports): entities that can stand straight
+// below each other form columns, four ways; the columns are packed, and each entity takes the middle of its four answers.
+import type { Order } from "./order";
+import type { Segments } from "./segments";
+import type { Spacing } from "./problem";
+
+/** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
+function conflicts_of(segments: Segments, order: Order): Uint8Array {
+  const { up, upper, items } = segments;
+  const { layers, place } = order;
+  const yields = new Uint8Array(upper.length);
+  for (let r = 1; r < layers.length; r += 1) {
+    const layer = layers[r] as Int32Array;
+    const last = (layers[r - 1] as Int32Array).length - 1;
+    let left = 0;
+    let done = 0;
+    for (let i = 0; i < layer.length; i += 1) {
+      const v = layer[i] as number;
+      const above = v >= items ? (upper[up.list[up.start[v] as number] as number] as number) : -1;
+      const passing = above >= items;
+      if (!passing && i < layer.length - 1) continue;
+      const right = passing ? (place[above] as number) : last;
+      for (; done <= i; done += 1) {
+        const w = layer[done] as number;
+        for (let p = up.start[w] as number; p < (up.start[w + 1] as number); p += 1) {
+          const s = up.list[p] as number;
+          const at = place[upper[s] as number] as number;
+          if ((at < left || at > right) && !(w >= items && (upper[s] as number) >= items)) yields[s] = 1;
+        }
+      }
+      left = right;
+    }
+  }
+  return yields;
+}
+
+interface Columns {
+  root: Int32Array;
+  /** From the root's middle. */
+  shift: Float64Array;
+}
+
+function align(segments: Segments, order: Order, yields: Uint8Array, downwards: boolean): Columns {
+  const near = downwards ? segments.up : segments.down;
+  const other = downwards ? segments.upper : segments.lower;
+  const at_other = downwards ? segments.upper_offset : segments.lower_offset;
+  const at_own = downwards ? segments.lower_offset : segments.upper_offset;
+  const { layers, place } = order;
+  const count = segments.rank.length;
+  const root = Int32Array.from({ length: count }, (_, v) => v);
+  const shift = new Float64Array(count);
+  const taken = new Uint8Array(count);
+  for (let i = 1; i < layers.length; i += 1) {
+    const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
+    let border = -1;
+    for (let j = 0; j < layer.length; j += 1) {
+      const v = layer[j] as number;
+      const from = near.start[v] as number;
+      const degree = (near.start[v + 1] as number) - from;
+      if (degree === 0) continue;
+      let edges = near.list.subarray(from, from + degree);
+      if (degree > 1) edges = edges.slice().sort((a, b) => (place[other[a] as number] as number) - (place[other[b] as number] as number) || (at_other[a] as number) - (at_other[b] as number));
+      const low = (degree - 1) >> 1;
+      const high = degree >> 1;
+      for (const middle of [low, high]) {
+        const s = edges[middle] as number;
+        const u = other[s] as number;
+        const at = place[u] as number;
+        if (yields[s] || taken[u] || at <= border) continue;
+        taken[u] = 1;
+        root[v] = root[u] as number;
+        shift[v] = (shift[u] as number) + (at_other[s] as number) - (at_own[s] as number);
+        border = at;
+        break;
+      }
+    }
+  }
+  return { root, shift };
+}
+
+/** Columns as far left as their left neighbours allow, then as far right as keeps the width: no column strays from its neighbours. */
+function pack(segments: Segments, order: Order, { root, shift }: Columns, spacing: Spacing): Float64Array {
+  const { width, items } = segments;
+  const count = width.length;
+  const from: number[] = [];
+  const to: number[] = [];
+  const apart: number[] = [];
+  const waiting = new Int32Array(count);
+  for (const layer of order.layers) {
+    for (let i = 1; i < layer.length; i += 1) {
+      const [u, v] = [layer[i - 1] as number, layer[i] as number];
+      const gap = u >= items || v >= items ? spacing.track : spacing.item;
+      from.push(root[u] as number);
+      to.push(root[v] as number);
+      apart.push(((width[u] as number) + (width[v] as number)) / 2 + gap + (shift[u] as number) - (shift[v] as number));
+      waiting[root[v] as number] = (waiting[root[v] as number] as number) + 1;
+    }
+  }
+  const first = new Int32Array(count).fill(-1);
+  const next = new Int32Array(from.length);
+  for (let e = from.length - 1; e >= 0; e -= 1) {
+    next[e] = first[from[e] as number] as number;
+    first[from[e] as number] = e;
+  }
+  const x = new Float64Array(count);
+  const done: number[] = [];
+  for (let v = 0; v < count; v += 1) if (root[v] === v && waiting[v] === 0) done.push(v);
+  for (let i = 0; i < done.length; i += 1) {
+    const u = done[i] as number;
+    for (let e = first[u] as number; e !== -1; e = next[e] as number) {
+      const v = to[e] as number;
+      x[v] = Math.max(x[v] as number, (x[u] as number) + (apart[e] as number));
+      waiting[v] = (waiting[v] as number) - 1;
+      if (waiting[v] === 0) done.push(v);
+    }
+  }
+  for (let i = done.length - 1; i >= 0; i -= 1) {
+    const u = done[i] as number;
+    let most = Infinity;
+    for (let e = first[u] as number; e !== -1; e = next[e] as number) most = Math.min(most, (x[to[e] as number] as number) - (apart[e] as number));
+    if (most !== Infinity) x[u] = Math.max(x[u] as number, most);
+  }
+  return Float64Array.from({ length: count }, (_, v) => (x[root[v] as number] as number) + (shift[v] as number));
+}
+
+function mirrored(segments: Segments, order: Order): [Segments, Order] {
+  const place = order.place.slice();
+  const layers = order.layers.map((layer) => {
+    const turned = layer.slice().reverse();
+    for (let i = 0; i < turned.length; i += 1) place[turned[i] as number] = i;
+    return turned;
+  });
+  return [
+    { ...segments, upper_offset: segments.upper_offset.map((offset) => -offset), lower_offset: segments.lower_offset.map((offset) => -offset) },
+    { layers, place },
+  ];
+}
+
+/** Middles of all entities. */
+export function columns_of(segments: Segments, order: Order, spacing: Spacing): Float64Array {
+  const yields = conflicts_of(segments, order);
+  const count = segments.rank.length;
+  const answers: { x: Float64Array; low: number; high: number; leftwards: boolean }[] = [];
+  for (const leftwards of [true, false]) {
+    const [seen, arranged] = leftwards ? [segments, order] : mirrored(segments, order);
+    for (const downwards of [true, false]) {
+      const x = pack(seen, arranged, align(seen, arranged, yields, downwards), spacing);
+      if (!leftwards) for (let v = 0; v < count; v += 1) x[v] = -(x[v] as number);
+      let low = Infinity;
+      let high = -Infinity;
+      for (let v = 0; v < count; v += 1) {
+        low = Math.min(low, (x[v] as number) - (segments.width[v] as number) / 2);
+        high = Math.max(high, (x[v] as number) + (segments.width[v] as number) / 2);
+      }
+      answers.push({ x, low, high, leftwards });
+    }
+  }
+  const narrow = answers.reduce((best, one) => (one.high - one.low < best.high - best.low ? one : best));
+  const moves = answers.map((one) => (one.leftwards ? narrow.low - one.low : narrow.high - one.high));
+  const four = new Float64Array(4);
+  return Float64Array.from({ length: count }, (_, v) => {
+    for (let i = 0; i < 4; i += 1) four[i] = ((answers[i] as { x: Float64Array }).x[v] as number) + (moves[i] as number);
+    four.sort();
+    return ((four[1] as number) + (four[2] as number)) / 2;
+  });
+}

@@ -1,0 +1,101 @@
+// Parts that no drawn edge joins are laid out alone and set side by side: one row of unconnected nodes would be miles wide.
+import { INNER, PLAIN, type Problem } from "./problem";
+
+export interface Part {
+  /** Items and edges of the whole problem. */
+  items: number[];
+  edges: number[];
+  /** Holds a place where edges enter or leave the group, which must lie on its border. */
+  at_border: boolean;
+}
+
+export function parts_of(problem: Problem, kind: Uint8Array): Part[] {
+  const { tail, head, role } = problem;
+  const parent = Int32Array.from({ length: role.length }, (_, item) => item);
+  const top = (item: number): number => {
+    let at = item;
+    while (parent[at] !== at) {
+      parent[at] = parent[parent[at] as number] as number;
+      at = parent[at] as number;
+    }
+    return at;
+  };
+  for (let e = 0; e < kind.length; e += 1) {
+    if (kind[e] !== PLAIN) continue;
+    const [a, b] = [top(tail[e] as number), top(head[e] as number)];
+    parent[Math.max(a, b)] = Math.min(a, b);
+  }
+  const parts = new Map<number, Part>();
+  for (let item = 0; item < role.length; item += 1) {
+    const key = top(item);
+    const part = parts.get(key) ?? { items: [], edges: [], at_border: false };
+    parts.set(key, part);
+    part.items.push(item);
+    part.at_border ||= role[item] !== INNER;
+  }
+  for (let e = 0; e < kind.length; e += 1) {
+    if (kind[e] === PLAIN) parts.get(top(tail[e] as number))?.edges.push(e);
+  }
+  return [...parts.values()];
+}
+
+export interface Size {
+  width: number;
+  height: number;
+}
+
+/** Upper left corners: parts at the border in one row from the first rank on, the others in rows beside them. */
+export function placed(parts: readonly Part[], sizes: readonly Size[], gap: number): { x: number; y: number }[] {
+  const at: { x: number; y: number }[] = parts.map(() => ({ x: 0, y: 0 }));
+  let x = 0;
+  let tallest = 0;
+  let area = 0;
+  const loose: number[] = [];
+  parts.forEach((part, i) => {
+    const size = sizes[i] as Size;
+    if (!part.at_border) {
+      loose.push(i);
+      area += (size.width + gap) * (size.height + gap);
+      return;
+    }
+    at[i] = { x, y: 0 };
+    x += size.width + gap;
+    tallest = Math.max(tallest, size.height);
+  });
+  const widest = loose.reduce((most, i) => Math.max(most, (sizes[i] as Size).width), 0);
+  const row_width = Math.max(widest, Math.min(Math.sqrt(area * 1.6), tallest > 0 ? area / tallest + widest : Infinity));
+  let [left, y, row] = [0, 0, 0];
+  for (const i of loose) {
+    const size = sizes[i] as Size;
+    if (left > 0 && left + size.width > row_width) [left, y, row] = [0, y + row + gap, 0];
+    at[i] = { x: x + left, y };
+    left += size.width + gap;
+    row = Math.max(row, size.height);
+  }
+  return at;
+}
+
+/** The part as a problem of its own. */
+export function part_problem(problem: Problem, part: Part): Problem {
+  const local = new Map(part.items.map((item, i) => [item, i]));
+  const of_items = (values: Float64Array) => Float64Array.from(part.items, (item) => values[item] as number);
+  const of_edges = (values: Float64Array) => Float64Array.from(part.edges, (e) => values[e] as number);
+  return {
+    width: of_items(problem.width),
+    height: of_items(problem.height),
+    role: Uint8Array.from(part.items, (item) => problem.role[item] as number),
+    tail: Int32Array.from(part.edges, (e) => local.get(problem.tail[e] as number) ?? 0),
+    head: Int32Array.from(part.edges, (e) => local.get(problem.head[e] as number) ?? 0),
+    slot: Int32Array.from(part.edges, (e) => problem.slot[e] as number),
+    tail_offset: of_edges(problem.tail_offset),
+    head_offset: of_edges(problem.head_offset),
+    spacing: problem.spacing,
+  };
+}
+
+/** Ranks without gaps, from 0: what lay between was in other parts. */
+export function close_ranks(rank: Int32Array): Int32Array {
+  const used = [...new Set(rank)].sort((a, b) => a - b);
+  const closed = new Map(used.map((r, i) => [r, i]));
+  return rank.map((r) => closed.get(r) ?? 0);
+}

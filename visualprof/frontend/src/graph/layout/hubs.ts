@@ -1,0 +1,41 @@
+// Edges that would be wires across the whole picture: they become labels at their consumers.
+import { grouped, type Adjacency } from "./adjacency";
+import { BACK, EXIT, ENTRY, PLAIN, STUB, type Problem } from "./problem";
+
+/** A source is a hub with this many consumers ... */
+const CONSUMERS = 5;
+/** ... over this many ranks; a consumer of that many long edges is one too. */
+const SPAN = 16;
+const PRODUCERS = 12;
+/** Edges this short stay even at a hub. */
+const NEAR = 4;
+
+export function kinds_of(problem: Problem, outgoing: Adjacency, back: Uint8Array, rank: Int32Array): Uint8Array {
+  const { tail, head, role } = problem;
+  const kind = new Uint8Array(head.length);
+  const length = (edge: number) => (rank[head[edge] as number] as number) - (rank[tail[edge] as number] as number);
+  for (let e = 0; e < kind.length; e += 1) kind[e] = back[e] ? BACK : PLAIN;
+  const hide = (edge: number, least: number) => {
+    if (kind[edge] === PLAIN && length(edge) > least && role[head[edge] as number] !== EXIT) kind[edge] = STUB;
+  };
+  for (let item = 0; item < role.length; item += 1) {
+    const edges = outgoing.list.subarray(outgoing.start[item], outgoing.start[item + 1]);
+    if (edges.length < CONSUMERS) continue;
+    let first = Infinity;
+    let last = -Infinity;
+    for (const edge of edges) {
+      if (kind[edge] !== PLAIN) continue;
+      first = Math.min(first, rank[head[edge] as number] as number);
+      last = Math.max(last, rank[head[edge] as number] as number);
+    }
+    if (last - first >= SPAN) for (const edge of edges) hide(edge, role[item] === ENTRY ? 0 : NEAR);
+  }
+  const incoming = grouped(head, role.length);
+  for (let item = 0; item < role.length; item += 1) {
+    const edges = incoming.list.subarray(incoming.start[item], incoming.start[item + 1]);
+    if (edges.length < PRODUCERS) continue;
+    const long = edges.filter((edge) => kind[edge] === PLAIN && length(edge) >= SPAN);
+    if (long.length >= PRODUCERS) for (const edge of long) hide(edge, NEAR);
+  }
+  return kind;
+}

@@ -1,0 +1,139 @@
+// Layered layout (Sugiyama, Tagawa and Toda 1981) in near-linear time: cycles, ranks, hubs, order, columns, routes.
+import { close_ranks, part_problem, parts_of, placed, type Part, type Size } from "./components";
+import { columns_of } from "./columns";
+import { kinds_of } from "./hubs";
+import { order_of } from "./order";
+import { ENTRY, EXIT, PLAIN, STUB, stub_room, type Problem, type Solution } from "./problem";
+import { back_edges, outgoing_of, ranks_of } from "./ranks";
+import { routes_of, type Drawn } from "./route";
+import { segments_of } from "./segments";
+
+/** In a rank much taller than itself an item stays near its producers. */
+const MOST_CENTRED = 60;
+
+interface Laid extends Size {
+  x: Float64Array;
+  y: Float64Array;
+  drawn: Drawn[];
+  kind: Uint8Array;
+}
+
+function ranks_heights(problem: Problem, rank: Int32Array): { top: Float64Array; bottom: Float64Array } {
+  let ranks = 0;
+  for (const r of rank) ranks = Math.max(ranks, r + 1);
+  const tall = new Float64Array(ranks);
+  rank.forEach((r, item) => (tall[r] = Math.max(tall[r] as number, problem.height[item] as number)));
+  const top = new Float64Array(ranks);
+  const bottom = new Float64Array(ranks);
+  let y = 0;
+  for (let r = 0; r < ranks; r += 1) {
+    top[r] = y;
+    y += tall[r] as number;
+    bottom[r] = y;
+    y += problem.spacing.rank;
+  }
+  return { top, bottom };
+}
+
+/** One part: everything in it is joined. */
+function lay_part(problem: Problem, rank: Int32Array): Laid {
+  const kind = new Uint8Array(problem.tail.length).fill(PLAIN);
+  const segments = segments_of(problem, kind, rank);
+  const order = order_of(segments);
+  const middle = columns_of(segments, order, problem.spacing);
+  let [low, high] = [Infinity, -Infinity];
+  segments.width.forEach((width, v) => {
+    low = Math.min(low, (middle[v] as number) - width / 2);
+    high = Math.max(high, (middle[v] as number) + width / 2);
+  });
+  for (let v = 0; v < middle.length; v += 1) middle[v] = Math.round(((middle[v] as number) - low) * 4) / 4;
+  const { top, bottom } = ranks_heights(problem, rank);
+  const y = Float64Array.from(rank, (r, item) => (top[r] as number) + Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2));
+  const drawn = routes_of(problem, segments, kind, { middle, y, rank_top: top, rank_bottom: bottom });
+  const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);
+  return { x, y, drawn, kind, width: high - low, height: bottom[bottom.length - 1] ?? 0 };
+}
+
+/** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
+function with_stub_room(problem: Problem, kind: Uint8Array): { problem: Problem; room: Float64Array } {
+  const stubs = new Int32Array(problem.width.length);
+  for (let e = 0; e < kind.length; e += 1) if (kind[e] === STUB) stubs[problem.head[e] as number] = (stubs[problem.head[e] as number] as number) + 1;
+  const room = Float64Array.from(stubs, (n) => stub_room(problem.spacing, n));
+  return {
+    room,
+    problem: {
+      ...problem,
+      width: problem.width.map((width, item) => width + (room[item] as number)),
+      tail_offset: problem.tail_offset.map((offset, e) => offset + (room[problem.tail[e] as number] as number) / 2),
+      head_offset: problem.head_offset.map((offset, e) => offset + (room[problem.head[e] as number] as number) / 2),
+    },
+  };
+}
+
+function join(whole: Problem, parts: readonly Part[], laid: readonly Laid[], kind: Uint8Array, room: Float64Array): Solution {
+  const at = placed(parts, laid, 1.6 * whole.spacing.item);
+  const count = whole.width.length;
+  const x = new Float64Array(count);
+  const y = new Float64Array(count);
+  const lines: (Drawn | undefined)[] = new Array<Drawn | undefined>(kind.length);
+  let [width, height] = [0, 0];
+  parts.forEach((part, i) => {
+    const one = laid[i] as Laid;
+    const { x: left, y: top } = at[i] as { x: number; y: number };
+    width = Math.max(width, left + one.width);
+    height = Math.max(height, top + one.height);
+    part.items.forEach((item, j) => {
+      x[item] = (one.x[j] as number) + left + (room[item] as number);
+      y[item] = (one.y[j] as number) + top;
+    });
+    part.edges.forEach((e, j) => {
+      const drawn = one.drawn[j] as Drawn;
+      for (let p = 0; p < drawn.points.length; p += 2) {
+        drawn.points[p] = (drawn.points[p] as number) + left;
+        drawn.points[p + 1] = (drawn.points[p + 1] as number) + top;
+      }
+      lines[e] = drawn;
+      kind[e] = one.kind[j] as number;
+    });
+  });
+  settle_ways(whole, y, height, lines);
+  const start = new Int32Array(kind.length + 1);
+  const fork = new Int32Array(kind.length);
+  const points: number[] = [];
+  for (let e = 0; e < kind.length; e += 1) {
+    const line = lines[e] ?? { points: direct(whole, x, y, e), fork: 0 };
+    for (const value of line.points) points.push(value);
+    fork[e] = line.fork;
+    start[e + 1] = points.length;
+  }
+  return { width, height, x, y, kind, points: Float64Array.from(points), start, fork };
+}
+
+/** All ways out lie on the lower border, whatever the height of their part. */
+function settle_ways(whole: Problem, y: Float64Array, height: number, lines: (Drawn | undefined)[]): void {
+  whole.role.forEach((role, item) => {
+    if (role === EXIT) y[item] = height;
+    if (role === ENTRY) y[item] = 0;
+  });
+  lines.forEach((line, e) => {
+    if (line && whole.role[whole.head[e] as number] === EXIT) line.points[line.points.length - 1] = height;
+  });
+}
+
+/** Edges that pass no ranks: from border to border. */
+function direct(whole: Problem, x: Float64Array, y: Float64Array, e: number): number[] {
+  const [from, to] = [whole.tail[e] as number, whole.head[e] as number];
+  const middle = (item: number, offset: number) => (x[item] as number) + (whole.width[item] as number) / 2 + offset;
+  return [middle(from, whole.tail_offset[e] as number), (y[from] as number) + (whole.height[from] as number), middle(to, whole.head_offset[e] as number), y[to] as number];
+}
+
+export function solve(whole: Problem): Solution {
+  const outgoing = outgoing_of(whole);
+  const back = back_edges(whole, outgoing);
+  const rank = ranks_of(whole, outgoing, back);
+  const kind = kinds_of(whole, outgoing, back, rank);
+  const { problem, room } = with_stub_room(whole, kind);
+  const parts = parts_of(problem, kind);
+  const laid = parts.map((part) => lay_part(part_problem(problem, part), close_ranks(Int32Array.from(part.items, (item) => rank[item] as number))));
+  return join(whole, parts, laid, kind, room);
+}

@@ -1,0 +1,77 @@
+// Open groups from the inside out. A change lays out the changed group and the groups around it, nothing else.
+import type { Graph } from "../graph";
+import { SolutionCache } from "./cache";
+import { LEFT_RIGHT, type Direction } from "./direction";
+import { EXIT, type Solution } from "./problem";
+import { pose, type Open, type Posed } from "./problem_of";
+import { PADDING, sizes_of, TITLE } from "./sizes";
+
+/** A group as laid out: its box, and its members from its upper left corner. */
+export interface Laid extends Open, Posed {
+  group: number;
+  solution: Solution;
+  /** Where the members' picture begins. */
+  left: number;
+  top: number;
+  inside: ReadonlyMap<number, Laid>;
+}
+
+export class Nested {
+  readonly sizes: { width: Float64Array; height: Float64Array };
+  private readonly cache = new SolutionCache();
+  private laid = new Map<number, Laid>();
+  private open: ReadonlySet<number> = new Set();
+  private direction: Direction | null = null;
+  /** Groups that the last call looked at anew. */
+  touched = 0;
+
+  constructor(readonly graph: Graph) {
+    this.sizes = sizes_of(graph);
+  }
+
+  layout(open: ReadonlySet<number>, direction: Direction): Laid {
+    if (direction !== this.direction) this.laid.clear();
+    for (const group of new Set([...open, ...this.open])) {
+      if (open.has(group) === this.open.has(group)) continue;
+      this.laid.delete(group);
+      for (const around of this.graph.around(group)) this.laid.delete(around);
+    }
+    this.open = new Set(open);
+    this.direction = direction;
+    this.touched = 0;
+    return this.lay(this.graph.root, direction);
+  }
+
+  private lay(group: number, direction: Direction): Laid {
+    const known = this.laid.get(group);
+    if (known) return known;
+    this.touched += 1;
+    const inside = new Map<number, Laid>();
+    for (const member of this.graph.members[group - this.graph.nodes] ?? []) if (this.graph.is_group(member) && this.open.has(member)) inside.set(member, this.lay(member, direction));
+    const posed = pose(this.graph, group, this.sizes, inside, direction);
+    const solution = this.cache.solve(posed.problem);
+    const fresh = this.boxed(group, posed, solution, inside, direction);
+    this.laid.set(group, fresh);
+    return fresh;
+  }
+
+  private boxed(group: number, posed: Posed, solution: Solution, inside: ReadonlyMap<number, Laid>, direction: Direction): Laid {
+    const turned = direction === LEFT_RIGHT;
+    const wide = turned ? solution.height : solution.width;
+    const tall = turned ? solution.width : solution.height;
+    const width = Math.max(wide + 2 * PADDING, this.sizes.width[group] as number);
+    const left = (width - wide) / 2;
+    const height = tall + TITLE + 2 * PADDING;
+    const top = TITLE + PADDING;
+    const entries = new Map<number, number>();
+    const exits = new Map<number, number>();
+    posed.ways.forEach((source, i) => {
+      const at = posed.members.length + i;
+      const middle = (solution.x[at] as number) + (posed.problem.width[at] as number) / 2;
+      // Offsets are from the middle of the whole box, title included.
+      const offset = turned ? top + middle - height / 2 : left + middle - width / 2;
+      (posed.problem.role[at] === EXIT ? exits : entries).set(source, offset);
+    });
+    return { ...posed, group, solution, inside, width, height, left, top, entries, exits };
+  }
+}

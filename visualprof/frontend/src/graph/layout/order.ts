@@ -1,0 +1,170 @@
+// The order within each rank: barycentre sweeps from a depth-first start, the best of them kept.
+import type { Segments } from "./segments";
+
+const SWEEPS = 8;
+/** Exchanging neighbours pays on pictures that people read edge by edge. */
+const MOST_EXCHANGED = 4000;
+
+export interface Order {
+  layers: Int32Array[];
+  /** Place of each entity in its rank. */
+  place: Int32Array;
+}
+
+function walk(segments: Segments, ranks: number): Order {
+  const { rank, down, lower } = segments;
+  const count = rank.length;
+  const lists: number[][] = Array.from({ length: ranks }, () => []);
+  const place = new Int32Array(count).fill(-1);
+  const path: number[] = [];
+  const by_rank = Array.from({ length: count }, (_, v) => v).sort((a, b) => (rank[a] as number) - (rank[b] as number) || a - b);
+  for (const first of by_rank) {
+    if (place[first] !== -1) continue;
+    path.push(first);
+    while (path.length > 0) {
+      const v = path.pop() as number;
+      if (place[v] !== -1) continue;
+      place[v] = (lists[rank[v] as number] as number[]).push(v) - 1;
+      for (let p = (down.start[v + 1] as number) - 1; p >= (down.start[v] as number); p -= 1) path.push(lower[down.list[p] as number] as number);
+    }
+  }
+  return { layers: lists.map((list) => Int32Array.from(list)), place };
+}
+
+/** Where a segment meets entity v, as a place: ports of a wide item lie beside each other. */
+function spot(segments: Segments, place: Int32Array, v: number, offset: number): number {
+  return (place[v] as number) + (0.9 * offset) / Math.max(1, segments.width[v] as number);
+}
+
+function settle(layer: Int32Array, key: Float64Array, place: Int32Array): void {
+  // Entities without neighbours keep their places; the others share the rest in order.
+  const free: number[] = [];
+  const moved: number[] = [];
+  for (let i = 0; i < layer.length; i += 1) {
+    const v = layer[i] as number;
+    if (Number.isNaN(key[v] as number)) continue;
+    free.push(i);
+    moved.push(v);
+  }
+  moved.sort((a, b) => (key[a] as number) - (key[b] as number) || (place[a] as number) - (place[b] as number));
+  for (let i = 0; i < free.length; i += 1) layer[free[i] as number] = moved[i] as number;
+  for (let i = 0; i < layer.length; i += 1) place[layer[i] as number] = i;
+}
+
+function sweep(segments: Segments, order: Order, downwards: boolean, key: Float64Array): void {
+  const { up, down, upper, lower, upper_offset, lower_offset } = segments;
+  const near = downwards ? up : down;
+  const other = downwards ? upper : lower;
+  const offset = downwards ? upper_offset : lower_offset;
+  const own = downwards ? lower_offset : upper_offset;
+  const { layers, place } = order;
+  for (let i = 1; i < layers.length; i += 1) {
+    const layer = layers[downwards ? i : layers.length - 1 - i] as Int32Array;
+    for (const v of layer) {
+      let sum = 0;
+      const from = near.start[v] as number;
+      const to = near.start[v + 1] as number;
+      for (let p = from; p < to; p += 1) {
+        const s = near.list[p] as number;
+        sum += spot(segments, place, other[s] as number, offset[s] as number) - (0.9 * (own[s] as number)) / Math.max(1, segments.width[v] as number);
+      }
+      key[v] = to > from ? sum / (to - from) : NaN;
+    }
+    settle(layer, key, place);
+  }
+}
+
+function crossings_below(segments: Segments, order: Order, layer: Int32Array, next: number, tree: Int32Array): number {
+  const { down, lower, upper_offset } = segments;
+  const { place } = order;
+  tree.fill(0, 0, next + 1);
+  let seen = 0;
+  let crossings = 0;
+  for (const v of layer) {
+    const edges = segments.down.list.subarray(down.start[v], down.start[v + 1]);
+    const sorted = edges.length > 1 ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || (place[lower[a] as number] as number) - (place[lower[b] as number] as number)) : edges;
+    for (const s of sorted) {
+      const target = place[lower[s] as number] as number;
+      let below = 0;
+      for (let i = target + 1; i > 0; i -= i & -i) below += tree[i] as number;
+      crossings += seen - below;
+      for (let i = target + 1; i <= next; i += i & -i) tree[i] = (tree[i] as number) + 1;
+      seen += 1;
+    }
+  }
+  return crossings;
+}
+
+export function count_crossings(segments: Segments, order: Order): number {
+  const tree = new Int32Array(order.layers.reduce((most, layer) => Math.max(most, layer.length), 0) + 2);
+  let all = 0;
+  for (let r = 0; r + 1 < order.layers.length; r += 1) {
+    all += crossings_below(segments, order, order.layers[r] as Int32Array, (order.layers[r + 1] as Int32Array).length, tree);
+  }
+  return all;
+}
+
+function sorted_spots(segments: Segments, order: Order, v: number, upwards: boolean): number[] {
+  const near = upwards ? segments.up : segments.down;
+  const other = upwards ? segments.upper : segments.lower;
+  const offset = upwards ? segments.upper_offset : segments.lower_offset;
+  const out: number[] = [];
+  for (let p = near.start[v] as number; p < (near.start[v + 1] as number); p += 1) {
+    const s = near.list[p] as number;
+    out.push(spot(segments, order.place, other[s] as number, offset[s] as number));
+  }
+  return out.sort((a, b) => a - b);
+}
+
+/** Crossings between the edges of a and b when a stands left of b. */
+function pair_crossings(left: readonly number[], right: readonly number[]): number {
+  let crossings = 0;
+  let j = 0;
+  for (const spot_of_left of left) {
+    while (j < right.length && (right[j] as number) < spot_of_left) j += 1;
+    crossings += j;
+  }
+  return crossings;
+}
+
+function exchange(segments: Segments, order: Order): void {
+  for (const layer of order.layers) {
+    for (let i = 0; i + 1 < layer.length; i += 1) {
+      const [a, b] = [layer[i] as number, layer[i + 1] as number];
+      let gain = 0;
+      for (const upwards of [true, false]) {
+        const [of_a, of_b] = [sorted_spots(segments, order, a, upwards), sorted_spots(segments, order, b, upwards)];
+        gain += pair_crossings(of_a, of_b) - pair_crossings(of_b, of_a);
+      }
+      if (gain <= 0) continue;
+      layer[i] = b;
+      layer[i + 1] = a;
+      order.place[b] = i;
+      order.place[a] = i + 1;
+    }
+  }
+}
+
+function copy(order: Order): Order {
+  return { layers: order.layers.map((layer) => layer.slice()), place: order.place.slice() };
+}
+
+export function order_of(segments: Segments): Order {
+  let ranks = 0;
+  for (const r of segments.rank) ranks = Math.max(ranks, r + 1);
+  const order = walk(segments, ranks);
+  let best = copy(order);
+  let fewest = count_crossings(segments, order);
+  const key = new Float64Array(segments.rank.length);
+  const small = segments.upper.length <= MOST_EXCHANGED;
+  for (let i = 0; i < SWEEPS && fewest > 0; i += 1) {
+    sweep(segments, order, i % 2 === 0, key);
+    if (small) exchange(segments, order);
+    const crossings = count_crossings(segments, order);
+    if (crossings < fewest) {
+      fewest = crossings;
+      best = copy(order);
+    }
+  }
+  return best;
+}

@@ -1,0 +1,58 @@
+// Box sizes from text, by rule and not by font metrics: the same model gives the same picture on every machine.
+import { group_label, is_end, node_label, first_values } from "../labels";
+import type { Graph } from "../graph";
+
+const NARROW = /[iljtfrI.,:;'|!()[\]/ ]/;
+const WIDE = /[mwMW@%]/;
+
+/** Width of text at 12 px. */
+export function text_width(text: string): number {
+  let width = 0;
+  for (const character of text) {
+    if (character > "\u2e80") width += 12;
+    else if (NARROW.test(character)) width += 4;
+    else if (WIDE.test(character)) width += 10;
+    else width += character >= "A" && character <= "Z" ? 8 : 6.7;
+  }
+  return width;
+}
+
+export const NODE_HEIGHT = 38;
+export const END_HEIGHT = 34;
+export const GROUP_HEIGHT = 44;
+/** Inside an open group. */
+export const TITLE = 26;
+export const PADDING = 16;
+
+const LEAST = 84;
+const MOST = 210;
+
+function bounded(width: number, least: number, most: number): number {
+  return Math.round(Math.min(most, Math.max(least, width)) / 2) * 2;
+}
+
+/** Sizes of all items, groups as they are when folded. */
+export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Array } {
+  const items = graph.nodes + graph.groups;
+  const width = new Float64Array(items);
+  const height = new Float64Array(items);
+  const first = first_values(graph.answer);
+  const known = new Map<string, number>();
+  const measure = (text: string) => {
+    const stored = known.get(text);
+    if (stored !== undefined) return stored;
+    const fresh = text_width(text);
+    known.set(text, fresh);
+    return fresh;
+  };
+  for (let n = 0; n < graph.nodes; n += 1) {
+    const { title, line } = node_label(graph.answer, n, first);
+    width[n] = bounded(Math.max(1.08 * measure(title), 0.92 * measure(line)) + 24, LEAST, MOST);
+    height[n] = is_end(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
+  }
+  for (let g = graph.nodes; g < items; g += 1) {
+    width[g] = bounded(1.08 * measure(group_label(graph, g).title) + 74, 132, 250);
+    height[g] = GROUP_HEIGHT;
+  }
+  return { width, height };
+}

@@ -1,0 +1,146 @@
+"""MegEngine .mge version 2 (a FlatBuffer with identifier "mgv2"), read without MegEngine.
+
+Layout: u32 size | u32 root offset | "mgv2" | tables. Schema: schema_v2.fbs of MegEngine.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from visualprof.errors import FormatError
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.source import Source
+
+IDENTIFIER = b"mgv2"
+MAX_BYTES = 1 << 32
+DTYPES = (
+    "Float32", "Uint8", "Int8", "Int16", "Int32", "IntB1", "IntB2", "IntB4", "Byte", "Float16", "UintB4", "Quantized8Asymm",
+    "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16", "Bool", "Uint16", "QuantizedS1", "Complex64",
+)  # fmt: skip
+CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder")
+INPUTS = ("Host2DeviceCopy",)
+
+
+def sniff(head: bytes) -> bool:
+    """The identifier at byte 8; a test-case header may stand before it."""
+    return IDENTIFIER in head[:64]
+
+
+class _Table:
+    """A FlatBuffers table: fields by number, 0 or None where a field is absent."""
+
+    def __init__(self, data: bytes, place: int) -> None:
+        self._data = data
+        self._place = place
+        self._fields = place - struct.unpack_from("<i", data, place)[0]
+        self._count = (struct.unpack_from("<H", data, self._fields)[0] - 4) // 2
+
+    def _at(self, field: int) -> int:
+        if field >= self._count:
+            return 0
+        offset = struct.unpack_from("<H", self._data, self._fields + 4 + 2 * field)[0]
+        return self._place + offset if offset else 0
+
+    def _target(self, field: int) -> int:
+        at = self._at(field)
+        return at + struct.unpack_from("<I", self._data, at)[0] if at else 0
+
+    def number(self, field: int, form: str = "<I") -> int:
+        """A scalar."""
+        at = self._at(field)
+        return struct.unpack_from(form, self._data, at)[0] if at else 0
+
+    def text(self, field: int) -> str:
+        """A string."""
+        at = self._target(field)
+        if not at:
+            return ""
+        size = struct.unpack_from("<I", self._data, at)[0]
+        return self._data[at + 4 : at + 4 + size].decode("utf-8", "replace")
+
+    def table(self, field: int) -> _Table | None:
+        """A table inside."""
+        at = self._target(field)
+        return _Table(self._data, at) if at else None
+
+    def numbers(self, field: int) -> list[int]:
+        """A vector of u32."""
+        at = self._target(field)
+        size = struct.unpack_from("<I", self._data, at)[0] if at else 0
+        return list(struct.unpack_from(f"<{size}I", self._data, at + 4)) if size else []
+
+    def size(self, field: int) -> int:
+        """Length of a vector."""
+        at = self._target(field)
+        return struct.unpack_from("<I", self._data, at)[0] if at else 0
+
+    def tables(self, field: int) -> list[_Table]:
+        """A vector of tables."""
+        at = self._target(field)
+        size = struct.unpack_from("<I", self._data, at)[0] if at else 0
+        if size > len(self._data) // 4:
+            raise struct.error("a vector is longer than the file")
+        places = range(at + 4, at + 4 + 4 * size, 4)
+        return [_Table(self._data, p + struct.unpack_from("<I", self._data, p)[0]) for p in places]
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads operators, edges, shapes and types; constants are counted, their bytes are not looked at."""
+    if source.size >= MAX_BYTES:
+        raise FormatError(f"{source.name}: over 4 GiB", "is it a MegEngine model?")
+    data = b"".join(source.chunks())
+    base = data.find(IDENTIFIER, 0, 64) - 8
+    if base < 0:
+        raise FormatError(f"{source.name}: not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later")
+    try:
+        body = data[base + 4 :]
+        return _build(source, _Table(body, struct.unpack_from("<I", body, 0)[0]))
+    except (struct.error, IndexError, RecursionError, MemoryError) as error:
+        raise FormatError(f"{source.name}: damaged MegEngine model ({error})", "was it cut while being copied?") from error
+
+
+def _build(source: Source, model: _Table) -> ModelGraph:
+    builder = ModelBuilder(source.name, "megengine")
+    builder.producer = f"MegEngine {_version(model.number(0))}"
+    builder.properties = {"model_version": str(model.number(1))}
+    for tensor in model.tables(3):
+        builder.value(_value(tensor))
+    for operator in model.tables(2):
+        _operator(builder, operator)
+    aliases = {a.number(0): a.text(1) for a in model.tables(5)}
+    for output in model.tables(4):
+        row = output.number(0)
+        builder.node(Node(aliases.get(row) or builder.known(row).name, "Output", kind="output", inputs=(row,)))
+    return builder.build()
+
+
+def _operator(builder: ModelBuilder, operator: _Table) -> None:
+    kind, name = operator.text(0), operator.text(2)
+    inputs, outputs = tuple(operator.numbers(7)), tuple(operator.numbers(8))
+    held = operator.tables(11)
+    for row, tensor in zip(outputs, held, strict=False):
+        known = _value(tensor)
+        builder.describe(row, Value(builder.known(row).name or known.name, known.dtype, known.shape, tensor.size(6)))
+    scope, label = scopes_of(name, ".")
+    attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
+    if kind in INPUTS:
+        builder.node(Node(builder.known(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
+    else:
+        role = "constant" if kind in CONSTANTS else "operator"
+        builder.node(Node(name or label, kind, scope, role, inputs, outputs, {k: v for k, v in attributes.items() if v}))
+
+
+def _value(tensor: _Table) -> Value:
+    kind = tensor.table(3)
+    code = kind.number(0, "<b") if kind else -1
+    dtype = DTYPES[code].lower() if 0 <= code < len(DTYPES) else ""
+    return Value(tensor.text(0), dtype, tuple(tensor.numbers(1)))
+
+
+def _version(number: int) -> str:
+    """101300 -> 1.13.0."""
+    return f"{number // 100_000}.{number // 100 % 1000}.{number % 100}" if number else ""
+
+
+MODEL = ModelFormat("megengine", 10, sniff, read)

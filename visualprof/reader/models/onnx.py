@@ -1,0 +1,238 @@
+"""ONNX models: main graph, bodies of If, Loop and Scan, model-local functions. External data is never opened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from visualprof.errors import FormatError
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 31  # protobuf's own limit
+SMALL = 1024  # elements of a constant that shape inference may look at
+NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
+DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
+SHOWN = 200
+
+
+def sniff(head: bytes) -> bool:
+    """A protobuf that starts with a small ir_version and goes on with a field of ModelProto, or has its graph first."""
+    return len(head) > 8 and head[0] == 0x08 and 0 < head[1] < 0x20 and head[2:3] in [bytes([f]) for f in NEXT_FIELDS]
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads the structure; weights are dropped as soon as their sizes are known."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if source.size >= MAX_BYTES:
+        raise FormatError(f"{source.name}: over 2 GiB", "save it with external data: its graph is then a small file")
+    try:
+        model = onnx.ModelProto.FromString(b"".join(source.chunks()))
+    except DecodeError as error:
+        raise FormatError(f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?") from error
+    if not model.graph.node and not model.graph.input and not model.graph.initializer:
+        raise FormatError(f"{source.name}: the ONNX model has no graph", "was it cut while being copied?")
+    builder = ModelBuilder(model.graph.name or source.name, "onnx")
+    builder.producer = f"{model.producer_name} {model.producer_version}".strip()
+    opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
+    builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
+    _drop_weights(model, builder)
+    _Reader(builder, _inferred(model, builder)).graph()
+    return builder.build()
+
+
+def _drop_weights(model: Any, builder: ModelBuilder) -> None:
+    """Empties large initializers; external ones are only mentioned."""
+    external = 0
+    for graph in _graphs(model.graph):
+        for tensor in graph.initializer:
+            external += tensor.data_location == 1
+            elements = 1
+            for size in tensor.dims:
+                elements *= size
+            if elements > SMALL:
+                for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+                    tensor.ClearField(name)
+    if external:
+        builder.properties["external_data"] = f"{external} tensors"
+
+
+def _graphs(graph: Any) -> list[Any]:
+    """A graph and all bodies inside it."""
+    found = [graph]
+    for node in graph.node:
+        for attribute in node.attribute:
+            inner = [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
+            for each in inner:
+                found += _graphs(each)
+    return found
+
+
+def _inferred(model: Any, builder: ModelBuilder) -> Any:
+    """The model with shapes inferred; as it is where inference fails."""
+    import onnx
+
+    try:
+        return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
+    except Exception as error:  # noqa: BLE001: the inference is native code that raises anything; the graph is whole without it
+        builder.warn(f"shapes could not be inferred: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}")
+        return model
+
+
+class _Reader:
+    """Walks the graphs of one model."""
+
+    def __init__(self, builder: ModelBuilder, model: Any) -> None:
+        import onnx
+
+        self.onnx = onnx
+        self.builder = builder
+        self.model = model
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+
+    def graph(self) -> None:
+        """The main graph with its inputs and outputs."""
+        graph, names = self.model.graph, Names()
+        weights = {t.name for t in graph.initializer}
+        for each in graph.input:
+            if each.name not in weights:
+                row = self._typed(each, names)
+                self.builder.node(Node(each.name, "Input", kind="input", outputs=(row,)))
+        self._body(graph, names, ())
+        for each in graph.output:
+            row = names.get(each.name)
+            row = self._typed(each, names) if row is None else row
+            self.builder.node(Node(each.name, "Output", kind="output", inputs=(row,)))
+
+    def _body(self, graph: Any, names: Names, scope: tuple[Scope, ...]) -> None:
+        """Constants and nodes of a graph or of the body of a node."""
+        for tensor in graph.initializer:
+            shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
+            row = self.builder.value(Value(tensor.name, dtype, shape, tensor_bytes(dtype, shape)))
+            names.set(tensor.name, row)
+            self.builder.node(Node(tensor.name, "Constant", scope, "constant", outputs=(row,)))
+        for info in graph.value_info:
+            self._typed(info, names)
+        for info in graph.output:
+            if names.own(info.name) is None:
+                self._typed(info, names)
+        for index, node in enumerate(graph.node):
+            self._node(node, index, names, scope)
+
+    def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
+        own, label = self._place(node, index)
+        inputs = tuple(self._named(n, names) for n in node.input if n)
+        outputs = tuple(self._named(n, names, own=True) for n in node.output if n)
+        constant = node.op_type == "Constant" and not inputs
+        attributes = {a.name: self._attribute(a) for a in node.attribute}
+        if constant:
+            self._constant(node, outputs)
+        place = scope + own
+        standard = node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
+        if node.domain and node.domain != "ai.onnx":
+            attributes["domain"] = node.domain
+        self.builder.node(
+            Node(
+                label, node.op_type, place, "constant" if constant else "operator", inputs, outputs, attributes,
+                DOCUMENTATION.format(node.op_type) if standard else "",
+            )
+        )  # fmt: skip
+        for attribute in node.attribute:
+            bodies = [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
+            for body in bodies:
+                self._subgraph(body, names, (*place, Scope(f"{_last(label)}.{attribute.name}", "subgraph")))
+        function = self.functions.get((node.domain, node.op_type))
+        if function is not None:
+            self._function(function, inputs, (*place, Scope(_last(label), "function")))
+
+    def _subgraph(self, body: Any, names: Names, scope: tuple[Scope, ...]) -> None:
+        """A body: its inputs are values of its own, everything else it sees through to the graph around it."""
+        inner = Names(names)
+        for each in body.input:
+            row = self._typed(each, inner)
+            self.builder.node(Node(each.name, "Input", scope, "input", outputs=(row,)))
+        self._body(body, inner, scope)
+        for each in body.output:
+            self.builder.node(Node(each.name, "Output", scope, "output", inputs=(self._named(each.name, inner),)))
+
+    def _function(self, function: Any, given: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
+        """The body of a model-local function, once for each call."""
+        names = Names()
+        for name, row in zip(function.input, given, strict=False):
+            names.set(name, row)
+        for index, node in enumerate(function.node):
+            self._node(node, index, names, scope)
+
+    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str]:
+        """Scopes and full name of a node: from the exporter's metadata, else from the name's slashes."""
+        told = {p.key: p.value for p in getattr(node, "metadata_props", ())}
+        namespace = told.get("namespace")
+        if namespace:
+            parts = [p.split(":")[0].strip() for p in namespace.split("/")]
+            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1]
+        if "/" in node.name:
+            return scopes_of(node.name, "/")[0], node.name
+        return (), node.name or f"{node.op_type}_{index}"
+
+    def _named(self, name: str, names: Names, own: bool = False) -> int:
+        row = names.own(name) if own else names.get(name)
+        if row is None:
+            row = self.builder.value(Value(name))
+            names.set(name, row)
+        return row
+
+    def _typed(self, info: Any, names: Names) -> int:
+        kind = info.type.tensor_type
+        dtype = self._dtype(kind.elem_type)
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim) if kind.HasField("shape") else None
+        value = Value(info.name, dtype, shape, tensor_bytes(dtype, shape))
+        row = names.own(info.name)
+        if row is None:
+            row = self.builder.value(value)
+            names.set(info.name, row)
+        else:
+            self.builder.describe(row, value)
+        return row
+
+    def _constant(self, node: Any, outputs: tuple[int, ...]) -> None:
+        tensor = next((a.t for a in node.attribute if a.name == "value" and a.type == 4), None)
+        if tensor is not None and outputs:
+            shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
+            self.builder.describe(outputs[0], Value(node.output[0], dtype, shape, tensor_bytes(dtype, shape)))
+
+    def _dtype(self, code: int) -> str:
+        names = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}
+        if code in names:
+            return names[code]
+        try:
+            return self.onnx.TensorProto.DataType.Name(code).lower() if code else ""
+        except ValueError:
+            return f"type {code}"
+
+    def _attribute(self, attribute: Any) -> str:
+        """An attribute as short text."""
+        kind = attribute.type
+        if kind == 1:
+            return f"{attribute.f:g}"
+        if kind == 2:
+            return str(attribute.i)
+        if kind == 3:
+            return attribute.s.decode("utf-8", "replace")[:SHOWN]
+        if kind == 4:
+            return f"{self._dtype(attribute.t.data_type)}[{','.join(map(str, attribute.t.dims))}]"
+        if kind == 6:
+            return str([round(f, 6) for f in attribute.floats[:SHOWN]])
+        if kind == 7:
+            return str(list(attribute.ints[:SHOWN]))
+        if kind == 8:
+            return str([s.decode("utf-8", "replace") for s in attribute.strings[:SHOWN]])[:SHOWN]
+        return attribute.ref_attr_name or "..."
+
+
+def _last(name: str) -> str:
+    return name.rstrip("/").rsplit("/", 1)[-1]
+
+
+MODEL = ModelFormat("onnx", 30, sniff, read)

@@ -1,0 +1,184 @@
+"""Graph: a model's nodes, edges and groups as columns, details of a node, measured time, comparison of two models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from functools import lru_cache
+
+import numpy as np
+
+from visualprof.errors import MissingData
+from visualprof.reader.graph import ModelGraph, Node, Value
+from visualprof.reader.trace import Trace
+from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.hierarchy import Hierarchy, build_hierarchy
+from visualprof.views.table import Result, Table
+
+Json = dict[str, object]
+
+
+@lru_cache(maxsize=16)
+def hierarchy_of(model: ModelGraph) -> Hierarchy:
+    """The hierarchy of a model, kept for the most recent ones."""
+    return build_hierarchy(model)
+
+
+def compute(model: ModelGraph) -> Result:
+    """`model`, and tables `nodes`, `edges`, `groups` (the scopes), `values`; docs/http-api.md#graph has their columns."""
+    tree = hierarchy_of(model)
+    used = sorted(set(tree.value))
+    place = {v: i for i, v in enumerate(used)}
+    below = _below(tree)
+    return Result(
+        fields={
+            "model": _summary(model, tree),
+            "nodes": Table({
+                "name": [_label(model.nodes[r]) for r in tree.shown], "full_name": [model.nodes[r].name for r in tree.shown],
+                "type": [model.nodes[r].type for r in tree.shown], "group": list(tree.group), "constants": list(tree.constants),
+                "parameters": list(tree.parameters), "parameter_bytes": list(tree.parameter_bytes),
+            }),
+            "edges": Table({"src": list(tree.src), "dst": list(tree.dst), "value": [place[v] for v in tree.value]}),
+            "groups": Table({
+                "name": [g.name for g in tree.groups], "parent": [g.parent for g in tree.groups], "kind": [g.kind for g in tree.groups],
+                "twin": list(tree.twin), "nodes": below[0], "parameters": below[1], "parameter_bytes": below[2],
+            }),
+            "values": Table({
+                "name": [model.values[v].name for v in used], "dtype": [model.values[v].dtype for v in used],
+                "shape": [_shape(model.values[v]) for v in used],
+            }),
+        }
+    )  # fmt: skip
+
+
+def columns(model: ModelGraph) -> Json:
+    """The same for the page: plain columns by table."""
+    result = compute(model).fields
+    return {k: v.to_json()["columns"] if isinstance(v, Table) else v for k, v in result.items()}
+
+
+def node_details(model: ModelGraph, place: int) -> Json:
+    """One shown node: attributes, inputs with folded constants, outputs, documentation."""
+    node = model.nodes[hierarchy_of(model).shown[place]]
+    constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
+    return {
+        "name": node.name, "type": node.type, "scope": "/".join(s.name for s in node.scope), "attributes": dict(node.attributes),
+        "inputs": [_tensor(model.values[v], v in constants) for v in node.inputs],
+        "outputs": [_tensor(model.values[v], False) for v in node.outputs], "documentation": node.documentation or None,
+    }  # fmt: skip
+
+
+def measured(model: ModelGraph, trace: Trace) -> Json:
+    """Columns of what a profile measured, one entry a shown node.
+
+    Raises: MissingData: no event of the profile has the name of a node.
+    """
+    found, tree = join(model, trace), hierarchy_of(model)
+    shown = np.array(tree.shown, np.int64)
+    matched = int((found.event[shown] >= 0).sum()) if len(shown) else 0
+    if not matched:
+        raise MissingData("no operator of this profile has the name of a node of this model", "choose the model that the profile was made of")
+    events = [int(e) if e >= 0 else None for e in found.event[shown]]
+    return {
+        "total_ns": found.total_ns, "matched_ns": found.matched_ns, "matched_ratio": found.matched_ns / found.total_ns if found.total_ns else 0.0,
+        "matched_nodes": matched, "calls_total": found.calls_total, "rule": found.rule,
+        "columns": {
+            "time_ns": _plain(found.time_ns[shown]), "calls": _plain(found.calls[shown]), "flops": _plain(found.flops[shown]),
+            "memory_bytes": _plain(found.memory_bytes[shown]), "event": events,
+        },
+    }  # fmt: skip
+
+
+def compare(model: ModelGraph, other: ModelGraph) -> Json:
+    """Nodes of two models that correspond: by name, then by type and place in what names left over."""
+    mine, theirs = ([m.nodes[r] for r in hierarchy_of(m).shown] for m in (model, other))
+    pairs = _by_name(mine, theirs)
+    left = [i for i in range(len(mine)) if i not in pairs]
+    right_taken = set(pairs.values())
+    right = [i for i in range(len(theirs)) if i not in right_taken]
+    matcher = SequenceMatcher(None, [mine[i].type for i in left], [theirs[i].type for i in right], autojunk=False)
+    for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
+        pairs |= {left[a + k]: right[b + k] for k in range(size)}
+    changes = [c for a, b in sorted(pairs.items()) if (c := _change(model, mine[a], other, theirs[b], a, b))]
+    changed = {int(str(c["node"])) for c in changes}
+    back = {b: a for a, b in pairs.items()}
+    return {
+        "pairs": sorted([a, b] for a, b in pairs.items()),
+        "status": ["changed" if i in changed else "same" if i in pairs else "removed" for i in range(len(mine))],
+        "other_status": ["added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))],
+        "changes": changes,
+    }
+
+
+def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
+    """Pairs of equal name and type whose name is unique on both sides."""
+    tables: list[dict[tuple[str, str], list[int]]] = []
+    for nodes in (mine, theirs):
+        table: dict[tuple[str, str], list[int]] = {}
+        for i, node in enumerate(nodes):
+            table.setdefault((node.name, node.type), []).append(i)
+        tables.append(table)
+    first, second = tables
+    return {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
+
+
+def _change(model: ModelGraph, a: Node, other: ModelGraph, b: Node, i: int, j: int) -> Json | None:
+    what: list[str] = []
+    for key in sorted({*a.attributes, *b.attributes}):
+        if a.attributes.get(key) != b.attributes.get(key):
+            what.append(f"{key}: {a.attributes.get(key, '–')} → {b.attributes.get(key, '–')}")
+    for before, after in zip([model.values[v] for v in a.outputs], [other.values[v] for v in b.outputs], strict=False):
+        if (before.dtype, before.shape) != (after.dtype, after.shape) and before.shape is not None and after.shape is not None:
+            what.append(f"{before.dtype}[{_shape(before)}] → {after.dtype}[{_shape(after)}]")
+    return {"node": i, "other": j, "what": what} if what else None
+
+
+def _summary(model: ModelGraph, tree: Hierarchy) -> Json:
+    ends = {kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)] for kind in ("input", "output")}
+    return {
+        "name": model.name, "format": model.format, "producer": model.producer,
+        "inputs": [_tensor(v, False) for v in ends["input"]], "outputs": [_tensor(v, False) for v in ends["output"]],
+        "parameters": sum(max(0, model.values[v].elements) for v in _weights(model)),
+        "parameter_bytes": sum(max(0, model.values[v].bytes) for v in _weights(model)),
+        "operators": sum(n.kind == "operator" for n in model.nodes), "properties": dict(model.properties), "warnings": list(model.warnings),
+    }  # fmt: skip
+
+
+def _weights(model: ModelGraph) -> list[int]:
+    return [v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
+
+
+def _below(tree: Hierarchy) -> tuple[list[int], list[int], list[int]]:
+    """Nodes, parameters and their bytes of each group with everything inside it."""
+    sums = [[0] * len(tree.groups) for _ in range(3)]
+    for node, group in enumerate(tree.group):
+        for column, value in zip(sums, (1, tree.parameters[node], tree.parameter_bytes[node]), strict=True):
+            column[group] += value
+    for number in reversed(range(1, len(tree.groups))):
+        for column in sums:
+            column[tree.groups[number].parent] += column[number]
+    return sums[0], sums[1], sums[2]
+
+
+def _label(node: Node) -> str:
+    """A node's own part of its name: what its scopes do not say already."""
+    if node.scope and "/" in node.name:
+        return node.name.rstrip("/").rsplit("/", 1)[-1]
+    if node.scope and "." in node.name and "(" not in node.name:
+        return node.name.rsplit(".", 1)[-1]
+    return node.name
+
+
+def _shape(value: Value) -> str:
+    """`8x64x56x56`, "" of an unknown shape, `scalar` of none."""
+    if value.shape is None:
+        return ""
+    return "x".join(map(str, value.shape)) or "scalar"
+
+
+def _tensor(value: Value, constant: bool) -> Json:
+    return {"name": value.name, "dtype": value.dtype, "shape": _shape(value), "constant": constant, "bytes": value.bytes if value.bytes >= 0 else None}
+
+
+def _plain(column: np.ndarray) -> list[object]:
+    return [None if np.isnan(v) else int(v) for v in column]
