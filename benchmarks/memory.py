@@ -10,7 +10,13 @@ from pathlib import Path
 
 from benchmarks.kineto_file import HEAD
 
-OPS = ["aten::empty", "aten::addmm", "aten::convolution", "aten::relu", "autograd::engine::evaluate_function: AddmmBackward0"]
+OPS = [
+    "aten::empty",
+    "aten::addmm",
+    "aten::convolution",
+    "aten::relu",
+    "autograd::engine::evaluate_function: AddmmBackward0",
+]
 FREE_LATER = 4096  # allocations that are alive at a time
 MEASURE = """
 import statistics, sys, time
@@ -52,7 +58,10 @@ def write_memory_trace(path: Path, count: int) -> None:
         for i in range(count // 4):
             ts += 50
             name = OPS[i % len(OPS)]
-            file.write(f',\n{{"ph":"X","cat":"cpu_op","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":40,"args":{{"External id":{i}}}}}')
+            file.write(
+                f',\n{{"ph":"X","cat":"cpu_op","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":40,'
+                f'"args":{{"External id":{i}}}}}'
+            )
             for k in range(4):
                 if k < 2 or len(held) < FREE_LATER:
                     nbytes, addr = rng.choice(sizes), 139 * 10**12 + (4 * i + k) % (1 << 16) * 33554432

@@ -23,9 +23,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 
 from benchmarks.kineto_file import write
+from benchmarks.memory import memory_view
 
 ROOT = Path(__file__).parents[1]
 LOADS = """
@@ -185,7 +187,8 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for part in (opening(folder, options.events), serving(folder), *([huge(folder)] if options.huge else [])):
+        parts = [opening(folder, options.events), serving(folder), starmap(Row, memory_view(folder, options.events))]
+        for part in (*parts, *([huge(folder)] if options.huge else [])):
             for row in part:
                 print(f"{'ok  ' if row.ok else 'MISS'}  {row.what}: {row.figure}  {row.bar}", flush=True)
                 rows.append(row)

@@ -74,6 +74,13 @@ def _first_slice(canvas: Locator) -> dict[str, float]:
     return {"x": box["width"] * 0.205 + radius * math.sin(angle), "y": box["height"] / 2 - radius * math.cos(angle)}
 
 
+def key_of(page: Page, tab: str) -> str:
+    """The number key that opens a page: its place among the tabs."""
+    page.wait_for_load_state("networkidle")  # the server has said which tabs there are
+    names = [text.strip() for text in page.locator("nav .tab").all_inner_texts()]
+    return str(names.index(tab) + 1)
+
+
 def raw_keys(page: Page) -> list[str]:
     """Keys of texts that stand where the texts should."""
     return re.findall(

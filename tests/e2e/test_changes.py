@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SAMPLES
 from tests.e2e import shown
 from tests.e2e.live import Browser, Dashboard, Visits, expect
-from tests.e2e.looks import cell, row, table
+from tests.e2e.looks import cell, row, settled, table
 
 Serve = Callable[..., Dashboard]
 LOOP = SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz"
@@ -158,6 +158,7 @@ def test_the_page_says_when_the_server_is_gone_and_recovers_with_it(serve: Serve
     dashboard = serve(runs)
     page = visit(dashboard, "operator", run="first")
     operators = table(page, "Operators")
+    settled(page)  # what the page loads late is there
     dashboard.stop()
     expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
     expect(row(operators, 0)).to_be_visible()

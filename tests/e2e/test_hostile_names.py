@@ -87,11 +87,11 @@ def test_on_the_overview(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "chart", "label"), [("2", "Device self time", "Operators"), ("3", "Kernel time", "Kernels")]
+    ("name", "chart", "label"), [("Operator", "Device self time", "Operators"), ("Kernel", "Kernel time", "Kernels")]
 )
 def test_in_tables_charts_and_filters(page: Page, name: str, chart: str, label: str) -> None:
     settled(page)
-    page.keyboard.press(name)
+    page.get_by_role("link", name=name, exact=True).click()
     shown = table(page, label)
     settled(page)
     for number, text in enumerate(SHOWN):
@@ -108,7 +108,7 @@ def test_in_tables_charts_and_filters(page: Page, name: str, chart: str, label: 
 
 def test_in_call_stacks_and_shapes(page: Page) -> None:
     settled(page)
-    page.keyboard.press("2")
+    page.get_by_role("link", name="Operator", exact=True).click()
     operators = table(page, "Operators")
     operators.get_by_role("button", name="Show call stacks").first.click()
     expect(operators.locator(".expanded")).to_contain_text(IMAGE)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e import shown
 from tests.e2e.live import Browser, Dashboard, Error, Page, Visits, expect
-from tests.e2e.looks import cell, raw_keys, row, settled, table
+from tests.e2e.looks import cell, key_of, raw_keys, row, settled, table
 
 FRAMEWORKS = {
     "pytorch-h200/cnn": "PyTorch",
@@ -123,11 +123,13 @@ def test_a_page_shows_a_framework_in_both_languages_and_themes(
 @pytest.mark.parametrize("run", sorted(WITHOUT_DEVICE))
 def test_the_tab_of_a_page_without_data_says_why(samples: Dashboard, visit: Visits, run: str) -> None:
     page = visit(samples, "overview", run=run)
+    settled(page)
+    page.wait_for_load_state("networkidle")  # the server has said which tabs there are
     tab = page.locator("nav").get_by_text("Kernel", exact=True)
     expect(tab).to_have_attribute("aria-disabled", "true")
     tab.hover()
     expect(page.get_by_role("tooltip")).to_contain_text("records no work on a device")
-    page.keyboard.press("3")
+    page.keyboard.press(key_of(page, "Kernel"))
     expect(page).to_have_url(re.compile("#/overview"))
 
 

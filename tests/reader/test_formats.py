@@ -51,6 +51,7 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
         ("traces/megengine/**/*.chrome_timeline.json.gz", "megengine"),
         ("traces/megengine/**/*profile.json", "megengine-static"),
         ("traces/onnxruntime/*.json", "onnxruntime"),
+        ("traces/megengine/static_mem_info/Static*.json", "megengine-memory"),
     ],
 )
 def test_shared_files_are_found_by_content(pattern: str, expected: str):

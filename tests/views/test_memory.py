@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import SAMPLES, answer, shared, trace_of
 from visualprof.views.measure.memory import curve, lifetimes, peak, thin
+from visualprof.views.table import Coded, Query, Table, page
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
 COLUMNS = ("self_size_increase_bytes", "self_allocated_bytes", "self_allocations", "size_increase_bytes", "allocated_bytes", "allocations", "calls")
@@ -105,3 +106,92 @@ def test_every_event_is_in_one_lifetime():
     assert sorted(seen.tolist()) == np.flatnonzero(trace.allocs.device == 0).tolist()
     total = curve(trace, 0)
     assert total.allocated[peak(total)] == total.allocated.max()
+
+
+@pytest.mark.parametrize(
+    ("name", "peak_bytes", "wrapped"),
+    [("small/host_rank0_time_2026_11_20_03_52_36_795951", 11_841_656, 16), ("medium/host_rank0_time_2026_11_20_03_52_43_834976", 8_571_992, 27)],
+)
+def test_the_peak_is_never_a_wrapped_total(name, peak_bytes, wrapped):
+    path = shared(f"traces/paddle/{name}.paddle_trace.json")
+    result = answer("memory", path).to_json()
+    (device,) = result["devices"]
+    assert device["peak_allocated_bytes"] == result["peak"]["allocated_bytes"] == max(result["curve"]["columns"]["allocated_bytes"]) == peak_bytes
+    assert device["fragmentation_bytes"] <= device["peak_reserved_bytes"]
+    assert any(f"{wrapped} totals of allocated memory had wrapped" in w for w in trace_of(path).meta.warnings)
+
+
+def memory_event(ts, nbytes, addr=0x1000, **args):
+    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts,
+            "args": {"Bytes": nbytes, "Addr": addr, "Device Id": 0, "Device Type": 1, **args}}  # fmt: skip
+
+
+OPERATOR = {"ph": "X", "cat": "cpu_op", "name": "aten::a", "pid": 1, "tid": 1, "ts": 0, "dur": 100, "args": {}}
+
+
+def test_more_released_than_allocated_is_noted(write):
+    path = write([OPERATOR, memory_event(1, 100), memory_event(2, -300, 0x2000)])
+    assert answer("memory", path).to_json()["curve"]["columns"]["allocated_bytes"] == [100, -200]
+    assert any("falls to -200 bytes" in w for w in trace_of(path).meta.warnings)
+
+
+def test_an_allocation_is_over_when_its_address_is_allocated_again(write):
+    path = write([OPERATOR, memory_event(1, 100), memory_event(2, 70), memory_event(3, -70)])
+    result = answer("memory", path).to_json()
+    events = result["events"]["columns"]
+    assert list(zip(events["bytes"], events["released_ns"], strict=True)) == [(100, None), (70, 3000)]
+    assert result["peak"]["known_bytes"] == 70
+
+
+def test_totals_and_sizes_that_cannot_be_are_ignored_and_noted(write):
+    path = write([
+        OPERATOR, memory_event(1, 100, **{"Total Allocated": 100}), memory_event(2, 50, **{"Total Allocated": 2**62}),
+        memory_event(3, 2**60, 0x3000, **{"Total Allocated": 400}), memory_event(4, 10, **{"Total Allocated": 160}),
+    ])  # fmt: skip
+    result = answer("memory", path).to_json()
+    assert result["devices"][0]["peak_allocated_bytes"] == 160
+    assert result["curve"]["columns"]["allocated_bytes"] == [100, 160]
+    warnings = " ".join(trace_of(path).meta.warnings)
+    assert "1 memory events of over 1 PiB" in warnings
+    assert "1 totals of allocated memory are over 1 PiB" in warnings
+
+
+def test_categories_of_the_file_add_up_to_the_curve():
+    path = shared("traces/kineto/hta/memory_timeline.raw.gz")
+    result = answer("memory", path).to_json()
+    parts, total = result["categories"]["columns"], result["curve"]["columns"]
+    assert parts["ts_ns"] == total["ts_ns"]
+    sums = [sum(v) for v in zip(*(c for k, c in parts.items() if k != "ts_ns"), strict=True)]
+    assert sums == total["allocated_bytes"]
+    assert sum(result["peak"]["categories"]["columns"]["bytes"]) == result["peak"]["allocated_bytes"] == max(sums) == 3_082_832_104
+    assert set(result["events"]["columns"]["address"]) == {None}
+
+
+def test_the_static_plan_is_explained_by_category_and_operator():
+    result = answer("memory", shared("traces/megengine/resnet18_w16.lite.profile.json")).to_json()
+    peak_row = result["peak"]
+    kinds = dict(zip(*(peak_row["categories"]["columns"][k] for k in ("name", "bytes")), strict=True))
+    assert kinds.pop("parameter") == 3_934_944
+    assert sum(kinds.values()) == 1_605_760
+    assert peak_row["known_bytes"] == peak_row["allocated_bytes"] == 3_934_944 + 1_605_760
+    assert not result["devices"][0]["relative"]
+    assert "conv1.Convolution" in result["operators"]["columns"]["name"]
+
+
+def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts():
+    texts = ["", "conv", "Add", "relu"]
+    table = Table({"name": Coded(np.array([1, 2, 0, 3, 2]), lambda i: texts[i] or None), "n": np.array([1, 2, 3, 4, 5])})
+    assert page(table, Query("name", descending=False)).to_json()["columns"]["name"] == ["Add", "Add", "conv", "relu", None]
+    assert page(table, Query("name")).to_json()["columns"]["n"] == [4, 1, 2, 5, 3]
+    assert page(table, Query(search={"name": "A"})).to_json()["columns"]["n"] == [2, 5]
+    assert page(table, Query(equal={"name": "conv"})).to_json()["columns"]["n"] == [1]
+    assert table.to_csv().splitlines()[2] == "Add,2"
+
+
+@given(st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan")))), st.booleans())
+def test_numbers_are_sorted_stably_with_unknown_ones_last(values, descending):
+    table = Table({"x": np.array(values, np.float64), "i": np.arange(len(values))})
+    found = page(table, Query("x", descending)).columns["i"]
+    known = [i for i, v in enumerate(values) if v == v]
+    expected = sorted(known, key=lambda i: values[i], reverse=descending) + [i for i, v in enumerate(values) if v != v]
+    assert list(found) == expected

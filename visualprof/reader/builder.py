@@ -147,7 +147,8 @@ class TraceBuilder:
         if absurd.any():
             largest = int(bytes[absurd][np.argmax(np.abs(bytes[absurd].astype(np.float64)))])
             self.warn(
-                f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; the largest: {largest:,} bytes"
+                f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; "
+                f"the largest: {largest:,} bytes"
             )
             columns = {k: v[~absurd] for k, v in columns.items()}
         self._allocs.append((Allocs(**columns), np.full(len(columns["ts"]), complete)))
@@ -159,7 +160,9 @@ class TraceBuilder:
             self.warn(f"{wrapped:,} totals of {what} memory had wrapped below zero and are shown as negative")
         absurd = (totals > ABSURD_BYTES) | (totals < -ABSURD_BYTES)
         if absurd.any():
-            self.warn(f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored")
+            self.warn(
+                f"{int(absurd.sum()):,} totals of {what} memory are over 1 PiB, which cannot be, and were ignored"
+            )
             return np.where(absurd, -1, totals)
         return totals
 

@@ -1,9 +1,10 @@
-"""Memory of the tensors in a MegEngine timeline: sizes from the arguments, lifetimes from the TensorLink arrows."""
+"""Memory of the tensors in a MegEngine timeline: sizes from arguments, lifetimes from the TensorLink arrows."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from visualprof.reader.trace import Ints
 
 # Bits of an element; the names are those of MegEngine's DTypeEnum.
 BITS = {
-    "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64, "Int32": 32, "Uint32": 32, "Int64": 64,
-    "Uint64": 64, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8, "Bool": 8, "IntB1": 1, "IntB2": 2,
-    "IntB4": 4, "QuantizedS32": 32, "QuantizedS16": 16, "QuantizedS8": 8, "Quantized8Asymm": 8, "QuantizedS4": 4,
-    "Quantized4Asymm": 4, "QuantizedS1": 1,
+    "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64,
+    "Int64": 64, "Uint64": 64, "Int32": 32, "Uint32": 32, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8,
+    "Bool": 8, "IntB1": 1, "IntB2": 2, "IntB4": 4, "QuantizedS32": 32, "QuantizedS16": 16, "QuantizedS8": 8,
+    "Quantized8Asymm": 8, "QuantizedS4": 4, "Quantized4Asymm": 4, "QuantizedS1": 1,
 }  # fmt: skip
 
 
@@ -49,7 +50,8 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     rows, flow = doc.flow_rows[at], doc.flow_ids[at]
     release = kinds[rows] == 1
     size, device = _sizes(doc, numbers)
-    names = [doc.flow_names[i] for i in flow.tolist()]
+    numbers_of: list[int] = flow.tolist()
+    names = [doc.flow_names[i] for i in numbers_of]
     tensor = np.array([int(n) if n.isdigit() else -1 for n in names], np.int64)
     bytes_of = np.array([size.get(n, -1) for n in names], np.int64)
     known = bytes_of >= 0
@@ -102,8 +104,8 @@ def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     out = np.full(len(rows), -1, np.int64)
     order = np.lexsort((begin, doc.place[begin]))
     first, last = begin[order], end[order]
-    edges = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1)).tolist()
-    bounds = list(zip(edges[:-1], edges[1:], strict=True))
+    edges: list[int] = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1)).tolist()
+    bounds = list(pairwise(edges))
     parent, _ = nest(first, last, bounds)
     for place, (low, high) in enumerate(bounds):
         here = np.flatnonzero(doc.place[rows] == place)

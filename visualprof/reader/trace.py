@@ -154,10 +154,11 @@ class Allocs:
     """Memory events in order of time.
 
     ts ns; addr, NO_ADDRESS where unknown; bytes, positive for an allocation, negative for a release; device (-1 is
-    host memory); event: row of the event in which it happened (outside of all its own instant), -1 for none; allocated, reserved: totals after the
-    event, -1 where unknown; category: string id of what the memory is for, 0 where the file does not say; next: row of
-    the next memory event of the address on the device, -1 for none: the release of an allocation if it is one. Where
-    memory without an address is put to another use, a release and an allocation of that size share one instant.
+    host memory); event: row of the event in which it happened, outside of all its own instant, -1 for none;
+    allocated, reserved: totals after the event, -1 where unknown; category: string id of what the memory is for, 0
+    where the file does not say; next: row of the next memory event of the address on the device, -1 for none: the
+    release of an allocation if it is one. Where memory without an address is put to another use, a release and an
+    allocation of that size share one instant.
     """
 
     ts: Ints

@@ -120,11 +120,14 @@ def _add_events(routes: Blueprint, chosen: Chosen) -> None:
     def longest() -> Response:
         trace = chosen()[1]
         where = _where(request.args.get("where", ""))
-        row = longest_of(trace, required("name"), where)
+        category = request.args.get("category", "")
+        if category:
+            row, what = longest_of_category(trace, _category(category)), f"of category {category!r}"
+        else:
+            name = required("name")
+            row, what = longest_of(trace, name, where), f"called {name!r}"
         if row < 0:
-            raise NotFound(
-                f"there is no event called {request.args['name']!r} in this trace", "search for a part of its name"
-            )
+            raise NotFound(f"there is no event {what} in this trace", "search for a part of its name")
         return answer(_place_of(trace, row))
 
 
@@ -306,7 +309,8 @@ def _category(name: str) -> Category:
     try:
         return Category[name.upper()]
     except KeyError:
-        raise BadParameter(f"there is no category {name[:40]!r}", f"one of {', '.join(c.name.lower() for c in Category)}") from None
+        known = ", ".join(c.name.lower() for c in Category)
+        raise BadParameter(f"there is no category {name[:40]!r}", f"category: {known}") from None
 
 
 def _details(trace: Trace, row: int, path: str | None) -> Json:

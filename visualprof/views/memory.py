@@ -49,12 +49,13 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(trace: Trace, params: MemoryParams) -> Result:
-    """Allocations as table `events`: `name, address, bytes, allocated_ns, released_ns, lifetime_ns, released_by, event`, the largest first,
-    and `category` where the file has them.
+    """Memory of one device.
 
-    Beside it `devices`, `curve` (table `ts_ns, allocated_bytes, reserved_bytes`, thinned with the peak kept), `categories`
-    (`ts_ns` and the bytes of each category at the same times, where the file has them), `operators` and `peak` (what is
-    alive at it, by operator, module and category). Times are since the trace's first event.
+    Allocations as table `events`: `name, address, bytes, allocated_ns, released_ns, lifetime_ns, released_by, event`,
+    the largest first, and `category` where the file has them. Beside it `devices`, `curve` (table `ts_ns,
+    allocated_bytes, reserved_bytes`, thinned with the peak kept), `categories` (`ts_ns` and the bytes of each category
+    at the same times, where the file has them), `operators` and `peak` (what is alive at it, by operator, module and
+    category). Times are since the trace's first event.
     Source: torch-tb-profiler's memory view; docs/views.md#memory.
     """
     origin = trace.span_ns[0]
@@ -223,6 +224,8 @@ def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, cha
     facts = next((d for d in result.fields["devices"] if d["id"] == device), None)
     if facts is None or not isinstance(curve, Table) or not len(curve):
         return {}
+    if curve.columns["ts_ns"][0] == curve.columns["ts_ns"][-1]:
+        return {}  # a static plan: there is no time over which to draw it
     ts, allocated, reserved = (curve.columns[k] for k in ("ts_ns", "allocated_bytes", "reserved_bytes"))
     series = [("@t:memory.allocated", ts, allocated)]
     # Files of machines without a caching allocator say 0 throughout.

@@ -151,11 +151,15 @@ ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Categor
 
 
 def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
-    """User ranges and stages by name; device time is that of the work launched while they were open."""
+    """User ranges and stages by name; device time is that of the work launched while they were open.
+
+    A range inside one of the same name is part of it and does not count again.
+    """
     events = trace.events
     rows = np.flatnonzero(
         np.isin(events.category, ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0)
     )
+    rows = rows[~_inside_its_name(trace, rows)]
     groups = group(events.name[rows])
     timed = durations(trace, rows, groups)
     device = device_time_within(trace, joined.work, joined.issue, events.ts[rows], events.end[rows])
@@ -163,6 +167,17 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
     columns |= {f"host_{k}": timed[k] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")}
     columns["device_total_ns"] = groups.sum(device)
     return Table(ordered(columns, "host_total_ns"))
+
+
+def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
+    """Of each event: does it lie in one of the same name?"""
+    events = trace.events
+    above = events.parent[rows]
+    found = np.zeros(len(rows), bool)
+    while (above >= 0).any():
+        found |= (above >= 0) & (events.name[above] == events.name[rows])
+        above = np.where(above >= 0, events.parent[above], -1)
+    return found
 
 
 def _environment(trace: Trace, stages: dict[str, Stage]) -> dict[str, object]:

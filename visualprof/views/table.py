@@ -16,7 +16,6 @@ from visualprof.errors import BadParameter
 from visualprof.reader.trace import Mask, Rows, Values
 
 
-
 class Coded(Sequence[Any]):
     """A column of text kept as numbers until it is shown: a million rows cost what their numbers cost.
 

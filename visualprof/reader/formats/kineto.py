@@ -153,7 +153,7 @@ def _category(kind: Kind) -> int:
         return Category.COMM if found == Category.KERNEL and COMM_KERNEL.search(kind.name) else found
     if cat.endswith(("runtime", "driver")):
         return Category.RUNTIME
-    return Category.OVERHEAD if cat == "overhead" else Category.OTHER
+    return Category.OVERHEAD if cat in ("overhead", "trace") else Category.OTHER
 
 
 def _host_category(name: str, default: Category) -> Category:

@@ -1,4 +1,4 @@
-"""MegEngine `StaticMemoryInfo.json`: `{"opr": ..., "chunk": ...}`, the memory plan of a graph in steps, all values text."""
+"""MegEngine `StaticMemoryInfo.json`: `{"opr": ..., "chunk": ...}`, the memory plan of a graph in steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; a step of the plan is shown as one microsecond."""
+    """Reads a file, in which all values are text; a step of the plan is shown as one microsecond."""
     operators, chunks = _load(source)
     names = {int(i): str(json_object(o).get("name", i)) for i, o in operators.items() if i.isdigit()}
     steps = np.array(sorted(names), np.int64)

@@ -116,8 +116,8 @@ def _spans(times: _Json) -> Iterator[tuple[str, str, int, int, int]]:
 def _clock(graph: _Json, device: list[tuple[str, str, int, int, int]]) -> dict[str, tuple[int, int, int]]:
     """(place, start, end) of every operator in the order of execution, ns on the device's clock.
 
-    An operator without device time stands at the end of the one before it on its device. Starts of a device are distinct, as
-    the plan needs an order and the file's times are whole microseconds.
+    An operator without device time stands at the end of the one before it on its device. Starts of a device are
+    distinct, as the plan needs an order and the file's times are whole microseconds.
     """
     origin = min((s[2] for s in device), default=0)
     spans: dict[str, tuple[str, int, int]] = {}
@@ -144,7 +144,7 @@ def _plan(
     host_row: dict[str, int],
     numbers: dict[str, int],
 ) -> Plan:
-    """The planned chunks: each lives from the first operator that writes a variable in it to the last one that reads it.
+    """The planned chunks: each lives from the first operator that writes in it to the last one that reads it.
 
     Weights (PERSISTENT_DEVICE_VALUE) live throughout.
     """
@@ -177,9 +177,12 @@ def _plan(
         ))  # fmt: skip
         categories.append(category)
     if rows and all(c == "parameter" for c in categories):
-        builder.warn("only the weights' memory was planned; that of activations was allocated during the run and is not in the file")
-    columns = np.array(rows, np.int64).reshape(-1, 7).T
-    return Plan(*columns, category=builder.strings(categories))
+        builder.warn(
+            "only the weights' memory was planned; that of activations was allocated during the run: it is not in the file"
+        )
+    table = np.array(rows, np.int64).reshape(-1, 7)
+    begin, end, addr, size, device, made, freed = (table[:, i] for i in range(7))
+    return Plan(begin, end, addr, size, device, made, freed, builder.strings(categories))
 
 
 def _purpose(variables: list[_Json], operators: _Json, users: list[str]) -> str:

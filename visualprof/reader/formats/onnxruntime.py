@@ -167,8 +167,8 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     for each in np.unique(device).tolist():
         here = device == each
         parts = _steps_of_memory(doc, rows[here], in_use[here], end[here], held[here])
-        sizes = parts[:, 1] != 0
-        ts, size, event, allocated, reserved = parts[sizes].T
+        parts = parts[parts[:, 1] != 0]
+        ts, size, event, allocated, reserved = (parts[:, i] for i in range(5))
         builder.allocs(
             ts=ts,
             addr=np.full(len(ts), NO_ADDRESS, np.uint64),

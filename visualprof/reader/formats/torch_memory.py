@@ -35,11 +35,11 @@ def read(source: Source, builder: TraceBuilder) -> None:
     addresses, so that no release can be told to be that of an allocation, and does not name its device.
     """
     table, truncated = _load(source)
-    ts, action, size, category = table.T
+    action, category = table[:, 1], table[:, 3]
     good = (action >= 1) & (action <= 4) & (category >= 0) & (category < len(CATEGORIES))
     if not good.all():
         builder.warn(f"{int((~good).sum()):,} entries have an unknown action or category and were left out")
-        ts, action, size, category = table[good].T
+    ts, action, size, category = (table[good, i] for i in range(4))
     known = ts >= 0
     first = int(ts[known].min()) if known.any() else 0
     ts = np.where(known, ts, first)
@@ -81,15 +81,23 @@ def _load(source: Source) -> tuple[Ints, bool]:
         data += piece
         if len(data) > MAX_BYTES:
             raise FormatError(f"{source.name}: a memory timeline of over 1 GiB", "was it made by torch.profiler?")
-    for text, truncated in ((data, False), (data[: data.rfind(b"]") + 1] + b"]", True)):
-        try:
-            rows = msgspec.json.decode(text, type=list[tuple[int, int, int, int]])
-            return np.array(rows, np.int64).reshape(-1, 4), truncated
-        except (msgspec.DecodeError, OverflowError, UnicodeDecodeError) as error:
-            failure = error
-    raise FormatError(
-        f"{source.name}: not a list of [time, action, bytes, category] ({failure})", "was it made by torch.profiler?"
-    )
+    rows = _decode(data)
+    cut = rows is None
+    if cut:
+        rows = _decode(data[: data.rfind(b"]") + 1] + b"]")
+    if rows is None:
+        raise FormatError(
+            f"{source.name}: not a list of [time, action, bytes, category]", "was it made by torch.profiler?"
+        )
+    return rows, cut
+
+
+def _decode(text: bytes) -> Ints | None:
+    try:
+        rows = msgspec.json.decode(text, type=list[tuple[int, int, int, int]])
+        return np.array(rows, np.int64).reshape(-1, 4)
+    except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
+        return None
 
 
 FORMAT = Format("torch-memory", 15, sniff, read)

@@ -37,7 +37,7 @@ def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> dict[str
     core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
     told = ~np.isnan(occupancy)
-    has_tensor_cores = trace.meta.device_work == "kernel" and trace.meta.device_type in ("cuda", "hip")
+    has_tensor_cores = trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
     return {
         "id": device.id,
         "name": device.name,

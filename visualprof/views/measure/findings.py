@@ -104,7 +104,7 @@ def _utilization(case: Case) -> Iterator[Finding]:
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
-    if not case.on_gpu():
+    if not case.on_gpu() or case.trace.meta.device_type != "cuda":
         return
     capable = [d for d in case.devices if _capability(d) >= TENSOR_CORE_CAPABILITY]
     unused = all(d["tensor_core_ratio"] == 0 for d in capable)

@@ -37,7 +37,8 @@ class Curve:
 class Lifetimes:
     """Allocations of one device, (n,) each: place in `trace.allocs` of the allocation and of its release, -1 for none.
 
-    until: ns at which it was gone: that of its release, or of the next allocation of its address; the largest int64 for neither.
+    until: ns at which it was gone: that of its release, or of the next allocation of its address; the largest int64
+    for neither.
     """
 
     allocated: Ints
@@ -103,7 +104,8 @@ def changes_of_use(trace: Trace) -> Mask:
 def lifetimes(trace: Trace, device: int) -> Lifetimes:
     """Each allocation with the next release of its address, in order of time.
 
-    Releases of memory from before the profile stand alone, and so does what has no address. Changes of use are left out.
+    Releases of memory from before the profile stand alone, and so does what has no address. Changes of use are left
+    out.
     """
     allocs = trace.allocs
     wanted = allocs.device == device
@@ -121,7 +123,7 @@ def lifetimes(trace: Trace, device: int) -> Lifetimes:
 
 
 def owners(trace: Trace) -> Mask:
-    """Of each event: memory events in it are its own. Operators; in a trace without them everything but memory events."""
+    """Of each event: are memory events in it its own? Operators; in a trace without them all but memory events."""
     found = is_operator(trace)
     return found if found.any() else trace.events.category != Category.MEMORY
 
@@ -163,13 +165,14 @@ def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str]
 def purposes(trace: Trace, found: Lifetimes) -> Purposes:
     """What each allocation is for: as the file says, else by the stages in which it began and ended.
 
-    forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state; begun
-    and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
+    forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state;
+    begun and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
     """
     if trace.allocs.category.any():
         own = np.where(found.allocated >= 0, trace.allocs.category[np.maximum(found.allocated, 0)], 0)
-        ids, of = np.unique(own, return_inverse=True)
-        return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids.tolist()))
+        distinct, of = np.unique(own, return_inverse=True)
+        ids: list[int] = distinct.tolist()
+        return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids))
     stages = find_stages(trace, step_windows(trace))
     names = list(stages)
     began = _stage_at(trace, [stages[n].spans() for n in names], found.allocated)

@@ -12,7 +12,7 @@ from visualprof.reader.pyramid import place_of_longest
 from visualprof.reader.trace import Ids, Ints, Trace, TrackKind
 
 TILE_BUCKETS = 256
-GROUP_LANES = 24
+GROUP_LANES = 10
 
 
 @dataclass(frozen=True)

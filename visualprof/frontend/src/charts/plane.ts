@@ -58,16 +58,24 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context): Option {
     const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
     return `${name} ${y(data?.coord?.[1] ?? value)}`;
   };
-  const label = { color: ink.text, fontSize: 11, formatter: named };
+  const label = { color: ink.text, fontSize: 11, textBorderColor: ink.surface, textBorderWidth: 3, formatter: named };
   const point = objects(one["markPoint"])[0];
+  const xs = (Array.isArray(one["data"]) ? one["data"] : []).map((pair) => numbers(pair)[0] ?? 0);
+  const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
+  // On the side where there is room, so that it stands on no axis.
+  const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
   const line = objects(one["markLine"])[0];
   return {
     ...one,
-    ...(point && { markPoint: { ...point, symbol: "circle", symbolSize: 8, silent: true, label: { ...label, position: "top" } } }),
+    ...(point && { markPoint: { ...point, symbol: "circle", symbolSize: 8, silent: true, label: { ...label, position: right ? "right" : "left" } } }),
     ...(line && {
       markLine: { ...line, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideStartTop" } },
     }),
   };
+}
+
+function bare_ends(axis: Option): Option {
+  return { ...axis, axisLabel: { ...(axis["axisLabel"] as Option), showMinLabel: false, showMaxLabel: false } };
 }
 
 export function dress_lines(option: Option, format: ValueFormatter, context: Context): Option {
@@ -86,7 +94,11 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
       ...tooltip_look(context), trigger: "axis", axisPointer: { type: "line", lineStyle: { color: ink.muted } },
       formatter: lines_tooltip(x, y) as unknown as ValueFormatter,
     },
-    xAxis: { ...dress_axis(x_axis, x, context), min: "dataMin", max: "dataMax", splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } } },
+    xAxis: {
+      // The ends are odd numbers; the marks between them say enough.
+      ...bare_ends(dress_axis(x_axis, x, context)), min: "dataMin", max: "dataMax",
+      splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
+    },
     yAxis: { ...dress_axis(y_axis, y, context), interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step },
     series: series.map((one) => ({ ...dress_marks(one, y, context), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
   };

@@ -18,7 +18,7 @@ const TEXT_WIDTH_PX: Record<string, [width: number, grow: number]> = {
   operator: [150, 3],
   input_shapes: [220, 4],
   call_stack: [260, 4],
-  address: [118, 0.5],
+  address: [134, 0.5],
   released_by: [170, 4],
   type: [150, 3],
   worker: [110, 2],
@@ -35,7 +35,7 @@ const TEXT_WIDTH_PX: Record<string, [width: number, grow: number]> = {
 // Names in these tables are words or step numbers, not kernels.
 const SHORT_NAMES = new Set(["steps", "device_steps", "stages"]);
 
-const NUMBER_WIDTH_PX: Partial<Record<Unit, number>> = { flo: 94, rate: 94, flag: 60, count: 60 };
+const NUMBER_WIDTH_PX: Partial<Record<Unit, number>> = { flo: 94, flop_rate: 116, rate: 94, flag: 60, count: 60 };
 
 // The manual of the tool that this table replaces calls the rate by the name of the amount.
 const COLUMN_UNITS: Record<string, Unit> = { "profile.flops": "flop_rate" };

@@ -20,7 +20,7 @@ export function significant(value: number): string {
 function scaled(value: number, step: number, units: readonly string[]): string {
   let rest = value;
   let unit = 0;
-  while (unit < units.length - 1 && Math.abs(Number(rest.toPrecision(3))) >= step) {
+  while (unit < units.length - 1 && Math.max(Math.abs(rest), Math.abs(Number(rest.toPrecision(3)))) >= step) {
     rest /= step;
     unit += 1;
   }

@@ -1,6 +1,7 @@
 // The stretch of time that the page looks at, in the address; dragging over the curve sets it.
-import { computed, type ComputedRef } from "vue";
+import { computed, watch, type ComputedRef } from "vue";
 import { patch_query, query_value } from "../state/address";
+import { span } from "../state/selection";
 
 export interface TimeWindow {
   start_ns: number;
@@ -23,6 +24,8 @@ export function window_of(from: number, to: number): TimeWindow {
 }
 
 export function useTimeWindow(): { shown: ComputedRef<TimeWindow | null>; choose: (next: TimeWindow | null) => void } {
+  // In another file the stretch of time is another one.
+  watch(() => span.value?.file, (file, before) => before !== undefined && file !== before && patch_query({ start_ns: null, end_ns: null, device: null }));
   const shown = computed(() => parse_window(query_value("start_ns"), query_value("end_ns")));
   return {
     shown,

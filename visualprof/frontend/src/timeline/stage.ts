@@ -60,6 +60,8 @@ export class Stage {
   private rest_timer = 0;
   private moved_at = -Infinity;
   private last_view = "";
+  private painted = false;
+  private complete = false;
 
   attach(canvases: Canvases): void {
     this.canvases = canvases;
@@ -142,7 +144,20 @@ export class Stage {
       .map(({ row, y }) => ({ y: Math.round(y * ratio), height: Math.round(row.height * ratio), color: ink.pack(ink.head) }));
     this.renderer.draw({ width: scene.width, height: scene.height, ground: ink.pack(ink.ground), columns: this.columns(scene, ink), bands, strips: scene.strips });
     this.draw_above(scene, ink, moving);
+    this.note_paint(scene);
     this.drawn(scene, moving);
+  }
+
+  /** Seen in the browser's performance panel, and read by the benchmark. */
+  private note_paint(scene: Scene): void {
+    if (!this.painted && scene.strips.some((strip) => strip.parts.length > 0)) {
+      this.painted = true;
+      performance.mark("timeline.first-paint");
+    }
+    if (this.painted && !this.complete && scene.wishes.every((wish) => wish.rank > 0)) {
+      this.complete = true;
+      performance.mark("timeline.complete");
+    }
   }
 
   private draw_above(scene: Scene, ink: Ink, moving: boolean): void {

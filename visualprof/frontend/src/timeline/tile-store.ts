@@ -17,12 +17,6 @@ export interface Wish {
 
 export type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
 
-export interface StoreFigures {
-  requests: number;
-  bytes: number;
-  durations_ms: number[];
-}
-
 async function fetch_bytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
   const response = await fetch(url, { signal });
   if (!response.ok) throw new Error(`${response.status}`);
@@ -35,8 +29,6 @@ export class TileStore {
   private readonly failed = new Map<string, number>();
   private wishes = new Map<string, Wish>();
   private closed = false;
-  /** Since the page was opened; the benchmark reads them. */
-  readonly figures: StoreFigures = { requests: 0, bytes: 0, durations_ms: [] };
 
   constructor(
     private readonly arrived: () => void,
@@ -96,12 +88,10 @@ export class TileStore {
   private async fly(wish: Wish): Promise<void> {
     const control = new AbortController();
     this.flights.set(wish.key, control);
-    const begun = performance.now();
     try {
       const bytes = await this.load(wish.url, control.signal);
       if (control.signal.aborted) return;
       const tile = decode_tile(bytes, wish.level, wish.index);
-      this.note(performance.now() - begun, tile.bytes);
       this.tiles.set(wish.key, tile, tile_weight(tile));
       this.failed.delete(wish.key);
     } catch {
@@ -114,12 +104,5 @@ export class TileStore {
     this.wishes.delete(wish.key);
     this.pump();
     this.arrived();
-  }
-
-  private note(duration_ms: number, bytes: number): void {
-    this.figures.requests += 1;
-    this.figures.bytes += bytes;
-    this.figures.durations_ms.push(duration_ms);
-    if (this.figures.durations_ms.length > 4000) this.figures.durations_ms.splice(0, 2000);
   }
 }

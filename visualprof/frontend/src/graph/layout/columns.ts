@@ -40,7 +40,7 @@ interface Columns {
   shift: Float64Array;
 }
 
-function align(segments: Segments, order: Order, yields: Uint8Array, downwards: boolean): Columns {
+function align(segments: Segments, order: Order, yields: Uint8Array, downwards: boolean, side: 1 | -1): Columns {
   const near = downwards ? segments.up : segments.down;
   const other = downwards ? segments.upper : segments.lower;
   const at_other = downwards ? segments.upper_offset : segments.lower_offset;
@@ -69,7 +69,10 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
         if (yields[s] || taken[u] || at <= border) continue;
         taken[u] = 1;
         root[v] = root[u] as number;
-        shift[v] = (shift[u] as number) + (at_other[s] as number) - (at_own[s] as number);
+        // Two boxes stand middle below middle even where their edge leaves and enters elsewhere: open groups that
+        // follow each other would drift sideways. Passing edges start straight below their port.
+        const boxes = u < segments.items && v < segments.items;
+        shift[v] = (shift[u] as number) + (boxes ? side * ((segments.middle[u] as number) - (segments.middle[v] as number)) : (at_other[s] as number) - (at_own[s] as number));
         border = at;
         break;
       }
@@ -144,7 +147,7 @@ export function columns_of(segments: Segments, order: Order, spacing: Spacing): 
   for (const leftwards of [true, false]) {
     const [seen, arranged] = leftwards ? [segments, order] : mirrored(segments, order);
     for (const downwards of [true, false]) {
-      const x = pack(seen, arranged, align(seen, arranged, yields, downwards), spacing);
+      const x = pack(seen, arranged, align(seen, arranged, yields, downwards, leftwards ? 1 : -1), spacing);
       if (!leftwards) for (let v = 0; v < count; v += 1) x[v] = -(x[v] as number);
       let low = Infinity;
       let high = -Infinity;

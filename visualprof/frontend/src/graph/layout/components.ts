@@ -84,6 +84,7 @@ export function part_problem(problem: Problem, part: Part): Problem {
     width: of_items(problem.width),
     height: of_items(problem.height),
     role: Uint8Array.from(part.items, (item) => problem.role[item] as number),
+    room: of_items(problem.room),
     tail: Int32Array.from(part.edges, (e) => local.get(problem.tail[e] as number) ?? 0),
     head: Int32Array.from(part.edges, (e) => local.get(problem.head[e] as number) ?? 0),
     slot: Int32Array.from(part.edges, (e) => problem.slot[e] as number),

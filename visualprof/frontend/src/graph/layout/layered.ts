@@ -55,18 +55,16 @@ function lay_part(problem: Problem, rank: Int32Array): Laid {
 }
 
 /** Items with labels beside them are wider than they look; their true middle lies right of the middle of both. */
-function with_stub_room(problem: Problem, kind: Uint8Array): { problem: Problem; room: Float64Array } {
+function with_stub_room(problem: Problem, kind: Uint8Array): Problem {
   const stubs = new Int32Array(problem.width.length);
   for (let e = 0; e < kind.length; e += 1) if (kind[e] === STUB) stubs[problem.head[e] as number] = (stubs[problem.head[e] as number] as number) + 1;
   const room = Float64Array.from(stubs, (n) => stub_room(problem.spacing, n));
   return {
+    ...problem,
     room,
-    problem: {
-      ...problem,
-      width: problem.width.map((width, item) => width + (room[item] as number)),
-      tail_offset: problem.tail_offset.map((offset, e) => offset + (room[problem.tail[e] as number] as number) / 2),
-      head_offset: problem.head_offset.map((offset, e) => offset + (room[problem.head[e] as number] as number) / 2),
-    },
+    width: problem.width.map((width, item) => width + (room[item] as number)),
+    tail_offset: problem.tail_offset.map((offset, e) => offset + (room[problem.tail[e] as number] as number) / 2),
+    head_offset: problem.head_offset.map((offset, e) => offset + (room[problem.head[e] as number] as number) / 2),
   };
 }
 
@@ -132,8 +130,8 @@ export function solve(whole: Problem): Solution {
   const back = back_edges(whole, outgoing);
   const rank = ranks_of(whole, outgoing, back);
   const kind = kinds_of(whole, outgoing, back, rank);
-  const { problem, room } = with_stub_room(whole, kind);
+  const problem = with_stub_room(whole, kind);
   const parts = parts_of(problem, kind);
   const laid = parts.map((part) => lay_part(part_problem(problem, part), close_ranks(Int32Array.from(part.items, (item) => rank[item] as number))));
-  return join(whole, parts, laid, kind, room);
+  return join(whole, parts, laid, kind, problem.room);
 }

@@ -15,6 +15,8 @@ export interface Problem {
   width: Float64Array;
   height: Float64Array;
   role: Uint8Array;
+  /** Room before an item (part of its width) for the labels of hidden edges; the layout fills it in. */
+  room: Float64Array;
   tail: Int32Array;
   head: Int32Array;
   /** Edges of one slot start at one point and share their way. */

@@ -95,6 +95,7 @@ export function pose(graph: Graph, group: number, sizes: { width: Float64Array; 
     behind_start,
     problem: {
       width, height, role,
+      room: new Float64Array(count),
       tail: Int32Array.from(tail),
       head: Int32Array.from(head),
       slot: Int32Array.from(slot),

@@ -12,6 +12,8 @@ export interface Segments {
   /** Items first, then the places of passing edges. */
   rank: Int32Array;
   width: Float64Array;
+  /** True middle of an item from the middle of the room that it takes. */
+  middle: Float64Array;
   /** Segment ends: upper and lower entity, and where they meet them from their middle. */
   upper: Int32Array;
   lower: Int32Array;
@@ -88,6 +90,7 @@ export function segments_of(problem: Problem, kind: Uint8Array, item_rank: Int32
     items,
     rank: Int32Array.from(rank),
     width,
+    middle: problem.room.map((room) => room / 2),
     upper: Int32Array.from(upper),
     lower: Int32Array.from(lower),
     upper_offset: Float64Array.from(upper_offset),

@@ -1,0 +1,72 @@
+// Which part of the picture is in sight: a place and a scale.
+
+export interface Box {
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+}
+
+const LEAST = 0.004;
+const MOST = 4;
+
+export class Camera {
+  /** Picture coordinates of the upper left corner, and pixels a unit. */
+  x = 0;
+  y = 0;
+  scale = 1;
+  width = 1;
+  height = 1;
+
+  resize(width: number, height: number): void {
+    this.width = Math.max(1, width);
+    this.height = Math.max(1, height);
+  }
+
+  to_picture(px: number, py: number): { x: number; y: number } {
+    return { x: this.x + px / this.scale, y: this.y + py / this.scale };
+  }
+
+  to_screen(x: number, y: number): { x: number; y: number } {
+    return { x: (x - this.x) * this.scale, y: (y - this.y) * this.scale };
+  }
+
+  pan(dx: number, dy: number): void {
+    this.x -= dx / this.scale;
+    this.y -= dy / this.scale;
+  }
+
+  zoom(factor: number, px = this.width / 2, py = this.height / 2): void {
+    const at = this.to_picture(px, py);
+    this.scale = Math.min(MOST, Math.max(LEAST, this.scale * factor));
+    this.x = at.x - px / this.scale;
+    this.y = at.y - py / this.scale;
+  }
+
+  centre(box: Box): void {
+    this.x = box.x + box.w / 2 - this.width / this.scale / 2;
+    this.y = box.y + box.h / 2 - this.height / this.scale / 2;
+  }
+
+  /** All of the box, at most at `most`. */
+  fit(box: Box, margin = 24, most = 1): void {
+    const scale = Math.min((this.width - 2 * margin) / Math.max(1, box.w), (this.height - 2 * margin) / Math.max(1, box.h));
+    this.scale = Math.min(most, Math.max(LEAST, scale));
+    this.centre(box);
+  }
+
+  /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */
+  reveal(box: Box, least_scale = 0.55, margin = 60): void {
+    if (this.scale < least_scale) this.scale = least_scale;
+    else if (box.w * this.scale <= this.width - 2 * margin && box.h * this.scale <= this.height - 2 * margin) {
+      const at = this.to_screen(box.x, box.y);
+      const inside = at.x >= margin && at.y >= margin && at.x + box.w * this.scale <= this.width - margin && at.y + box.h * this.scale <= this.height - margin;
+      if (inside) return;
+    }
+    this.centre({ ...box, h: Math.min(box.h, (this.height * 0.8) / this.scale) });
+  }
+
+  get view(): Box {
+    return { x: this.x, y: this.y, w: this.width / this.scale, h: this.height / this.scale };
+  }
+}

@@ -1,0 +1,190 @@
+// Boxes: operators in their family's colour, groups with a title, a button and a count.
+import { text_width, TITLE } from "../layout/sizes";
+import { is_end } from "../labels";
+import type { Box } from "./camera";
+import type { Colors } from "./colors";
+import { BUTTON, button_at } from "./hit";
+import { UPSTREAM, type Marks } from "./marks";
+import { font, type Pen } from "./pen";
+import { box_of, type Scene } from "./scene";
+
+/** Pixels a unit from which text, and corners, can be told. */
+const TEXT = 0.42;
+const TITLES = 0.25;
+const ROUND = 0.2;
+
+export interface Words {
+  nodes: (n: number) => string;
+}
+
+/** As much of a text as fits. */
+export function fitted(text: string, width: number, size: number): string {
+  const share = size / 12;
+  if (text_width(text) * share <= width) return text;
+  let kept = text.length;
+  while (kept > 1 && text_width(`${text.slice(0, kept)}…`) * share > width) kept -= 1;
+  return `${text.slice(0, kept)}…`;
+}
+
+function in_view(box: Box, view: Box): boolean {
+  return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
+}
+
+/** The grounds of open groups, below all edges. */
+export function paint_grounds(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
+  const { open, item } = scene.picture;
+  for (let i = 0; i < item.length; i += 1) {
+    if (!open[i]) continue;
+    const box = box_of(scene, i);
+    if (!in_view(box, view)) continue;
+    pen.beginPath();
+    pen.roundRect(box.x, box.y, box.w, box.h, 7);
+    pen.fillStyle = colors.group[(scene.depth[i] as number) % colors.group.length] ?? colors.ground;
+    pen.fill();
+    pen.strokeStyle = colors.line;
+    pen.lineWidth = Math.max(1, 0.6 / scale);
+    pen.stroke();
+  }
+}
+
+function paint_button(pen: Pen, scene: Scene, i: number, colors: Colors): void {
+  const { x, y } = button_at(scene, i);
+  pen.beginPath();
+  pen.roundRect(x, y, BUTTON, BUTTON, 4);
+  pen.fillStyle = colors.surface;
+  pen.fill();
+  pen.strokeStyle = colors.line;
+  pen.lineWidth = 1;
+  pen.stroke();
+  pen.beginPath();
+  pen.moveTo(x + 4, y + BUTTON / 2);
+  pen.lineTo(x + BUTTON - 4, y + BUTTON / 2);
+  if (!scene.picture.open[i]) {
+    pen.moveTo(x + BUTTON / 2, y + 4);
+    pen.lineTo(x + BUTTON / 2, y + BUTTON - 4);
+  }
+  pen.strokeStyle = colors.muted;
+  pen.lineWidth = 1.4;
+  pen.stroke();
+}
+
+/** "57 nodes ×12": how much is inside, and how many groups are alike. */
+function group_line(scene: Scene, item: number, words: Words): string {
+  const g = item - scene.graph.nodes;
+  const twins = scene.graph.twins[g] ?? 1;
+  return `${words.nodes(scene.graph.answer.groups.nodes[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
+}
+
+function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
+  const item = scene.picture.item[i] as number;
+  const open = scene.picture.open[i] === 1;
+  const title = scene.labels[i]?.title ?? "";
+  const share = marks.heat?.share[i] ?? NaN;
+  const tall = open ? TITLE : box.h;
+  const twins = scene.graph.twins[item - scene.graph.nodes] ?? 1;
+  if (!open && twins > 1 && scale >= ROUND) {
+    // A second sheet behind: there are more like this.
+    pen.beginPath();
+    pen.roundRect(box.x + 4, box.y + 4, box.w, box.h, 7);
+    pen.fillStyle = colors.title[0] ?? colors.surface;
+    pen.fill();
+    pen.strokeStyle = colors.line;
+    pen.lineWidth = 1;
+    pen.stroke();
+  }
+  pen.beginPath();
+  if (open) pen.roundRect(box.x + 0.5, box.y + 0.5, box.w - 1, tall, [6.5, 6.5, 0, 0]);
+  else pen.roundRect(box.x, box.y, box.w, tall, 7);
+  pen.fillStyle = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors.heat(share);
+  pen.fill();
+  if (!open) {
+    pen.strokeStyle = colors.muted;
+    pen.lineWidth = Math.max(1, 0.6 / scale);
+    pen.stroke();
+  }
+  if (scale < TITLES) return;
+  const room = box.w - 24 - BUTTON - 6;
+  const line = (marks.heat?.text[i] ?? "") || group_line(scene, item, words);
+  pen.textBaseline = "middle";
+  pen.textAlign = "left";
+  pen.fillStyle = colors.text;
+  pen.font = font(12.5, 600);
+  const name = fitted(title, room, 13.5);
+  pen.fillText(name, box.x + 12, open ? box.y + TITLE / 2 + 0.5 : box.y + 15);
+  if (scale >= TEXT) {
+    pen.font = font(10.5);
+    pen.fillStyle = colors.muted;
+    if (!open) pen.fillText(fitted(line, room, 10.5), box.x + 12, box.y + 31);
+    else {
+      const left = box.x + 12 + text_width(name) * 1.14 + 10;
+      if (left + text_width(line) * 0.88 < box.x + box.w - BUTTON - 16) pen.fillText(line, left, box.y + TITLE / 2 + 0.5);
+    }
+  }
+  paint_button(pen, scene, i, colors);
+}
+
+function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors): void {
+  const look = colors.family[scene.families[i] ?? "other"];
+  const share = marks.heat?.share[i] ?? NaN;
+  const fill = marks.heat ? (Number.isNaN(share) ? colors.surface : colors.heat(share)) : look.fill;
+  if (scale < ROUND) {
+    pen.fillStyle = marks.heat && !Number.isNaN(share) ? fill : look.border;
+    pen.fillRect(box.x, box.y, box.w, box.h);
+    return;
+  }
+  const label = scene.labels[i];
+  const end = is_end(scene.graph.answer.nodes.type[scene.picture.item[i] as number] ?? "");
+  pen.beginPath();
+  pen.roundRect(box.x, box.y, box.w, box.h, end ? box.h / 2 : 5);
+  pen.fillStyle = fill;
+  pen.fill();
+  pen.strokeStyle = look.border;
+  pen.lineWidth = 1;
+  pen.stroke();
+  if (!end) {
+    pen.beginPath();
+    pen.roundRect(box.x, box.y, 4, box.h, [5, 0, 0, 5]);
+    pen.fillStyle = look.strong;
+    pen.fill();
+  }
+  if (scale < TEXT || !label) return;
+  const middle = box.x + box.w / 2 + (end ? 0 : 2);
+  const measured = marks.heat?.text[i] ?? "";
+  pen.textAlign = "center";
+  pen.textBaseline = "middle";
+  pen.fillStyle = colors.text;
+  pen.font = font(12, 600);
+  pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (end ? 12 : 13.5));
+  pen.font = font(end ? 9.5 : 10.5, measured ? 600 : 400);
+  pen.fillStyle = measured ? colors.text : colors.muted;
+  pen.fillText(fitted(measured || label.line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
+}
+
+function outline(pen: Pen, box: Box, color: string, width: number, gap: number): void {
+  pen.beginPath();
+  pen.roundRect(box.x - gap, box.y - gap, box.w + 2 * gap, box.h + 2 * gap, 7 + gap);
+  pen.strokeStyle = color;
+  pen.lineWidth = width;
+  pen.stroke();
+}
+
+export function paint_boxes(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
+  const { item } = scene.picture;
+  for (let i = 0; i < item.length; i += 1) {
+    const box = box_of(scene, i);
+    if (!in_view(box, view)) continue;
+    const faded = marks.dim && i !== marks.selected && !marks.boxes?.[i] && !scene.picture.open[i];
+    if (faded) pen.globalAlpha = 0.3;
+    if (scene.graph.is_group(item[i] as number)) paint_group(pen, scene, i, box, scale, marks, colors, words);
+    else paint_node(pen, scene, i, box, scale, marks, colors);
+    pen.globalAlpha = 1;
+    const line = Math.max(2, 1.6 / scale);
+    const status = marks.status?.[i];
+    if (status && status !== "same") outline(pen, box, colors.status[status], 1.5 * line, 2);
+    const lit = marks.boxes?.[i] ?? 0;
+    if (marks.found?.[i]) outline(pen, box, colors.mark, line, 3);
+    if (i === marks.selected) outline(pen, box, colors.accent, 1.3 * line, 2);
+    else if (lit) outline(pen, box, lit === UPSTREAM ? colors.upstream : colors.downstream, line * 0.8, 1);
+    else if (i === marks.hover) outline(pen, box, colors.accent, line * 0.6, 1);
+  }
+}

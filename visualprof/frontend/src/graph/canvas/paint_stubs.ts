@@ -1,0 +1,61 @@
+// Hidden edges end in a small label at their consumer: who feeds it, without a wire across the picture.
+import { TOP_DOWN } from "../layout/direction";
+import { MOST_STUBS } from "../layout/problem";
+import { text_width } from "../layout/sizes";
+import { node_label, first_values } from "../labels";
+import type { Box } from "./camera";
+import type { Colors } from "./colors";
+import { fitted } from "./paint_boxes";
+import { font, type Pen } from "./pen";
+import { box_of, source_of, type Scene } from "./scene";
+
+const TEXT = 0.45;
+const HEIGHT = 11;
+const GAP = 8;
+const MOST_WIDTH = 78;
+
+const firsts = new WeakMap<object, Int32Array>();
+
+export function source_name(scene: Scene, e: number): string {
+  const { answer } = scene.graph;
+  let first = firsts.get(answer);
+  if (!first) firsts.set(answer, (first = first_values(answer)));
+  const { title, line } = node_label(answer, source_of(scene, e), first);
+  return line.includes("x") && /^\d/.test(line) ? title : line === "Input" ? title : line || title;
+}
+
+export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {
+  if (scale < TEXT) return;
+  const down = scene.picture.direction === TOP_DOWN;
+  pen.textBaseline = "middle";
+  pen.textAlign = "left";
+  for (const [i, edges] of scene.stubs) {
+    const box = box_of(scene, i);
+    if (box.x - 100 > view.x + view.w || box.x + box.w < view.x || box.y - 60 > view.y + view.h || box.y + box.h < view.y) continue;
+    const shown = edges.slice(0, MOST_STUBS);
+    shown.forEach((e, k) => {
+      const more = k === MOST_STUBS - 1 && edges.length > MOST_STUBS;
+      const text = more ? `+${edges.length - MOST_STUBS + 1}` : fitted(source_name(scene, e), MOST_WIDTH - 10, 9.5);
+      const width = Math.min(MOST_WIDTH, text_width(text) * 0.8 + 10);
+      const tall = shown.length * (HEIGHT + 2) - 2;
+      const left = down ? box.x - GAP - width : box.x + 6;
+      const top = down ? box.y + Math.min(box.h, 40) / 2 - tall / 2 + k * (HEIGHT + 2) : box.y - 3 - (k + 1) * (HEIGHT + 2);
+      pen.beginPath();
+      if (down) {
+        pen.moveTo(left + width, top + HEIGHT / 2);
+        pen.lineTo(box.x, top + HEIGHT / 2);
+      }
+      pen.strokeStyle = colors.edge;
+      pen.lineWidth = 1.1;
+      pen.stroke();
+      pen.beginPath();
+      pen.roundRect(left, top, width, HEIGHT, HEIGHT / 2);
+      pen.fillStyle = colors.surface;
+      pen.fill();
+      pen.stroke();
+      pen.font = font(8.5);
+      pen.fillStyle = colors.muted;
+      pen.fillText(text, left + 5, top + HEIGHT / 2 + 0.5);
+    });
+  }
+}

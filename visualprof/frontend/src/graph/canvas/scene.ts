@@ -1,0 +1,84 @@
+// A picture with its words and colours: all that painting and pointing need, in picture units.
+import type { Graph } from "../graph";
+import { first_values, group_label, node_label, type Label } from "../labels";
+import type { Picture } from "../layout/picture";
+import { family_of, type Family } from "./family";
+import type { Box } from "./camera";
+
+export interface Scene {
+  graph: Graph;
+  picture: Picture;
+  labels: Label[];
+  families: (Family | null)[];
+  /** Box of each item in the picture; -1 while it is folded away. */
+  place: Int32Array;
+  /** How deep each box lies. */
+  depth: Uint8Array;
+  /** Bounds of edge e: 4 e .. 4 e + 3. */
+  bounds: Float32Array;
+  /** Hidden edges by the box where they end. */
+  stubs: Map<number, number[]>;
+  /** Text at the tail of an edge: the shape of what it carries; "" for edges whose slot has one already. */
+  shapes: string[];
+}
+
+function shape_text(graph: Graph, picture: Picture, e: number): string {
+  if (picture.fork[e] !== 0) return "";
+  const [first, last] = [picture.behind_start[e] ?? 0, picture.behind_start[e + 1] ?? 0];
+  const values = new Set<number>();
+  for (let b = first; b < last; b += 1) values.add(graph.answer.edges.value[picture.behind[b] ?? 0] ?? 0);
+  if (values.size > 1) return `×${values.size}`;
+  const [value = 0] = values;
+  return (graph.answer.values.shape[value] ?? "").replaceAll("x", "×");
+}
+
+export function scene_of(graph: Graph, picture: Picture): Scene {
+  const boxes = picture.item.length;
+  const first = first_values(graph.answer);
+  const place = new Int32Array(graph.nodes + graph.groups).fill(-1);
+  const depth = new Uint8Array(boxes);
+  const labels: Label[] = [];
+  const families: (Family | null)[] = [];
+  for (let i = 0; i < boxes; i += 1) {
+    const item = picture.item[i] as number;
+    const around = picture.around[i] as number;
+    place[item] = i;
+    depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
+    labels.push(graph.is_group(item) ? group_label(graph, item) : node_label(graph.answer, item, first));
+    families.push(graph.is_group(item) ? null : family_of(graph.answer.nodes.type[item] ?? ""));
+  }
+  const edges = picture.kind.length;
+  const bounds = new Float32Array(4 * edges);
+  const stubs = new Map<number, number[]>();
+  const shapes: string[] = [];
+  for (let e = 0; e < edges; e += 1) {
+    let [x0, y0, x1, y1] = [Infinity, Infinity, -Infinity, -Infinity];
+    for (let p = picture.start[e] as number; p < (picture.start[e + 1] as number); p += 2) {
+      x0 = Math.min(x0, picture.points[p] as number);
+      x1 = Math.max(x1, picture.points[p] as number);
+      y0 = Math.min(y0, picture.points[p + 1] as number);
+      y1 = Math.max(y1, picture.points[p + 1] as number);
+    }
+    bounds.set([x0, y0, x1, y1], 4 * e);
+    const to = picture.to[e] as number;
+    if (picture.kind[e] === 1 && to >= 0) stubs.set(to, [...(stubs.get(to) ?? []), e]);
+    shapes.push(picture.kind[e] === 1 ? "" : shape_text(graph, picture, e));
+  }
+  return { graph, picture, labels, families, place, depth, bounds, stubs, shapes };
+}
+
+export function box_of(scene: Scene, i: number): Box {
+  const { x, y, w, h } = scene.picture;
+  return { x: x[i] ?? 0, y: y[i] ?? 0, w: w[i] ?? 0, h: h[i] ?? 0 };
+}
+
+/** The box of an item or of the folded group that holds it; -1 for the model itself. */
+export function shown_place(scene: Scene, item: number): number {
+  for (let at = item; at >= 0; at = scene.graph.parent[at] ?? -1) if ((scene.place[at] ?? -1) >= 0) return scene.place[at] ?? -1;
+  return -1;
+}
+
+/** Node behind the start of an edge. */
+export function source_of(scene: Scene, e: number): number {
+  return scene.graph.src[scene.picture.behind[scene.picture.behind_start[e] ?? 0] ?? 0] ?? 0;
+}

@@ -1,0 +1,114 @@
+// The laid-out groups as flat arrays in page units: what crosses from the worker to the canvas.
+import { LEFT_RIGHT, type Direction } from "./direction";
+import type { Laid } from "./nested";
+import { ENTRY, EXIT } from "./problem";
+
+export interface Picture {
+  direction: Direction;
+  width: number;
+  height: number;
+  /** Boxes, outer ones first. */
+  item: Int32Array;
+  x: Float32Array;
+  y: Float32Array;
+  w: Float32Array;
+  h: Float32Array;
+  open: Uint8Array;
+  /** Box around each box; -1 on the canvas itself. */
+  around: Int32Array;
+  /** Edges: x, y pairs; boxes at both ends, -1 where the edge passes the border of an open group. */
+  points: Float32Array;
+  start: Int32Array;
+  fork: Int32Array;
+  kind: Uint8Array;
+  from: Int32Array;
+  to: Int32Array;
+  behind: Int32Array;
+  behind_start: Int32Array;
+}
+
+interface Lists {
+  item: number[];
+  x: number[];
+  y: number[];
+  w: number[];
+  h: number[];
+  open: number[];
+  around: number[];
+  points: number[];
+  start: number[];
+  fork: number[];
+  kind: number[];
+  from: number[];
+  to: number[];
+  behind: number[];
+  behind_start: number[];
+}
+
+function add_group(lists: Lists, laid: Laid, at_x: number, at_y: number, around: number, turned: boolean): void {
+  const { solution, members, problem, inside } = laid;
+  const [left, top] = [at_x + laid.left, at_y + laid.top];
+  const first = lists.item.length;
+  members.forEach((member, i) => {
+    lists.item.push(member);
+    lists.x.push(left + (turned ? (solution.y[i] as number) : (solution.x[i] as number)));
+    lists.y.push(top + (turned ? (solution.x[i] as number) : (solution.y[i] as number)));
+    lists.w.push(turned ? (problem.height[i] as number) : (problem.width[i] as number));
+    lists.h.push(turned ? (problem.width[i] as number) : (problem.height[i] as number));
+    lists.open.push(inside.has(member) ? 1 : 0);
+    lists.around.push(around);
+  });
+  for (let e = 0; e < problem.tail.length; e += 1) add_edge(lists, laid, e, first, left, top, turned, at_x, at_y);
+  members.forEach((member, i) => {
+    const group = inside.get(member);
+    if (group) add_group(lists, group, lists.x[first + i] as number, lists.y[first + i] as number, first + i, turned);
+  });
+}
+
+function add_edge(lists: Lists, laid: Laid, e: number, first: number, left: number, top: number, turned: boolean, at_x: number, at_y: number): void {
+  const { solution, members, problem, behind, behind_start } = laid;
+  const { points, start } = solution;
+  const [from, to] = [problem.tail[e] as number, problem.head[e] as number];
+  const begin = lists.points.length;
+  for (let p = start[e] as number; p < (start[e + 1] as number); p += 2) {
+    const [across, along] = [points[p] as number, points[p + 1] as number];
+    lists.points.push(left + (turned ? along : across), top + (turned ? across : along));
+  }
+  const end = lists.points.length;
+  // Ways in and out reach to the border of the box.
+  const along = turned ? 0 : 1;
+  if (problem.role[from] === ENTRY) lists.points[begin + along] = turned ? at_x : at_y;
+  if (problem.role[to] === EXIT) lists.points[end - 2 + along] = turned ? at_x + laid.width : at_y + laid.height;
+  lists.start.push(end);
+  lists.fork.push(solution.fork[e] as number);
+  lists.kind.push(solution.kind[e] as number);
+  lists.from.push(from < members.length ? first + from : -1);
+  lists.to.push(to < members.length ? first + to : -1);
+  for (let b = behind_start[e] as number; b < (behind_start[e + 1] as number); b += 1) lists.behind.push(behind[b] as number);
+  lists.behind_start.push(lists.behind.length);
+}
+
+export function picture_of(root: Laid, direction: Direction): Picture {
+  const lists: Lists = { item: [], x: [], y: [], w: [], h: [], open: [], around: [], points: [], start: [0], fork: [], kind: [], from: [], to: [], behind: [], behind_start: [0] };
+  add_group(lists, root, 0, 0, -1, direction === LEFT_RIGHT);
+  return {
+    direction,
+    width: root.width,
+    height: root.height,
+    item: Int32Array.from(lists.item),
+    x: Float32Array.from(lists.x),
+    y: Float32Array.from(lists.y),
+    w: Float32Array.from(lists.w),
+    h: Float32Array.from(lists.h),
+    open: Uint8Array.from(lists.open),
+    around: Int32Array.from(lists.around),
+    points: Float32Array.from(lists.points),
+    start: Int32Array.from(lists.start),
+    fork: Int32Array.from(lists.fork),
+    kind: Uint8Array.from(lists.kind),
+    from: Int32Array.from(lists.from),
+    to: Int32Array.from(lists.to),
+    behind: Int32Array.from(lists.behind),
+    behind_start: Int32Array.from(lists.behind_start),
+  };
+}

@@ -1,0 +1,45 @@
+import { describe, expect, it } from "vitest";
+import { Camera, SHORTEST_NS } from "./camera";
+
+function camera(): Camera {
+  const made = new Camera();
+  made.set_extent(0, 1_000_000);
+  made.set(100_000, 300_000);
+  return made;
+}
+
+describe("camera", () => {
+  it("zooms about a point that stays where it is", () => {
+    const view = camera();
+    view.zoom(150_000, 0.5);
+    expect([view.start, view.end]).toEqual([125_000, 225_000]);
+    view.zoom(150_000, 2);
+    expect([view.start, view.end]).toEqual([100_000, 300_000]);
+  });
+
+  it("goes neither far beyond the trace nor below the shortest window", () => {
+    const view = camera();
+    view.zoom(150_000, 1e9);
+    expect(view.is_whole).toBe(true);
+    view.pan(1e9);
+    expect(view.end).toBe(view.whole.end);
+    view.zoom(500_000, 1e-12);
+    expect(view.span).toBeCloseTo(SHORTEST_NS);
+  });
+
+  it("moves no further than needed to show something", () => {
+    const view = camera();
+    view.reveal({ start: 150_000, end: 160_000 });
+    expect([view.start, view.end]).toEqual([100_000, 300_000]);
+    view.reveal({ start: 600_000, end: 600_010 });
+    expect([view.start, view.end]).toEqual([500_005, 700_005]);
+    view.reveal({ start: 0, end: 900_000 });
+    expect(view.span).toBeGreaterThan(900_000);
+  });
+
+  it("restores a window exactly", () => {
+    const view = camera();
+    view.restore(123_457, 123_999);
+    expect([view.start, view.end]).toEqual([123_457, 123_999]);
+  });
+});

@@ -1,0 +1,91 @@
+import { describe, expect, it } from "vitest";
+import { fuzzy } from "./fuzzy";
+import { lane_box, lane_boxes } from "./lanes";
+import { layout_of, ordered, rows_between, type LayoutOptions } from "./layout";
+import type { Counter, Meta, Track } from "./model";
+import { tree_of, type Words } from "./tree";
+
+const words: Words = { device: (id) => `Device ${id}`, process: (id) => `Process ${id}`, annotations: (name) => `Annotations ${name}`, counters: "Counters", other: "Other", unnamed: "unnamed" };
+
+function track(id: number, more: Partial<Track> = {}): Track {
+  return { id, kind: "thread", name: `thread ${id}`, process: "", pid: "1", tid: String(id), device: null, stream: null, lanes: 2, events: 10, group: 0, group_lane: 0, ...more };
+}
+
+function meta(tracks: Track[], counters: Counter[] = []): Meta {
+  return { version: "v", duration_ns: 1000, epoch_ns: null, tile_buckets: 256, categories: [], strings: 0, tracks, counters, steps: [], minimap: {}, warnings: [] };
+}
+
+const plain: LayoutOptions = { toggled: new Set(), pinned: [], order: [], filter: "", hidden: () => false };
+const counter: Counter = { id: 9, name: "memory", process: "", samples: 3, min: 0, max: 5 };
+const one = meta([track(0), track(1), track(2, { kind: "stream", name: "7", pid: "0", device: 0, stream: 7, lanes: 1 }), track(3, { pid: "Spans", events: 1 })], [counter]);
+const branches = [{ worker: 0, label: "rank0", groups: tree_of(one, 0, words) }];
+
+describe("tree", () => {
+  it("groups by process and device, then counters, and puts tracks of single events last", () => {
+    expect(branches[0]?.groups.map((group) => [group.label, group.items.map((item) => item.label), group.minor])).toEqual([
+      ["Process 1", ["thread 0", "thread 1"], false],
+      ["Device 0", ["stream 7"], false],
+      ["Counters", ["memory"], false],
+      ["Other", ["thread 3"], true],
+    ]);
+  });
+});
+
+describe("layout", () => {
+  it("stacks rows without gaps or overlap", () => {
+    const { rows, height } = layout_of(branches, plain);
+    rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
+    expect(height).toBe(rows.reduce((all, row) => all + row.height, 0));
+    expect(rows.map((row) => row.label)).toEqual(["Process 1", "thread 0", "thread 1", "Device 0", "stream 7", "Counters", "memory", "Other"]);
+  });
+
+  it("folds groups and tracks, and shows a summary of them", () => {
+    const { rows } = layout_of(branches, { ...plain, toggled: new Set([branches[0]?.groups[0]?.key ?? "", "0.2"]) });
+    expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([["Process 1", true], ["Device 0", false], ["stream 7", true]]);
+    expect(lane_boxes(rows[0] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
+  });
+
+  it("pins tracks in the order of pinning and takes them out of their group", () => {
+    const { rows, pinned, pinned_height } = layout_of(branches, { ...plain, pinned: ["0.9", "0.0"] });
+    expect(pinned.map((row) => row.key)).toEqual(["0.9", "0.0"]);
+    expect(pinned_height).toBe(pinned.reduce((all, row) => all + row.height, 0));
+    expect(rows.some((row) => row.key === "0.0")).toBe(false);
+  });
+
+  it("finds tracks wherever they are folded away, and counts what it leaves out", () => {
+    const { rows, left_out } = layout_of(branches, { ...plain, filter: "thread 3" });
+    expect(rows.map((row) => row.label)).toEqual(["Other", "thread 3"]);
+    expect(left_out).toBe(4);
+  });
+
+  it("heads each worker when there are several", () => {
+    const both = [...branches, { worker: 1, label: "rank1", groups: tree_of(one, 1, words) }];
+    const heads = (toggled: string[]) => layout_of(both, { ...plain, toggled: new Set(toggled) }).rows.filter((row) => row.kind === "worker" || row.worker === 1).length;
+    expect(layout_of(both, plain).rows[0]).toMatchObject({ kind: "worker", label: "rank0" });
+    expect(heads(["1.w"])).toBe(2);
+  });
+
+  it("moves only what was moved by hand", () => {
+    const items = branches[0]?.groups[0]?.items ?? [];
+    expect(ordered(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);
+    expect(ordered(items, ["0.5"]).map((item) => item.key)).toEqual(["0.0", "0.1"]);
+  });
+
+  it("knows the rows in sight and the place of a lane", () => {
+    const { rows } = layout_of(branches, plain);
+    const [first, last] = rows_between(rows, 30, 70);
+    expect(rows.slice(first, last).map((row) => row.label)).toEqual(["thread 0", "thread 1"]);
+    const deep = lane_box(rows[1] as (typeof rows)[0], 0, 1);
+    expect(deep?.top).toBeGreaterThan(lane_box(rows[1] as (typeof rows)[0], 0, 0)?.top ?? 0);
+    expect(lane_box(rows[1] as (typeof rows)[0], 77, 0)).toBeNull();
+  });
+});
+
+describe("fuzzy", () => {
+  it("finds words in any order and letters in order", () => {
+    expect(fuzzy("thread 425 (python3)", "pyth 425")).toBe(true);
+    expect(fuzzy("thread 1553 (UBQueueTasks0)", "ubqt")).toBe(true);
+    expect(fuzzy("stream 7", "stream 8")).toBe(false);
+    expect(fuzzy("anything", "")).toBe(true);
+  });
+});

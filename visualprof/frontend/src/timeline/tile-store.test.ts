@@ -1,0 +1,55 @@
+import { describe, expect, it, vi } from "vitest";
+import { slice_bytes } from "./made-tiles";
+import { TileStore, type Wish } from "./tile-store";
+
+function wish(key: string, rank = 0): Wish {
+  return { key, url: `tile/${key}`, level: 0, index: 0, rank };
+}
+
+function held_store() {
+  const asked: { url: string; signal: AbortSignal; give: () => void }[] = [];
+  const store = new TileStore(vi.fn(), (url, signal) => new Promise((resolve, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("aborted")));
+    asked.push({ url, signal, give: () => resolve(slice_bytes([{ start: 0, end: 1 }])) });
+  }));
+  return { store, asked };
+}
+
+const settle = () => new Promise((resume) => setTimeout(resume));
+
+describe("tile store", () => {
+  it("has at most six requests on the way, those on screen first", async () => {
+    const { store, asked } = held_store();
+    store.want([...Array.from({ length: 8 }, (_, i) => wish(`later${i}`, 5)), wish("now")]);
+    expect(asked).toHaveLength(6);
+    expect(asked[0]?.url).toBe("tile/now");
+    asked[0]?.give();
+    await settle();
+    expect(store.has("now")).toBe(true);
+    expect(asked).toHaveLength(7);
+  });
+
+  it("cancels what is no longer wanted, and asks for nothing twice", async () => {
+    const { store, asked } = held_store();
+    store.want([wish("a"), wish("b")]);
+    store.want([wish("b")]);
+    expect(asked.map(({ signal }) => signal.aborted)).toEqual([true, false]);
+    expect(asked).toHaveLength(2);
+    asked[1]?.give();
+    await settle();
+    store.want([wish("b")]);
+    expect(asked).toHaveLength(2);
+    expect(store.settled).toBe(true);
+  });
+
+  it("does not hammer a server that fails", async () => {
+    const load = vi.fn(() => Promise.reject(new Error("503")));
+    const store = new TileStore(vi.fn(), load);
+    store.want([wish("a")]);
+    await settle();
+    store.want([wish("a")]);
+    store.want([wish("a")]);
+    expect(load).toHaveBeenCalledTimes(1);
+    store.close();
+  });
+});
