@@ -41,7 +41,8 @@ print(statistics.median(seconds(answer) for _ in range(5)))
 result = answer()
 events = result.fields["events"]
 print(statistics.median(seconds(lambda: page(events, Query("lifetime_ns", limit=200))) for _ in range(3)))
-print(statistics.median(seconds(lambda: page(events, Query("name", search={"name": "conv"}, limit=200))) for _ in range(3)))
+search = Query("name", search={"name": "conv"}, limit=200)
+print(statistics.median(seconds(lambda: page(events, search)) for _ in range(3)))
 print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).fields["events"]))
 """
 
@@ -71,8 +72,9 @@ def write_memory_trace(path: Path, count: int) -> None:
                     nbytes = -nbytes
                 total += nbytes
                 file.write(
-                    f',\n{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts + 5 + k * 8},'
-                    f'"args":{{"Total Reserved":85899345920,"Total Allocated":{total},"Bytes":{nbytes},"Addr":{addr},'
+                    f',\n{{"ph":"i","cat":"cpu_instant_event","s":"t","name":"[memory]","pid":1,"tid":1,'
+                    f'"ts":{ts + 5 + k * 8},"args":{{"Total Reserved":85899345920,"Total Allocated":{total},'
+                    f'"Bytes":{nbytes},"Addr":{addr},'
                     f'"Device Id":0,"Device Type":1}}}}'
                 )
         file.write("\n]}\n")

@@ -29,7 +29,14 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 THREADS, NAMES, HUGE = 24, 200, 10_000_000
 MIB = 1024 * 1024
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--enable-precise-memory-info"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--enable-precise-memory-info",
+]
 FRAMES = """async (ms) => {
   const times = [];
   const end = performance.now() + ms;
@@ -51,18 +58,24 @@ def write_trace(path: Path, events: int) -> None:
     """A Kineto-like file: operators of 8 us on every thread, each with an inner one."""
     pairs = max(1, events // (2 * THREADS))
     with path.open("w", encoding="utf-8") as file:
-        file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1711964646000000000, "displayTimeUnit": "ms", "traceEvents": [\n')
+        file.write(
+            '{"schemaVersion": 1, "baseTimeNanoseconds": 1711964646000000000, "displayTimeUnit": "ms", "traceEvents": [\n'
+        )
         for thread in range(THREADS):
             lines: list[str] = []
             for i in range(pairs):
                 ts, kind = 1000 + 10 * i + thread * 0.1, (i * 7 + thread) % NAMES
                 head = f'{{"ph":"X","cat":"cpu_op","pid":1,"tid":{thread + 1},"name":"aten::op'
-                lines.append(f'{head}{kind}","ts":{ts:.1f},"dur":8.0,"args":{{"External id":{i}}}}},\n{head}{kind}_inner","ts":{ts + 1:.1f},"dur":5.5}},\n')
+                lines.append(
+                    f'{head}{kind}","ts":{ts:.1f},"dur":8.0,"args":{{"External id":{i}}}}},\n{head}{kind}_inner","ts":{ts + 1:.1f},"dur":5.5}},\n'
+                )
                 if len(lines) == 20_000:
                     file.write("".join(lines))
                     lines.clear()
             file.write("".join(lines))
-        step = f'{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":999,"dur":{10 * pairs}}}'
+        step = (
+            f'{{"ph":"X","cat":"user_annotation","name":"ProfilerStep#1","pid":1,"tid":1,"ts":999,"dur":{10 * pairs}}}'
+        )
         file.write(step + "\n]}\n")
 
 
@@ -123,7 +136,9 @@ def first_paint(page: Any, base: str) -> tuple[float, float]:
     # The page's content policy forbids wait_for_function, which evaluates text.
     while not page.evaluate("performance.getEntriesByName('timeline.complete').length"):
         time.sleep(0.05)
-    marks = page.evaluate("['timeline.first-paint', 'timeline.complete'].map((name) => performance.getEntriesByName(name)[0].startTime / 1000)")
+    marks = page.evaluate(
+        "['timeline.first-paint', 'timeline.complete'].map((name) => performance.getEntriesByName(name)[0].startTime / 1000)"
+    )
     return marks[0], marks[1]
 
 
@@ -172,7 +187,9 @@ def measure(base: str, chromium: str) -> list[tuple[str, str, str, bool]]:
         rows.append(("all tiles in sight", f"{complete:.2f} s", "", True))
         renderer = page.get_attribute("[data-renderer]", "data-renderer")
         slices = visible_slices(page, tiles)
-        rows.append((f"visible slices ({renderer} renderer, 1920 x 1080)", f"{slices:,}", "at least 60,000", slices >= 60_000))
+        rows.append(
+            (f"visible slices ({renderer} renderer, 1920 x 1080)", f"{slices:,}", "at least 60,000", slices >= 60_000)
+        )
         page.mouse.move(1000, 600)
         page.wait_for_timeout(500)
         for name, keys in (
@@ -181,7 +198,9 @@ def measure(base: str, chromium: str) -> list[tuple[str, str, str, bool]]:
             ("scrolling", [("ArrowDown", 1.3), ("ArrowUp", 1.3)] * 2),
         ):
             rate, gap = frames(page, keys)
-            rows.append((f"frames a second {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50))
+            rows.append(
+                (f"frames a second {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50)
+            )
         slowest = statistics.quantiles(tiles.ms, n=20)[-1]
         largest = statistics.quantiles(tiles.sizes, n=20)[-1] / 1024
         rows.append((f"tile latency in the page, 95th of 100 ({len(tiles.ms)} tiles)", f"{slowest:.0f} ms", "", True))

@@ -153,7 +153,8 @@ def test_a_static_memory_plan_in_steps(tmp_path):
     assert trace.meta.format == "megengine-memory"
     assert [trace.strings[i] for i in trace.events.name] == ["conv", "relu"]
     assert list(zip(allocs.ts.tolist(), allocs.allocated.tolist(), names_of(trace, allocs.category), strict=True)) == [
-        (0, 64, "parameter"), (0, 164, "activation"), (1000, 64, "activation"), (1000, 74, "activation"), (2000, 64, "activation"),
+        (0, 64, "parameter"), (0, 164, "activation"), (1000, 64, "activation"), (1000, 74, "activation"),
+        (2000, 64, "activation"),
     ]  # fmt: skip
     assert "one step of the plan is shown as 1 us" in " ".join(trace.meta.warnings)
     assert "1 chunks have no valid time or address" in " ".join(trace.meta.warnings)

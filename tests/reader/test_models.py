@@ -27,7 +27,8 @@ def constant_bytes(model: ModelGraph) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "operators", "nbytes"), [("lenet", 33, 246_832), ("resnet18_w16", 165, 3_332_840), ("transformer_tiny", 243, 2_614_236)]
+    ("name", "operators", "nbytes"),
+    [("lenet", 33, 246_832), ("resnet18_w16", 165, 3_332_840), ("transformer_tiny", 243, 2_614_236)],
 )
 def test_mge_operators_and_constants_equal_megengines_loader(name, operators, nbytes):
     model = read_model(shared(f"models/megengine/{name}.mge"))
@@ -49,14 +50,17 @@ def _graphs(graph):
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []):
+            for inner in (
+                [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
+            ):
                 yield from _graphs(inner)
 
 
 def onnx_files() -> list[str]:
-    return [f"models/onnx/{n}.onnx" for n in ("resnet10_static", "resnet10_dynbatch", "tinybert_scoped_dyn", "tinybert_dynamo", "subgraphs_if_loop")] + [
-        f"models/onnx_real/{n}.onnx" for n in ("basic_pitch_nmp", "layout_cdla", "silero_vad_16k_op15")
-    ]
+    return [
+        f"models/onnx/{n}.onnx"
+        for n in ("resnet10_static", "resnet10_dynbatch", "tinybert_scoped_dyn", "tinybert_dynamo", "subgraphs_if_loop")
+    ] + [f"models/onnx_real/{n}.onnx" for n in ("basic_pitch_nmp", "layout_cdla", "silero_vad_16k_op15")]
 
 
 @pytest.mark.parametrize("file", onnx_files())

@@ -201,3 +201,16 @@ def test_a_defect_is_500_without_its_inner_text(site: Site, caplog: pytest.LogCa
     assert answer.status_code == 500
     assert "division" not in answer.get_data(as_text=True)
     assert "division" in caplog.text
+
+
+def test_bounds_filter_rows(site: Site) -> None:
+    total = operators(site, sort="host_total_ns").get_json()["columns"]["host_total_ns"]
+    assert names(operators(site, **{"min.host_total_ns": total[0]})) == ["op2"]
+    assert names(operators(site, sort="name", order="asc", **{"max.host_total_ns": total[1]})) == ["op0", "op1"]
+    assert operators(site, **{"min.host_total_ns": "much"}).status_code == 400
+
+
+def test_a_limit_cuts_the_tables_beside(site: Site) -> None:
+    events = site.client.get("/api/v1/view/overview", query_string={"run": "run", "limit": 1}).get_json()["events"]
+    assert len(events["columns"]["category"]) == 1
+    assert events["total_rows"] >= 1

@@ -25,7 +25,9 @@ def test_overlap_of_the_hand_made_ranks():
     columns = distributed(*micro())["columns"]
     exclusive = [
         (c - o, o, m - o, x)
-        for c, o, m, x in zip(*(us(columns[k]) for k in ("computation_ns", "overlap_ns", "communication_ns", "other_ns")), strict=True)
+        for c, o, m, x in zip(
+            *(us(columns[k]) for k in ("computation_ns", "overlap_ns", "communication_ns", "other_ns")), strict=True
+        )
     ]
     assert exclusive == [(30, 75, 75, 55), (121, 40, 74, 0)]
 
@@ -46,10 +48,16 @@ def test_collectives_of_the_hand_made_ranks():
 
 
 def test_paddle_ranks_equal_visualdl():
-    paths = [shared(f"traces/paddle/synthetic_gpu_2workers/host_rank{r}_time_2023_01_01_00_00_00_00{r}.paddle_trace.json") for r in (0, 1)]
+    paths = [
+        shared(f"traces/paddle/synthetic_gpu_2workers/host_rank{r}_time_2023_01_01_00_00_00_00{r}.paddle_trace.json")
+        for r in (0, 1)
+    ]
     columns = distributed(*paths)["columns"]
     keys = ("total_ns", "communication_ns", "computation_ns", "overlap_ns", "other_ns")
-    sums = {r: [sum(v for v, n in zip(columns[k], columns["rank"], strict=True) if n == r) / 1e6 for k in keys] for r in (0, 1)}
+    sums = {
+        r: [sum(v for v, n in zip(columns[k], columns["rank"], strict=True) if n == r) / 1e6 for k in keys]
+        for r in (0, 1)
+    }
     assert sums[0] == pytest.approx([20, 4.4, 10, 2, 7.6])
     # VisualDL: others 5.6. By hand: 20 - 12 - 4.4 + overlap; the gemm runs to 5.5 ms and does not touch 6.0 to 8.2 ms.
     assert sums[1] == pytest.approx([20, 4.4, 12, 2, 5.6])
@@ -69,7 +77,9 @@ def test_the_synthetic_straggler_is_named_and_nobody_else():
 
 
 def test_missing_ranks_are_said():
-    result = distributed(shared("traces/kineto/hta/sampled_rank-0of128.json.gz"), shared("traces/kineto/hta/sampled_rank-1of128.json.gz"))
+    result = distributed(
+        shared("traces/kineto/hta/sampled_rank-0of128.json.gz"), shared("traces/kineto/hta/sampled_rank-1of128.json.gz")
+    )
     assert result["missing_ranks"] == list(range(2, 128))
 
 
@@ -81,7 +91,15 @@ def test_one_rank_alone_has_no_transfer_time():
 
 def test_ranks_with_different_steps_are_noted(write):
     def step(n, ts):
-        return {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 1, "tid": 1, "ts": ts, "dur": 10}
+        return {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{n}",
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": 10,
+        }
 
     op = {"ph": "X", "cat": "cpu_op", "name": "nccl:all_reduce", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
     a = write([step(1, 0), op], name="a.json")

@@ -63,7 +63,14 @@ def test_a_group_of_many_children_is_cut_into_sections():
     assert max(found["groups"]["nodes"][1:]) <= SECTION
 
 
-@pytest.mark.parametrize("file", ["models/onnx_real/layout_cdla.onnx", "models/onnx_real/silero_vad_16k_op15.onnx", "models/onnx/tinybert_dynamo.onnx"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "models/onnx_real/layout_cdla.onnx",
+        "models/onnx_real/silero_vad_16k_op15.onnx",
+        "models/onnx/tinybert_dynamo.onnx",
+    ],
+)
 def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file):
     tree = hierarchy_of(read_model(shared(file)))
     members = sorted(n for g in tree.groups for n in g.nodes)
@@ -82,7 +89,11 @@ def test_twins_of_a_real_model_are_its_repeated_layers():
 
 PAIRS = [
     ("models/megengine/resnet18_w16.mge", "traces/megengine/profile_analyze/resnet18_w16.profile.json", 0.99),
-    ("models/megengine/resnet18_w16.mge", "traces/megengine/runner/resnet18_w16/graph_profiler2.chrome_timeline.json.gz", 0.99),
+    (
+        "models/megengine/resnet18_w16.mge",
+        "traces/megengine/runner/resnet18_w16/graph_profiler2.chrome_timeline.json.gz",
+        0.99,
+    ),
     ("models/onnx/resnet10_dynbatch.onnx", "traces/onnxruntime/ort_resnet10_b2_opt_off.json", 1.0),
     ("models/onnx/resnet10_dynbatch.onnx", "traces/onnxruntime/ort_resnet10_b2_opt_all.json", 0.95),
     ("models/onnx/tinybert_scoped_dyn.onnx", "traces/onnxruntime/ort_tinybert_b2s64_opt_all.json", 0.95),

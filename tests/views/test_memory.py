@@ -12,7 +12,15 @@ from visualprof.views.measure.memory import curve, lifetimes, peak, thin
 from visualprof.views.table import Coded, Query, Table, page
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
-COLUMNS = ("self_size_increase_bytes", "self_allocated_bytes", "self_allocations", "size_increase_bytes", "allocated_bytes", "allocations", "calls")
+COLUMNS = (
+    "self_size_increase_bytes",
+    "self_allocated_bytes",
+    "self_allocations",
+    "size_increase_bytes",
+    "allocated_bytes",
+    "allocations",
+    "calls",
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,11 @@ def test_allocations_meet_the_release_of_their_address():
     table = answer("memory", shared(MICRO), device="0").to_json()["events"]["columns"]
     rows = {a: i for i, a in enumerate(table["address"])}
     first = rows[hex(515)]
-    assert (table["bytes"][first], table["name"][first], table["released_by"][first]) == (100, "aten::to", "aten::liner")
+    assert (table["bytes"][first], table["name"][first], table["released_by"][first]) == (
+        100,
+        "aten::to",
+        "aten::liner",
+    )
     assert table["lifetime_ns"][first] == (796 - 515) * 1000
     never = rows[hex(210)]
     assert (table["released_ns"][never], table["lifetime_ns"][never]) == (None, None)
@@ -75,7 +87,11 @@ def test_wrapped_totals_are_negative_and_noted():
 def test_the_peak_of_a_real_gpu_run_is_kept_and_explained():
     result = answer("memory", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz", device="0").to_json()
     (device,) = [d for d in result["devices"] if d["id"] == 0]
-    assert max(result["curve"]["columns"]["allocated_bytes"]) == device["peak_allocated_bytes"] == result["peak"]["allocated_bytes"]
+    assert (
+        max(result["curve"]["columns"]["allocated_bytes"])
+        == device["peak_allocated_bytes"]
+        == result["peak"]["allocated_bytes"]
+    )
     assert device["memory_bytes"] == 150_109_880_320
     assert result["peak"]["known_bytes"] <= result["peak"]["allocated_bytes"]
     kinds = dict(zip(*(result["peak"]["categories"]["columns"][k] for k in ("name", "bytes")), strict=True))
@@ -89,7 +105,9 @@ def test_a_window_filters_events_and_statistics():
     assert sum(part.fields["operators"].columns["allocations"]) < sum(whole.fields["operators"].columns["allocations"])
 
 
-@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(-1000, 1000)), min_size=1, max_size=300), st.integers(8, 64))
+@given(
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(-1000, 1000)), min_size=1, max_size=300), st.integers(8, 64)
+)
 def test_thinning_keeps_the_extremes(samples, points):
     samples.sort(key=lambda s: s[0])
     ts, value = (np.array(c, np.int64) for c in zip(*samples, strict=True))
@@ -110,13 +128,21 @@ def test_every_event_is_in_one_lifetime():
 
 @pytest.mark.parametrize(
     ("name", "peak_bytes", "wrapped"),
-    [("small/host_rank0_time_2026_11_20_03_52_36_795951", 11_841_656, 16), ("medium/host_rank0_time_2026_11_20_03_52_43_834976", 8_571_992, 27)],
+    [
+        ("small/host_rank0_time_2026_11_20_03_52_36_795951", 11_841_656, 16),
+        ("medium/host_rank0_time_2026_11_20_03_52_43_834976", 8_571_992, 27),
+    ],
 )
 def test_the_peak_is_never_a_wrapped_total(name, peak_bytes, wrapped):
     path = shared(f"traces/paddle/{name}.paddle_trace.json")
     result = answer("memory", path).to_json()
     (device,) = result["devices"]
-    assert device["peak_allocated_bytes"] == result["peak"]["allocated_bytes"] == max(result["curve"]["columns"]["allocated_bytes"]) == peak_bytes
+    assert (
+        device["peak_allocated_bytes"]
+        == result["peak"]["allocated_bytes"]
+        == max(result["curve"]["columns"]["allocated_bytes"])
+        == peak_bytes
+    )
     assert device["fragmentation_bytes"] <= device["peak_reserved_bytes"]
     assert any(f"{wrapped} totals of allocated memory had wrapped" in w for w in trace_of(path).meta.warnings)
 
@@ -163,7 +189,12 @@ def test_categories_of_the_file_add_up_to_the_curve():
     assert parts["ts_ns"] == total["ts_ns"]
     sums = [sum(v) for v in zip(*(c for k, c in parts.items() if k != "ts_ns"), strict=True)]
     assert sums == total["allocated_bytes"]
-    assert sum(result["peak"]["categories"]["columns"]["bytes"]) == result["peak"]["allocated_bytes"] == max(sums) == 3_082_832_104
+    assert (
+        sum(result["peak"]["categories"]["columns"]["bytes"])
+        == result["peak"]["allocated_bytes"]
+        == max(sums)
+        == 3_082_832_104
+    )
     assert set(result["events"]["columns"]["address"]) == {None}
 
 
@@ -180,8 +211,16 @@ def test_the_static_plan_is_explained_by_category_and_operator():
 
 def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts():
     texts = ["", "conv", "Add", "relu"]
-    table = Table({"name": Coded(np.array([1, 2, 0, 3, 2]), lambda i: texts[i] or None), "n": np.array([1, 2, 3, 4, 5])})
-    assert page(table, Query("name", descending=False)).to_json()["columns"]["name"] == ["Add", "Add", "conv", "relu", None]
+    table = Table(
+        {"name": Coded(np.array([1, 2, 0, 3, 2]), lambda i: texts[i] or None), "n": np.array([1, 2, 3, 4, 5])}
+    )
+    assert page(table, Query("name", descending=False)).to_json()["columns"]["name"] == [
+        "Add",
+        "Add",
+        "conv",
+        "relu",
+        None,
+    ]
     assert page(table, Query("name")).to_json()["columns"]["n"] == [4, 1, 2, 5, 3]
     assert page(table, Query(search={"name": "A"})).to_json()["columns"]["n"] == [2, 5]
     assert page(table, Query(equal={"name": "conv"})).to_json()["columns"]["n"] == [1]

@@ -46,7 +46,12 @@ def test_answers_equal_the_original(file, query):
             assert round(record["time"] * 1e9) in ties or round(spent[-1]) == round(record["time"] * 1e9)
             continue
         i = mine[key]
-        for name, column in (("computation", "computation_flo"), ("memory", "memory_bytes"), ("flops", "flops"), ("bandwidth", "bandwidth")):
+        for name, column in (
+            ("computation", "computation_flo"),
+            ("memory", "memory_bytes"),
+            ("flops", "flops"),
+            ("bandwidth", "bandwidth"),
+        ):
             if record[name] is None:
                 assert columns[column][i] is None, (key, name)
             else:

@@ -104,7 +104,15 @@ class ModelBuilder:
 
     def build(self) -> ModelGraph:
         """The model."""
-        return ModelGraph(self.name, self.format, tuple(self._nodes), tuple(self._values), self.producer, self.properties, tuple(self._warnings))
+        return ModelGraph(
+            self.name,
+            self.format,
+            tuple(self._nodes),
+            tuple(self._values),
+            self.producer,
+            self.properties,
+            tuple(self._warnings),
+        )
 
 
 class Names:

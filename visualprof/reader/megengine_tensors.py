@@ -82,7 +82,9 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
 def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
     """Bytes and device number of each tensor (by the text of its id) of which the size is known (1 us an event)."""
     rows, elements = doc.arg("elements")
-    columns = [dict(zip(*(c.tolist() for c in doc.arg(n)), strict=True)) for n in ("tensor", "dtype", "device")]
+    columns: list[dict[int, int]] = [
+        dict(zip(*(c.tolist() for c in doc.arg(n)), strict=True)) for n in ("tensor", "dtype", "device")
+    ]
     size: dict[str, int] = {}
     device: dict[str, int] = {}
     nodes: dict[int, int] = {}

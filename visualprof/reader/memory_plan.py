@@ -51,7 +51,7 @@ def _ends(plan: Plan) -> Ints:
 
     A loop over the chunks with those that are alive: 20 us each for a graph of 20,000 operators.
     """
-    end = plan.end.copy()
+    end: Ints = np.array(plan.end)
     alive = np.zeros(0, np.int64)
     for i in np.argsort(plan.begin, kind="stable").tolist():
         alive = alive[(end[alive] > plan.begin[i]) | (end[alive] < 0)]

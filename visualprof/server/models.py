@@ -59,7 +59,12 @@ class Models:
 
     def listing(self) -> tuple[list[Entry], list[schema.SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        runs = {(s.found.root.prefix, s.found.folder): r.id for r in self._logdir.listing().runs for w in r.workers for s in w.spans}
+        runs = {
+            (s.found.root.prefix, s.found.folder): r.id
+            for r in self._logdir.listing().runs
+            for w in r.workers
+            for s in w.spans
+        }
         files = {s.found.path: r.id for r in self._logdir.listing().runs for w in r.workers for s in w.spans}
         found, skipped = [*self._uploads.values()], list[schema.SkippedFile]()
         for each in self._candidates():
@@ -70,7 +75,9 @@ class Models:
                 continue
             if kind:
                 run = files.get(each.path) or runs.get((each.root.prefix, each.folder), "")
-                found.append(Entry(each.file, each.name, Path(each.path), kind, run, each.version.size, each.version.mtime_ns))
+                found.append(
+                    Entry(each.file, each.name, Path(each.path), kind, run, each.version.size, each.version.mtime_ns)
+                )
         return found, skipped
 
     def graph(self, name: str) -> ModelGraph:
@@ -105,7 +112,9 @@ class Models:
                 while piece := read(CHUNK):
                     size += len(piece)
                     if size > MAX_UPLOAD:
-                        raise TooLarge(f"{safe} is over {MAX_UPLOAD >> 30} GiB", "put it into the log directory instead")
+                        raise TooLarge(
+                            f"{safe} is over {MAX_UPLOAD >> 30} GiB", "put it into the log directory instead"
+                        )
                     digest.update(piece)
                     file.write(piece)
             model = read_model(path)
@@ -113,7 +122,16 @@ class Models:
             Path(path).unlink(missing_ok=True)
             error.error = error.error.replace(Path(path).name, safe)
             raise
-        entry = Entry(f"upload:{digest.hexdigest()}", safe, Path(path), model.format, "", size, Path(path).stat().st_mtime_ns, uploaded=True)
+        entry = Entry(
+            f"upload:{digest.hexdigest()}",
+            safe,
+            Path(path),
+            model.format,
+            "",
+            size,
+            Path(path).stat().st_mtime_ns,
+            uploaded=True,
+        )
         with self._lock:
             self._uploads[entry.id] = entry
         return entry
@@ -139,7 +157,9 @@ class Models:
                 chosen = None
             self._heads[key] = chosen.name if chosen else ""
         if not self._heads[key] and found.name.lower().endswith(EXPECTED):
-            raise UnknownFormat(f"{found.name}: no model format recognises its content", "was it cut while being copied?")
+            raise UnknownFormat(
+                f"{found.name}: no model format recognises its content", "was it cut while being copied?"
+            )
         return self._heads[key]
 
 
@@ -192,5 +212,12 @@ def blueprint(logdir: LogDirectory, models: Models, read_only: bool) -> Blueprin
 
 def _shown(entry: Entry) -> schema.ModelEntry:
     return schema.ModelEntry(
-        entry.id, entry.name, entry.id if not entry.uploaded else entry.name, entry.format, entry.run or None, entry.size, entry.modified_ns, entry.uploaded
+        entry.id,
+        entry.name,
+        entry.id if not entry.uploaded else entry.name,
+        entry.format,
+        entry.run or None,
+        entry.size,
+        entry.modified_ns,
+        entry.uploaded,
     )

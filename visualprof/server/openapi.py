@@ -134,7 +134,12 @@ def _graph_paths() -> _Json:
     other = _parameter("other", text, "query", "id of the model to compare with", required=True)
     node = _parameter("node", {"type": "integer"}, "query", "number of a node", required=True)
     name = _parameter("name", text, "query", "of the file", required=True)
-    upload = _operation("Keep an uploaded model", _ref(schema.ModelEntry), [name], {403: "the server is read-only", 413: "too large", 422: _ERRORS[422]})
+    upload = _operation(
+        "Keep an uploaded model",
+        _ref(schema.ModelEntry),
+        [name],
+        {403: "the server is read-only", 413: "too large", 422: _ERRORS[422]},
+    )
     upload["responses"]["201"] = upload["responses"].pop("200")
     upload["responses"].pop("304")
     upload["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
@@ -142,7 +147,9 @@ def _graph_paths() -> _Json:
         "/api/v1/models": {"get": _get("Every model", schema.ModelsAnswer), "post": upload},
         "/api/v1/graph": {"get": _get("A model as a graph", schema.GraphAnswer, [model])},
         "/api/v1/graph/node": {"get": _get("One node", schema.GraphNode, [model, node])},
-        "/api/v1/graph/profile": {"get": _get("Measured time on the nodes", schema.GraphProfile, [model, *_span_parameters()[:3]])},
+        "/api/v1/graph/profile": {
+            "get": _get("Measured time on the nodes", schema.GraphProfile, [model, *_span_parameters()[:3]])
+        },
         "/api/v1/graph/compare": {"get": _get("Two models compared", schema.GraphComparison, [model, other])},
     }
 

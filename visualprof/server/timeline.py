@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, request
+from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter, NotFound, SourceError
 from visualprof.reader.chrome_json import json_object
@@ -68,7 +69,9 @@ def _add_tiles(routes: Blueprint, chosen: Chosen) -> None:
     @routes.get("/meta")
     def meta() -> Response:
         span, trace = chosen()
-        return answer(_meta(trace, span.summary.fingerprint if span.summary else ""))
+        # The profile goes over all events; a page draws without it first.
+        profile = {} if request.args.get("minimap") == "0" else busy_profile(trace)
+        return answer(_meta(trace, span.summary.fingerprint if span.summary else "", profile))
 
     @routes.get("/tile")
     def one_tile() -> Response:
@@ -222,10 +225,9 @@ def _offset(worker: str, found: Offset) -> Json:
     }
 
 
-def _meta(trace: Trace, version: str) -> Json:
+def _meta(trace: Trace, version: str, profile: dict[str, NDArray[np.float64]]) -> Json:
     origin, until = trace.span_ns
     epoch = epoch_ns(trace)
-    profile = busy_profile(trace)
     return {
         "version": version,
         "duration_ns": until - origin,

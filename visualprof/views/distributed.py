@@ -193,7 +193,9 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
-def _stragglers(ranks: Ranks, numbers: list[int], windows: list[Windows], found: list[Matched], steps: dict[str, Column]) -> list[dict[str, object]]:
+def _stragglers(
+    ranks: Ranks, numbers: list[int], windows: list[Windows], found: list[Matched], steps: dict[str, Column]
+) -> list[dict[str, object]]:
     """Ranks that come late to the first collective of most steps, on the common clock.
 
     `late_ns_per_step` is the mean over the steps of a rank's arrival less the median of the others', `steps_last` in how many

@@ -77,7 +77,10 @@ def measured(model: ModelGraph, trace: Trace) -> Json:
     shown = np.array(tree.shown, np.int64)
     matched = int((found.event[shown] >= 0).sum()) if len(shown) else 0
     if not matched:
-        raise MissingData("no operator of this profile has the name of a node of this model", "choose the model that the profile was made of")
+        raise MissingData(
+            "no operator of this profile has the name of a node of this model",
+            "choose the model that the profile was made of",
+        )
     events = [int(e) if e >= 0 else None for e in found.event[shown]]
     return {
         "total_ns": found.total_ns, "matched_ns": found.matched_ns, "matched_ratio": found.matched_ns / found.total_ns if found.total_ns else 0.0,
@@ -105,7 +108,9 @@ def compare(model: ModelGraph, other: ModelGraph) -> Json:
     return {
         "pairs": sorted([a, b] for a, b in pairs.items()),
         "status": ["changed" if i in changed else "same" if i in pairs else "removed" for i in range(len(mine))],
-        "other_status": ["added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))],
+        "other_status": [
+            "added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))
+        ],
         "changes": changes,
     }
 
@@ -128,13 +133,20 @@ def _change(model: ModelGraph, a: Node, other: ModelGraph, b: Node, i: int, j: i
         if a.attributes.get(key) != b.attributes.get(key):
             what.append(f"{key}: {a.attributes.get(key, '–')} → {b.attributes.get(key, '–')}")
     for before, after in zip([model.values[v] for v in a.outputs], [other.values[v] for v in b.outputs], strict=False):
-        if (before.dtype, before.shape) != (after.dtype, after.shape) and before.shape is not None and after.shape is not None:
+        if (
+            (before.dtype, before.shape) != (after.dtype, after.shape)
+            and before.shape is not None
+            and after.shape is not None
+        ):
             what.append(f"{before.dtype}[{_shape(before)}] → {after.dtype}[{_shape(after)}]")
     return {"node": i, "other": j, "what": what} if what else None
 
 
 def _summary(model: ModelGraph, tree: Hierarchy) -> Json:
-    ends = {kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)] for kind in ("input", "output")}
+    ends = {
+        kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)]
+        for kind in ("input", "output")
+    }
     return {
         "name": model.name, "format": model.format, "producer": model.producer,
         "inputs": [_tensor(v, False) for v in ends["input"]], "outputs": [_tensor(v, False) for v in ends["output"]],
@@ -177,7 +189,13 @@ def _shape(value: Value) -> str:
 
 
 def _tensor(value: Value, constant: bool) -> Json:
-    return {"name": value.name, "dtype": value.dtype, "shape": _shape(value), "constant": constant, "bytes": value.bytes if value.bytes >= 0 else None}
+    return {
+        "name": value.name,
+        "dtype": value.dtype,
+        "shape": _shape(value),
+        "constant": constant,
+        "bytes": value.bytes if value.bytes >= 0 else None,
+    }
 
 
 def _plain(column: np.ndarray) -> list[object]:

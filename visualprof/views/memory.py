@@ -36,7 +36,7 @@ NEARLY_FULL = 0.5  # above this share of the device its memory is drawn beside t
 
 @dataclass(frozen=True)
 class MemoryParams(Params):
-    """device: number, -1 host memory, "" the one with the most bytes. start_ns, end_ns: window since the first event."""
+    """device: number, -1 host memory, "" the one with the most bytes. start_ns, end_ns: window since the start."""
 
     device: str = ""
     start_ns: int = 0
@@ -180,9 +180,7 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> dic
     return ordered(columns, "self_allocated_bytes")
 
 
-def _peak(
-    trace: Trace, device: int, found: Curve, lives: Lifetimes, origin: int, own: Mask
-) -> dict[str, object]:
+def _peak(trace: Trace, device: int, found: Curve, lives: Lifetimes, origin: int, own: Mask) -> dict[str, object]:
     """What is alive when most is allocated; the rest of the total is from before the profile."""
     place = peak(found)
     if place < 0:
@@ -219,7 +217,7 @@ def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> Table:
 
 
 def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, charts.Option]:
-    """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory."""
+    """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory; `categories`: what it held."""
     curve, device = result.fields["curve"], result.fields["device"]
     facts = next((d for d in result.fields["devices"] if d["id"] == device), None)
     if facts is None or not isinstance(curve, Table) or not len(curve):
@@ -236,11 +234,19 @@ def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, cha
     line["areaStyle"] = {"opacity": 0.15}
     peak = result.fields["peak"]
     if peak["ts_ns"] is not None and ts[0] <= peak["ts_ns"] <= ts[-1]:
-        line["markPoint"] = {"data": [{"name": "@t:memory.peak", "coord": [int(peak["ts_ns"]), int(peak["allocated_bytes"])]}]}
+        at_peak = [int(peak["ts_ns"]), int(peak["allocated_bytes"])]
+        line["markPoint"] = {"data": [{"name": "@t:memory.peak", "coord": at_peak}]}
     total = facts["memory_bytes"]
     if total and max(facts["peak_allocated_bytes"], facts["peak_reserved_bytes"] or 0) > NEARLY_FULL * total:
         line["markLine"] = {"data": [{"name": "@t:memory.capacity", "yAxis": total}]}
-    return {"curve": option}
+    out = {"curve": option}
+    held = result.fields["categories"]
+    if isinstance(held, Table) and len(held):
+        at = held.columns["ts_ns"]
+        parts = [(k.removesuffix("_bytes"), v) for k, v in held.columns.items() if k.endswith("_bytes")]
+        areas = [(f"@t:category.{name}", at, v) for name, v in parts if np.asarray(v).any()]
+        out["categories"] = charts.lines(areas, ("ns", "bytes"), stack=True)
+    return out
 
 
 VIEW = View("memory", 60, needs, MemoryParams, compute, make_charts)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
+from visualprof.reader.trace_types import Rows
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.devices import device_summary
 from visualprof.views.measure.findings import Case, findings
@@ -22,8 +23,8 @@ from visualprof.views.timing import durations, names, ordered
 
 
 def needs(trace: Trace) -> bool:
-    """Any event at all."""
-    return len(trace.events) > 0
+    """Any event but memory instants."""
+    return bool((trace.events.category != Category.MEMORY).any())
 
 
 def compute(trace: Trace, params: Params) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,17 +214,26 @@ def make_charts(result: Result, params: ProfileParams, top: int) -> dict[str, ch
         return {}
     x, y = work[shown] / memory[shown], flops[shown]
     size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
-    names = [columns["name"][i] or columns["type"][i] for i in shown]
-    ids = [str(columns["id"][i] or columns["type"][i]) for i in shown]
+    name, kind, number = (cast("list[str | None]", list(columns[k])) for k in ("name", "type", "id"))
     series: dict[str, list[charts.Option]] = {}
     for at, row in enumerate(shown.tolist()):
-        series.setdefault(columns["type"][row], []).append({
-            "name": names[at], "id": ids[at], "symbolSize": round(float(size[at]), 1),
+        own = kind[row] or ""
+        series.setdefault(own, []).append({
+            "name": name[row] or own, "id": number[row] or own, "symbolSize": round(float(size[at]), 1),
             "value": [float(x[at]), float(y[at]), float(spent[row]), float(bandwidth[row])],
         })  # fmt: skip
     time = f"@t:column.{params.time}_self_ns"
-    fields = (("@t:profile.intensity", "intensity"), ("@t:profile.flops", "flop_rate"), (time, "ns"), ("@t:column.bandwidth", "rate"))
-    return {"roofline": charts.scatter(list(series.items()), fields, [_roof(x, float(y.max()), float(np.nanmax(bandwidth[shown])))])}
+    fields = (
+        ("@t:profile.intensity", "intensity"),
+        ("@t:profile.flops", "flop_rate"),
+        (time, "ns"),
+        ("@t:column.bandwidth", "rate"),
+    )
+    return {
+        "roofline": charts.scatter(
+            list(series.items()), fields, [_roof(x, float(y.max()), float(np.nanmax(bandwidth[shown])))]
+        )
+    }
 
 
 def _roof(x: NDArray[np.float64], flops: float, bandwidth: float) -> charts.Option:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Trace, TrackKind
+from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.measure.tiles import on_timeline
 from visualprof.views.table import Result, Table
 
 
 def needs(trace: Trace) -> bool:
-    """Any event at all."""
-    return len(trace.events) > 0
+    """Any event but memory instants."""
+    return bool((trace.events.category != Category.MEMORY).any())
 
 
 def compute(trace: Trace, params: Params) -> Result:

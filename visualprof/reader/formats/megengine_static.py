@@ -178,7 +178,7 @@ def _plan(
         categories.append(category)
     if rows and all(c == "parameter" for c in categories):
         builder.warn(
-            "only the weights' memory was planned; that of activations was allocated during the run: it is not in the file"
+            "only the weights' memory was planned; that of activations, allocated in the run, is not in the file"
         )
     table = np.array(rows, np.int64).reshape(-1, 7)
     begin, end, addr, size, device, made, freed = (table[:, i] for i in range(7))

@@ -18,7 +18,12 @@ DTYPES = (
     "Float32", "Uint8", "Int8", "Int16", "Int32", "IntB1", "IntB2", "IntB4", "Byte", "Float16", "UintB4", "Quantized8Asymm",
     "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16", "Bool", "Uint16", "QuantizedS1", "Complex64",
 )  # fmt: skip
-CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder")
+CONSTANTS = (
+    "ImmutableTensor",
+    "SharedDeviceTensor",
+    "MultipleDeviceTensorHolder",
+    "MultipleDeviceTensorWithFormatHolder",
+)
 INPUTS = ("Host2DeviceCopy",)
 
 
@@ -92,12 +97,16 @@ def read(source: Source) -> ModelGraph:
     data = b"".join(source.chunks())
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:
-        raise FormatError(f"{source.name}: not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later")
+        raise FormatError(
+            f"{source.name}: not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later"
+        )
     try:
         body = data[base + 4 :]
         return _build(source, _Table(body, struct.unpack_from("<I", body, 0)[0]))
     except (struct.error, IndexError, RecursionError, MemoryError) as error:
-        raise FormatError(f"{source.name}: damaged MegEngine model ({error})", "was it cut while being copied?") from error
+        raise FormatError(
+            f"{source.name}: damaged MegEngine model ({error})", "was it cut while being copied?"
+        ) from error
 
 
 def _build(source: Source, model: _Table) -> ModelGraph:
@@ -128,7 +137,9 @@ def _operator(builder: ModelBuilder, operator: _Table) -> None:
         builder.node(Node(builder.known(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
     else:
         role = "constant" if kind in CONSTANTS else "operator"
-        builder.node(Node(name or label, kind, scope, role, inputs, outputs, {k: v for k, v in attributes.items() if v}))
+        builder.node(
+            Node(name or label, kind, scope, role, inputs, outputs, {k: v for k, v in attributes.items() if v})
+        )
 
 
 def _value(tensor: _Table) -> Value:

@@ -18,7 +18,9 @@ CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolde
 def sniff(head: bytes) -> bool:
     """A static profile, or the graph that --get-static-mem-info writes."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:400]
-    return start.startswith(b"{") and (b'"graph_exec"' in start or (b'"operator"' in head and b'"comp_seq"' in head) or b'"opr_internal_pf"' in start)
+    return start.startswith(b"{") and (
+        b'"graph_exec"' in start or (b'"operator"' in head and b'"comp_seq"' in head) or b'"opr_internal_pf"' in start
+    )
 
 
 def read(source: Source) -> ModelGraph:
@@ -31,7 +33,9 @@ def read(source: Source) -> ModelGraph:
         operators, variables = graph["operator"], graph.get("var") or {}
         order = [i for i in graph.get("comp_seq") or [] if i in operators]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(f"{source.name}: not a whole MegEngine graph ({error})", "was it cut while being copied?") from error
+        raise FormatError(
+            f"{source.name}: not a whole MegEngine graph ({error})", "was it cut while being copied?"
+        ) from error
     footprint = ((document.get("profiler") or {}).get("opr_footprint") or {}) if isinstance(document, dict) else {}
     builder = ModelBuilder(source.name, "megengine-static")
     builder.producer = "MegEngine"
@@ -64,7 +68,12 @@ def _value(variable: dict[str, Any]) -> Value:
     dtype = str(layout.get("dtype", "")).lower()
     sizes = shape if isinstance(shape, list) else layout.get("shape")
     held = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
-    return Value(str(variable.get("name", "")), dtype, tuple(int(s) for s in sizes) if isinstance(sizes, list) else None, held if held > 0 else -1)
+    return Value(
+        str(variable.get("name", "")),
+        dtype,
+        tuple(int(s) for s in sizes) if isinstance(sizes, list) else None,
+        held if held > 0 else -1,
+    )
 
 
 MODEL = ModelFormat("megengine-static", 11, sniff, read)

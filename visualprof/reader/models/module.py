@@ -57,9 +57,13 @@ def read(source: Source) -> ModelGraph:
     try:
         document = _DECODER.decode(b"".join(source.chunks()))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(f"{source.name}: not a whole module graph ({error})", "write it again with add_graph") from error
+        raise FormatError(
+            f"{source.name}: not a whole module graph ({error})", "write it again with add_graph"
+        ) from error
     if document.visualprof_graph != VERSION:
-        raise FormatError(f"{source.name}: a module graph of version {document.visualprof_graph}", "use a newer visualprof")
+        raise FormatError(
+            f"{source.name}: a module graph of version {document.visualprof_graph}", "use a newer visualprof"
+        )
     builder = ModelBuilder(document.name, "module")
     builder.producer = document.producer or document.framework
     builder.properties = {"framework": document.framework}
@@ -69,11 +73,24 @@ def read(source: Source) -> ModelGraph:
     count = len(document.values)
     for node in document.nodes:
         if any(not 0 <= i < count for i in (*node.inputs, *node.outputs)):
-            raise FormatError(f"{source.name}: node {node.name!r} names a value that is not there", "write it again with add_graph")
+            raise FormatError(
+                f"{source.name}: node {node.name!r} names a value that is not there", "write it again with add_graph"
+            )
         kind = node.kind if node.kind in ("operator", "input", "output", "constant") else "operator"
         attributes = {k: str(v) for k, v in node.attributes.items()}
         scope = tuple(Scope(s) for s in node.scope)
-        builder.node(Node(node.name, node.type, scope, kind, tuple(node.inputs), tuple(node.outputs), attributes, node.documentation))  # type: ignore[arg-type]
+        builder.node(
+            Node(
+                node.name,
+                node.type,
+                scope,
+                kind,
+                tuple(node.inputs),
+                tuple(node.outputs),
+                attributes,
+                node.documentation,
+            )
+        )  # type: ignore[arg-type]
     return builder.build()
 
 

@@ -31,7 +31,9 @@ def read(source: Source) -> ModelGraph:
     try:
         model = onnx.ModelProto.FromString(b"".join(source.chunks()))
     except DecodeError as error:
-        raise FormatError(f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?") from error
+        raise FormatError(
+            f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?"
+        ) from error
     if not model.graph.node and not model.graph.input and not model.graph.initializer:
         raise FormatError(f"{source.name}: the ONNX model has no graph", "was it cut while being copied?")
     builder = ModelBuilder(model.graph.name or source.name, "onnx")
@@ -77,7 +79,9 @@ def _inferred(model: Any, builder: ModelBuilder) -> Any:
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
     except Exception as error:  # noqa: BLE001: the inference is native code that raises anything; the graph is whole without it
-        builder.warn(f"shapes could not be inferred: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}")
+        builder.warn(
+            f"shapes could not be inferred: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
+        )
         return model
 
 
@@ -186,7 +190,11 @@ class _Reader:
     def _typed(self, info: Any, names: Names) -> int:
         kind = info.type.tensor_type
         dtype = self._dtype(kind.elem_type)
-        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim) if kind.HasField("shape") else None
+        shape = (
+            tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
+            if kind.HasField("shape")
+            else None
+        )
         value = Value(info.name, dtype, shape, tensor_bytes(dtype, shape))
         row = names.own(info.name)
         if row is None:

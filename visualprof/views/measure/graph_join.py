@@ -67,7 +67,9 @@ def _names(model: ModelGraph) -> dict[str, int]:
     return names | {n.name: i for i, n in enumerate(model.nodes) if n.kind == "operator" and n.name}
 
 
-def _collect(model: ModelGraph, trace: Trace, rows: NDArray[np.int64], spent: NDArray[np.int64], names: dict[str, int], rule: str) -> Join:
+def _collect(
+    model: ModelGraph, trace: Trace, rows: NDArray[np.int64], spent: NDArray[np.int64], names: dict[str, int], rule: str
+) -> Join:
     node_of = np.full(len(trace.strings), -1, np.int64)
     label = trace.events.name[rows]
     if "graph_name" in trace.args:
@@ -100,5 +102,3 @@ def _find(name: str, names: dict[str, int]) -> int:
             return names[candidate]
     fused = FUSED.match(name)
     return names.get(fused.group(1), -1) if fused else -1
-
-

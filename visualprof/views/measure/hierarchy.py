@@ -191,7 +191,9 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
     return moved, [new[g] for g in of]
 
 
-def _twins(model: ModelGraph, shown: Sequence[int], groups: list[Group], src: list[int], dst: list[int]) -> tuple[int, ...]:
+def _twins(
+    model: ModelGraph, shown: Sequence[int], groups: list[Group], src: list[int], dst: list[int]
+) -> tuple[int, ...]:
     """The first group of the same structure for every group: same children in the same order, same edges among them."""
     parent_of_node = [0] * len(shown)
     for number, each in enumerate(groups):
@@ -202,7 +204,9 @@ def _twins(model: ModelGraph, shown: Sequence[int], groups: list[Group], src: li
     inner: list[list[tuple[int, int]]] = [[] for _ in groups]
     for a, b in zip(src, dst, strict=True):
         shared = _meet(chains[parent_of_node[a]], chains[parent_of_node[b]])
-        inner[shared].append((_child(place, chains, parent_of_node, a, shared), _child(place, chains, parent_of_node, b, shared)))
+        inner[shared].append(
+            (_child(place, chains, parent_of_node, a, shared), _child(place, chains, parent_of_node, b, shared))
+        )
     digests: dict[int, str] = {}
     first: dict[str, int] = {}
     twin = [0] * len(groups)
@@ -233,7 +237,9 @@ def _meet(a: list[int], b: list[int]) -> int:
     return shared
 
 
-def _child(place: list[dict[tuple[str, int], int]], chains: list[list[int]], parent: list[int], node: int, shared: int) -> int:
+def _child(
+    place: list[dict[tuple[str, int], int]], chains: list[list[int]], parent: list[int], node: int, shared: int
+) -> int:
     """Place of the child of `shared` that holds a node."""
     chain = chains[parent[node]]
     depth = chain.index(shared)

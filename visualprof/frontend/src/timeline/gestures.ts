@@ -17,6 +17,7 @@ export interface Hover {
   client_x: number;
   client_y: number;
   x: number;
+  y: number;
 }
 
 export function zoom_factor(event: WheelEvent): number {
@@ -46,7 +47,7 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     if (!box || !scene) return;
     const [x, y] = [client.clientX - box.left, client.clientY - box.top];
     const hit = hit_at(scene, x * scene.ratio, y * scene.ratio);
-    hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x };
+    hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x, y };
     stage.marks = { ...stage.marks, hover: hit, cursor: x };
     stage.invalidate();
   }
@@ -175,7 +176,7 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
   /** Under a resting pointer the picture may move: what it points at is then another slice. */
   watch(timeline.frame, () => {
     if (pointer && dragging.value === null && queued === 0 && hover.value && stage.scene) {
-      const hit = stage.hit(hover.value.x, hover.value.client_y - (area.value?.getBoundingClientRect().top ?? 0));
+      const hit = stage.hit(hover.value.x, hover.value.y);
       if (hit?.event !== hover.value.hit?.event || hit?.x0 !== hover.value.hit?.x0) hover_at({ clientX: pointer.x, clientY: pointer.y });
     }
   });

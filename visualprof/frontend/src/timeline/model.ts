@@ -42,6 +42,7 @@ export interface Meta {
   tracks: Track[];
   counters: Counter[];
   steps: StepMark[];
+  /** Empty when not asked for. */
   minimap: Record<string, number[]>;
   warnings: string[];
 }

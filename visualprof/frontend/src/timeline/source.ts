@@ -1,5 +1,6 @@
 // One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
-import { address, type Query } from "../api/client";
+import { shallowRef } from "vue";
+import { address, get, type Query } from "../api/client";
 import { level_of, tile_ns, whole_level } from "./level";
 import type { Meta } from "./model";
 import { Names } from "./names";
@@ -17,6 +18,9 @@ export class Source {
   readonly top_level: number;
   /** Added to this trace's times to stand on the page's axis. */
   offset = 0;
+  /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
+  readonly profile = shallowRef<Record<string, number[]>>({});
+  private profile_asked = false;
   private readonly stem: string;
 
   constructor(
@@ -27,6 +31,16 @@ export class Source {
     this.names = new Names({ ...id.query, v: meta.version }, meta.strings, arrived);
     this.top_level = whole_level(meta.duration_ns);
     this.stem = `${id.worker}/${meta.version}/`;
+  }
+
+  async load_profile(): Promise<void> {
+    if (this.profile_asked) return;
+    this.profile_asked = true;
+    try {
+      this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
+    } catch {
+      this.profile_asked = false;
+    }
   }
 
   get start(): number {

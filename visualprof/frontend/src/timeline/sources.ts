@@ -2,8 +2,7 @@
 import { computed, onScopeDispose, shallowRef, watch } from "vue";
 import { address, ApiError, get, type Query } from "../api/client";
 import type { Worker } from "../api/model";
-import { run, span } from "../state/selection";
-import { file_stamp } from "../state/selection";
+import { file_stamp, run, span } from "../state/selection";
 import type { Meta } from "./model";
 import { epoch_difference, Source, type SourceId } from "./source";
 import type { State } from "./state";
@@ -20,7 +19,7 @@ function query_of(one: Worker): Query | null {
 async function meta_of(query: Query, signal: AbortSignal): Promise<Meta | null> {
   for (;;) {
     try {
-      return (await get<Meta>(address("timeline/meta", query), { signal }))?.body ?? null;
+      return (await get<Meta>(address("timeline/meta", { ...query, minimap: 0 }), { signal }))?.body ?? null;
     } catch (error) {
       if (!(error instanceof ApiError) || (error.status !== 503 && error.status !== 0)) throw error;
       await new Promise((resume) => setTimeout(resume, RETRY_MS));

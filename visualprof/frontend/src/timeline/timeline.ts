@@ -111,7 +111,7 @@ export function useTimeline() {
     if (visible.value.start !== start || visible.value.end !== end) visible.value = { start, end };
     frame.value += 1;
     if (!moving) refresh_empty();
-    void scene;
+    if (scene.wishes.every((wish) => wish.rank > 0)) void main.value?.load_profile();
   };
   onScopeDispose(() => {
     clearTimeout(address_timer);

@@ -1,0 +1,91 @@
+"""Graphs of MegEngine modules: calls of modules, and operators between them through the hook that TracedModule uses."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from visualprof.capture.record import Framework, Recorder, Value
+
+DOCUMENTATION = "https://www.megengine.org.cn/doc/stable/zh/reference/api/megengine.module."
+NOTE = "_NodeMixin__node"  # the attribute in C++ that TracedModule keeps its nodes in
+UNTOLD = ("scope", "workspace_limit", "compute_mode", "strategy")  # how it is computed, not what
+
+
+def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
+    """Runs the model once and gives its document."""
+    megengine: Any = importlib.import_module("megengine")
+    modules: Any = importlib.import_module("megengine.module")
+    core: Any = importlib.import_module("megengine.core._imperative_rt.core2")
+    framework = Framework(
+        "megengine",
+        str(megengine.__version__),
+        is_tensor=lambda x: isinstance(x, core.Tensor),
+        describe=lambda t: (_dtype(t), [int(s) for s in t.shape]),
+        writes=lambda _: 0,
+        documentation=lambda kind: (
+            f"{DOCUMENTATION}{kind.__name__}.html" if getattr(modules, kind.__name__, None) is kind else ""
+        ),
+        builtin=lambda kind: kind.__module__.startswith("megengine.module."),
+        memory=_Notes(),
+    )
+    recorder = Recorder(framework, model.named_modules(), model.named_parameters(), model.named_buffers())
+    with recorder.calls_of(modules.Module), _operators(core, recorder):
+        recorder.run(model, arguments, keywords)
+    return recorder.document(title)
+
+
+class _Notes:
+    """By MegEngine's own note on a tensor, which stays when the hook and the caller see two objects for one tensor."""
+
+    def get(self, tensor: Any) -> Value | None:
+        """The value noted."""
+        found = getattr(tensor, NOTE, None)
+        return found if isinstance(found, Value) else None
+
+    def set(self, tensor: Any, value: Value) -> None:
+        """Notes the value."""
+        setattr(tensor, NOTE, value)
+
+
+@contextmanager
+def _operators(core: Any, recorder: Recorder) -> Iterator[None]:
+    """While open, every operator of MegEngine is reported."""
+
+    def run(operator: Any, tensors: tuple[Any, ...]) -> Any:
+        core.unset_module_tracing()
+        try:
+            return core.apply(operator, *tensors)
+        finally:
+            core.set_module_tracing()
+
+    def apply(operator: Any, *tensors: Any) -> Any:
+        return recorder.operator(lambda: run(operator, tensors), str(operator), tensors, _parameters(operator))
+
+    tracer = importlib.import_module("megengine.traced_module.expr")  # its hook, put back below, is set on import
+    core.set_module_trace_hook(apply)
+    core.set_module_tracing()
+    try:
+        yield
+    finally:
+        core.unset_module_tracing()
+        core.set_module_trace_hook(tracer.Apply.apply_module_trace_hook)
+
+
+def _dtype(tensor: Any) -> str:
+    try:
+        return getattr(tensor.dtype, "__name__", "") or str(tensor.dtype)
+    except RuntimeError:  # raw bytes, as BatchNorm reserves them, have no type of numpy
+        return "byte"
+
+
+def _parameters(operator: Any) -> dict[str, Any]:
+    """Parameters of an operator by name."""
+    found = {n: getattr(operator, n, None) for n in dir(operator) if not n.startswith("_") and n not in UNTOLD}
+    return {
+        n: v if isinstance(v, (int, float, str, tuple, list)) else str(v)
+        for n, v in found.items()
+        if not callable(v) and v is not None
+    }

@@ -1,0 +1,91 @@
+"""Graphs of Paddle layers: calls of layers, and operators between them through the functions that Paddle generates."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import BuiltinFunctionType
+from typing import Any
+
+from visualprof.capture.record import Framework, Recorder
+
+DOCUMENTATION = "https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/"
+# Operators of Python that Paddle implements in C++, not through `_C_ops`.
+METHODS = {
+    f"__{prefix}{name}__": name
+    for prefix in ("", "r")
+    for name in ("add", "sub", "mul", "div", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor")
+} | {f"__{name}__": name for name in ("neg", "abs", "invert", "getitem", "setitem", "eq", "ne", "lt", "le", "gt", "ge")}
+
+
+def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], title: str) -> dict[str, Any]:
+    """Runs the model once and gives its document."""
+    paddle: Any = importlib.import_module("paddle")
+    framework = Framework(
+        "paddle",
+        str(paddle.__version__),
+        is_tensor=lambda x: isinstance(x, paddle.Tensor),
+        describe=lambda t: (str(t.dtype).rsplit(".", 1)[-1].lower(), [int(s) for s in t.shape]),
+        writes=lambda t: int(getattr(t, "inplace_version", 0)),
+        documentation=lambda kind: (
+            f"{DOCUMENTATION}{kind.__name__}_en.html" if getattr(paddle.nn, kind.__name__, None) is kind else ""
+        ),
+        builtin=lambda kind: kind.__module__.startswith("paddle.nn."),
+    )
+    layers = model.named_sublayers(include_self=True)
+    recorder = Recorder(framework, layers, model.named_parameters(), model.named_buffers())
+    state = paddle.get_rng_state()
+    try:
+        with paddle.no_grad(), recorder.calls_of(paddle.nn.Layer), _operators(paddle, recorder):
+            recorder.run(model, arguments, keywords)
+    finally:
+        paddle.set_rng_state(state)
+    return recorder.document(title)
+
+
+@contextmanager
+def _operators(paddle: Any, recorder: Recorder) -> Iterator[None]:
+    """While open, functions of `_C_ops`, functions bound from there, and Python's operators on tensors are reported."""
+    depth = [0]
+
+    def reporting(function: Any, label: str) -> Any:
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            if depth[0]:
+                return function(*arguments, **keywords)
+            depth[0] += 1
+            try:
+                return recorder.operator(lambda: function(*arguments, **keywords), label, arguments, keywords)
+            finally:
+                depth[0] -= 1
+
+        return call
+
+    def renamed(tensor: Any, *arguments: Any) -> Any:
+        out = placed(tensor, *arguments)
+        recorder.same(tensor, out)
+        return out
+
+    placed = vars(paddle.Tensor).get("_use_gpudnn")
+    with ExitStack() as restore:
+        if placed is not None:  # gives another object for the same tensor
+            paddle.Tensor._use_gpudnn = renamed  # noqa: SLF001
+            restore.callback(setattr, paddle.Tensor, "_use_gpudnn", placed)
+        for place in (paddle._C_ops, paddle, paddle.tensor, paddle.nn.functional):  # noqa: SLF001
+            for name, function in list(vars(place).items()):
+                if (
+                    isinstance(function, BuiltinFunctionType)
+                    and not name.startswith("_")
+                    and hasattr(paddle._C_ops, name)
+                ):  # noqa: SLF001
+                    setattr(place, name, reporting(function, name))
+                    restore.callback(setattr, place, name, function)
+        for name in dir(paddle.Tensor):
+            if name in METHODS or (
+                type(vars(paddle.Tensor).get(name)).__name__ == "method_descriptor" and hasattr(paddle._C_ops, name)
+            ):  # noqa: SLF001
+                method = vars(paddle.Tensor).get(name)
+                if method is not None:
+                    setattr(paddle.Tensor, name, reporting(method, METHODS.get(name, name)))
+                    restore.callback(setattr, paddle.Tensor, name, method)
+        yield

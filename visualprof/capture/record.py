@@ -1,0 +1,422 @@
+"""One forward pass as nodes: which module and which operator made which tensor from which, by the identity of tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+VERSION = 1
+MAX_TEXT = 200  # characters of an attribute
+MAX_DEPTH = 8  # nesting of inputs and outputs that is looked through
+ITEM_TYPES = (bool, int, float, str, type(None))
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What a framework says about its modules and tensors.
+
+    describe: dtype and shape. version: a count that grows when the tensor is written in place, or a constant.
+    documentation: address for a class of modules, "" for the user's own. builtin: comes with the framework.
+    """
+
+    name: str
+    version: str
+    is_tensor: Callable[[Any], bool]
+    describe: Callable[[Any], tuple[str, list[int]]]
+    writes: Callable[[Any], int]
+    documentation: Callable[[type], str]
+    builtin: Callable[[type], bool]
+    profile_prefix: str = ""
+    memory: Memory | None = None
+
+
+class Memory(Protocol):
+    """What each tensor is now."""
+
+    def get(self, tensor: Any) -> Value | None:
+        """The value that the tensor holds; None when nothing recorded made it."""
+        ...
+
+    def set(self, tensor: Any, value: Value) -> None:
+        """Notes that the tensor holds the value."""
+        ...
+
+
+class Identities:
+    """By the identity of tensors, held weakly: activations are freed as always, and an address used again is told apart."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Callable[[], Any], Value]] = {}
+
+    def get(self, tensor: Any) -> Value | None:
+        """The value of this very object."""
+        entry = self._known.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def set(self, tensor: Any, value: Value) -> None:
+        """Notes it; a tensor that takes no weak reference is kept."""
+        try:
+            reference: Callable[[], Any] = weakref.ref(tensor)
+        except TypeError:
+            reference = lambda: tensor  # noqa: E731
+        self._known[id(tensor)] = (reference, value)
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor at one time: written in place, it becomes another value."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+@dataclass(eq=False)
+class Step:
+    """A node of the graph to be."""
+
+    name: str
+    type: str
+    scope: tuple[str, ...]
+    inputs: list[Value]
+    outputs: list[Value]
+    kind: str = "operator"
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+    documentation: str = ""
+
+
+@dataclass(eq=False)
+class _Call:
+    """A module while it runs. parts: its place in the model, repeated calls numbered."""
+
+    module: Any
+    path: str | None
+    parts: tuple[str, ...]
+    inputs: list[Value]
+    profile_name: str
+    steps: list[Step] = field(default_factory=list[Step])
+    scopes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    calls_modules: bool = False
+
+
+class Recorder:
+    """Records the pass of one model; the files of the frameworks feed it.
+
+    Args:
+        framework: what the framework says.
+        modules, parameters, buffers: (dotted name, object), each object once.
+    """
+
+    def __init__(
+        self,
+        framework: Framework,
+        modules: Iterable[tuple[str, Any]],
+        parameters: Iterable[tuple[str, Any]],
+        buffers: Iterable[tuple[str, Any]],
+    ) -> None:
+        self._framework = framework
+        self._modules = list(modules)
+        self._paths = {id(m): name for name, m in reversed(self._modules)}
+        self._memory = framework.memory or Identities()
+        self._thread = threading.get_ident()
+        self._calls: list[_Call] = []
+        self._places: dict[tuple[str, ...], int] = {}
+        self._numbers: dict[type, dict[int, int]] = {}
+        self._root: _Call | None = None
+        self._ends: tuple[list[Step], list[Step]] = ([], [])
+        self._weights: dict[str, Value] = {}
+        for name, tensor in parameters:
+            self._weights[name] = self._make(tensor, name)
+        self._buffers = [name for name, tensor in buffers if self._make(tensor, name)]
+
+    def run(self, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Runs the model in evaluation mode; calls and operators are recorded where the framework's file reports them."""
+        flags = [(m, m.training) for _, m in self._modules if hasattr(m, "training")]
+        names = _named(model, arguments, keywords)
+        for name, tensor in self._tensors(names):
+            if not self._value(tensor):
+                self._ends[0].append(Step(name, "Input", (), [], [self._make(tensor, name)], "input"))
+        try:
+            for module, _ in flags:
+                module.training = False  # not eval(): overridden, it may change weights
+            result = model(*arguments, **keywords)
+        finally:
+            for module, flag in flags:
+                module.training = flag
+        for name, tensor in self._tensors({"output": result}):
+            value = self._value(tensor) or self._make(tensor, name)
+            self._ends[1].append(Step(name, "Output", (), [value], [], "output"))
+
+    @contextmanager
+    def calls_of(self, base: Any) -> Iterator[None]:
+        """While open, calls of modules are recorded: `base` is the class whose `__call__` all modules share."""
+        original = base.__call__
+
+        def call(module: Any, *arguments: Any, **keywords: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return original(module, *arguments, **keywords)
+            return self._called(original, module, arguments, keywords)
+
+        base.__call__ = call
+        try:
+            yield
+        finally:
+            base.__call__ = original
+
+    def operator(
+        self, run: Callable[[], Any], label: str, arguments: Any, keywords: Mapping[str, Any], documentation: str = ""
+    ) -> Any:
+        """Runs an operator and records it where it made or wrote a tensor; gives its result."""
+        if not self._calls or threading.get_ident() != self._thread:
+            return run()
+        given = [t for _, t in self._tensors((arguments, keywords))]
+        values = [self._value(t) for t in given]
+        writes = [self._framework.writes(t) for t in given]
+        result = run()
+        made = [t for _, t in self._tensors(result)]
+        written = [t for t, n in zip(given, writes, strict=True) if self._framework.writes(t) != n]
+        fresh = [
+            t for t in made if all(t is not g for g in given) and not (self._value(t) and self._value(t) in values)
+        ]
+        made = _distinct([*fresh, *written])
+        if made:
+            call = self._calls[-1]
+            parts = self._place((*call.parts, label))
+            inputs = [v or self._make(t, "") for v, t in zip(values, given, strict=True)]
+            step = Step(
+                ".".join(parts),
+                label,
+                parts[:-1],
+                _distinct(inputs),
+                [],
+                "operator",
+                _arguments(arguments, keywords, self._framework),
+                documentation,
+            )
+            step.outputs = [self._make(t, _numbered(step.name, i, len(made))) for i, t in enumerate(made)]
+            call.steps.append(step)
+        return result
+
+    def same(self, tensor: Any, other: Any) -> None:
+        """Notes that `other` is another object for the value of `tensor`."""
+        if value := self._value(tensor):
+            self._memory.set(other, value)
+
+    def document(self, title: str) -> dict[str, Any]:
+        """The graph in the format of docs/graph-format.md."""
+        root = self._root
+        steps = root.steps if root else []
+        rows: dict[Value, int] = {}
+        weights = [
+            Step(n, "Parameter", tuple(n.split(".")[:-1]), [], [v], "constant") for n, v in self._weights.items()
+        ]
+        nodes = [_node(s, rows) for s in (*self._ends[0], *weights, *steps, *self._ends[1])]
+        return {
+            "visualprof_graph": VERSION,
+            "name": title,
+            "framework": self._framework.name,
+            "producer": f"{self._framework.name} {self._framework.version}",
+            "values": [{"name": v.name, "dtype": v.dtype, "shape": v.shape} for v in rows],
+            "nodes": nodes,
+            "scopes": root.scopes if root else [],
+        }
+
+    def _called(
+        self, original: Callable[..., Any], module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
+        """Runs a module and gives its result; it becomes a node, or a scope around what ran inside."""
+        if any(c.module is module for c in self._calls[-1:]):  # a class that calls `super().__call__`
+            return original(module, *arguments, **keywords)
+        inputs = _distinct([self._value(t) or self._make(t, "") for _, t in self._tensors((arguments, keywords))])
+        outer = self._calls[-1] if self._calls else None
+        path = self._paths.get(id(module))
+        call = _Call(module, path, self._parts(module, path, outer), inputs, self._profile_name(module))
+        self._calls.append(call)
+        try:
+            result = original(module, *arguments, **keywords)
+        finally:
+            self._calls.pop()
+        if self._is_leaf(call, outer):
+            self._leaf(call, result)
+        else:
+            call.scopes.insert(0, self._scope(call))
+        if outer is None:
+            self._root = call
+        else:
+            outer.calls_modules = True
+            outer.steps += call.steps
+            outer.scopes += call.scopes
+        return result
+
+    def _parts(self, module: Any, path: str | None, outer: _Call | None) -> tuple[str, ...]:
+        """Place of a call: below its caller where it is registered there, else where it is registered."""
+        if outer is None:
+            return ()
+        if path is None:
+            return self._place((*outer.parts, type(module).__name__))
+        inside = f"{outer.path}." if outer.path else ""
+        if outer.path is not None and path.startswith(inside):
+            return self._place((*outer.parts, *path[len(inside) :].split(".")))
+        return self._place(tuple(path.split(".")))
+
+    def _place(self, parts: tuple[str, ...]) -> tuple[str, ...]:
+        """The place with `#2`, `#3`, ... when it is taken."""
+        count = self._places[parts] = self._places.get(parts, 0) + 1
+        return parts if count == 1 else (*parts[:-1], f"{parts[-1]}#{count}")
+
+    def _profile_name(self, module: Any) -> str:
+        """Name of the call in the framework's profile: numbered by class in the order of first calls."""
+        if not self._framework.profile_prefix:
+            return ""
+        numbers = self._numbers.setdefault(type(module), {})
+        return f"{self._framework.profile_prefix}{type(module).__name__}_{numbers.setdefault(id(module), len(numbers))}"
+
+    def _is_leaf(self, call: _Call, outer: _Call | None) -> bool:
+        """A layer whose inside is its own business: it called no module, and has none or comes with the framework."""
+        if call.calls_modules:
+            return False
+        inner = f"{call.path}." if call.path else ""
+        childless = call.path is None or not any(n.startswith(inner) and n != call.path for n, _ in self._modules)
+        return not call.steps or self._framework.builtin(type(call.module)) or (childless and outer is not None)
+
+    def _leaf(self, call: _Call, result: Any) -> None:
+        """One node for the whole call, with all parameters of the module."""
+        inner = f"{call.path}." if call.path else ""
+        weights = [] if call.path is None else [v for n, v in self._weights.items() if n.startswith(inner)]
+        shared = [v for v in self._own(call.module) if v not in weights]
+        name = ".".join(call.parts) or type(call.module).__name__
+        step = Step(name, type(call.module).__name__, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), [])
+        step.attributes = self._attributes(call, own=False)
+        step.documentation = self._framework.documentation(type(call.module))
+        made = _distinct([t for _, t in self._tensors(result)])
+        step.outputs = [self._make(t, _numbered(name, i, len(made))) for i, t in enumerate(made)]
+        call.steps, call.scopes = [step], []
+
+    def _own(self, module: Any) -> list[Value]:
+        """Parameters that the module shares with one where they were named first."""
+        weights = set(self._weights.values())
+        held = {**vars(module), **vars(module).get("_parameters", {})}
+        found = [self._value(t) for t in held.values() if self._framework.is_tensor(t)]
+        return [v for v in found if v is not None and v in weights]
+
+    def _attributes(self, call: _Call, own: bool) -> dict[str, str]:
+        """What the module says about itself; own: without the buffers of modules inside."""
+        kind = type(call.module)
+        out = {"class": f"{kind.__module__}.{kind.__qualname__}"}
+        if call.profile_name:
+            out["profile_name"] = call.profile_name
+        inner = f"{call.path}." if call.path else ""
+        buffers = [b[len(inner) :] for b in self._buffers if call.path is not None and b.startswith(inner)]
+        if names := [b for b in buffers if not (own and "." in b)]:
+            out["buffers"] = _text(", ".join(names))
+        plain = {
+            k: v
+            for k, v in vars(call.module).items()
+            if not k.startswith("_") and k not in ("training", "name") and _is_plain(v)
+        }
+        return out | {k: _text(v) for k, v in plain.items() if v is not None and v != ()}
+
+    def _scope(self, call: _Call) -> dict[str, Any]:
+        kind = type(call.module)
+        return {
+            "scope": list(call.parts),
+            "type": kind.__name__,
+            "attributes": self._attributes(call, own=True),
+            "documentation": self._framework.documentation(kind),
+        }
+
+    def _value(self, tensor: Any) -> Value | None:
+        return self._memory.get(tensor)
+
+    def _make(self, tensor: Any, name: str) -> Value:
+        """The tensor as a new value."""
+        value = Value(name, *self._framework.describe(tensor))
+        self._memory.set(tensor, value)
+        return value
+
+    def _tensors(self, nest: Any) -> Iterator[tuple[str, Any]]:
+        """Tensors anywhere in tuples, lists, mappings and dataclasses, with the way to them; each object once."""
+        seen: set[int] = set()
+
+        def walk(item: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+            if self._framework.is_tensor(item):
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    yield path, item
+            elif depth < MAX_DEPTH:
+                for key, inner in _children(item):
+                    yield from walk(inner, f"{path}.{key}" if path else key, depth + 1)
+
+        return walk(nest, "", 0)
+
+
+def _children(item: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(item, Mapping):
+        yield from ((str(k), v) for k, v in item.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif isinstance(item, (tuple, list)):
+        names = getattr(item, "_fields", None) or range(len(item))  # pyright: ignore[reportUnknownArgumentType]
+        yield from ((str(n), v) for n, v in zip(names, item, strict=False))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+        yield from ((f.name, getattr(item, f.name, None)) for f in dataclasses.fields(item))
+
+
+def _named(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that `forward` gives them."""
+    try:
+        bound = inspect.signature(model.forward).bind(*arguments, **keywords)
+    except (TypeError, ValueError):  # the call itself will say what is wrong
+        return {**{f"input.{i}": a for i, a in enumerate(arguments)}, **keywords}
+    out: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            out |= value
+        else:
+            out[name] = value
+    return out
+
+
+def _node(step: Step, rows: dict[Value, int]) -> dict[str, Any]:
+    return {
+        "name": step.name,
+        "type": step.type,
+        "kind": step.kind,
+        "scope": list(step.scope),
+        "inputs": [rows.setdefault(v, len(rows)) for v in step.inputs],
+        "outputs": [rows.setdefault(v, len(rows)) for v in step.outputs],
+        "attributes": step.attributes,
+        "documentation": step.documentation,
+    }
+
+
+def _arguments(arguments: Any, keywords: Mapping[str, Any], framework: Framework) -> dict[str, str]:
+    """What an operator was given besides tensors."""
+    plain = [a for a in arguments if not framework.is_tensor(a) and _is_plain(a)]
+    out = {"arguments": _text(", ".join(repr(a) for a in plain))} if plain else {}
+    return out | {k: _text(v) for k, v in keywords.items() if _is_plain(v) and v is not None}
+
+
+def _is_plain(value: Any) -> bool:
+    """Numbers, texts and short sequences of them."""
+    if isinstance(value, (tuple, list)):
+        return len(value) <= MAX_TEXT and all(isinstance(v, (*ITEM_TYPES, slice)) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return isinstance(value, (*ITEM_TYPES, slice))
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def _numbered(name: str, i: int, count: int) -> str:
+    return name if count == 1 else f"{name}:{i}"
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    """Each object once, in order."""
+    return list({id(i): i for i in items}.values())

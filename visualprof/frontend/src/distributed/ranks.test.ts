@@ -1,0 +1,36 @@
+import { describe, expect, it } from "vitest";
+import { imbalance, number_ranges, rank_means, reason_of } from "./ranks";
+
+const columns = {
+  rank: [1, 0, 0], worker: ["b", "a", "a"], step: ["1", "1", "2"], total_ns: [20, 10, 30],
+  computation_ns: [12, 4, 8], communication_ns: [6, 4, 8], overlap_ns: [2, 1, 3],
+};
+
+describe("ranks", () => {
+  it("are the means of their own steps, in order", () => {
+    expect(rank_means(columns).map((one) => [one.rank, one.steps, one.total_ns, one.computation_ns, one.exposed_ns])).toEqual([[0, 2, 20, 6, 4], [1, 1, 20, 12, 4]]);
+  });
+
+  it("of none are none", () => expect(rank_means({})).toEqual([]));
+
+  it("are uneven when one computes much longer than the mean", () => {
+    const found = imbalance(rank_means(columns));
+    expect([found?.most.rank, found?.least.rank]).toEqual([1, 0]);
+    expect(found?.excess).toBeCloseTo(1 / 3);
+  });
+
+  it("that differ little, or stand alone, are not", () => {
+    expect(imbalance(rank_means({ ...columns, computation_ns: [10, 10, 10.2] }))).toBeNull();
+    expect(imbalance(rank_means({ rank: [0], total_ns: [1], computation_ns: [1] }))).toBeNull();
+  });
+});
+
+describe("a straggler", () => {
+  const one = { rank: 1, late_ns_per_step: 5, steps_last: 3, steps: 3 };
+  it.each([[1.2, "computes"], [1.01, "waits"], [0.6, "waits"], [null, "unknown"]] as const)("with %s of the computation %s", (computation_ratio, reason) =>
+    expect(reason_of({ ...one, computation_ratio })).toBe(reason));
+});
+
+describe("numbers in few words", () => {
+  it.each([[[], ""], [[4], "4"], [[2, 1], "1, 2"], [[0, 1, 2, 7, 9, 10, 11], "0–2, 7, 9–11"]] as const)("%j", (numbers, text) => expect(number_ranges(numbers)).toBe(text));
+});

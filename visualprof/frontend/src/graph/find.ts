@@ -1,0 +1,45 @@
+// Search in a model: every word must occur in an item's name, type, tensor names, shapes or types.
+import type { Graph } from "./graph";
+
+const texts = new WeakMap<Graph, string[]>();
+
+function texts_of(graph: Graph): string[] {
+  const known = texts.get(graph);
+  if (known) return known;
+  const { nodes, groups, edges, values } = graph.answer;
+  const out: string[] = nodes.name.map((name, n) => `${name}\n${nodes.type[n] ?? ""}`);
+  edges.src.forEach((node, e) => {
+    const value = edges.value[e] ?? 0;
+    out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;
+  });
+  for (const name of groups.name) out.push(name);
+  const lowered = out.map((text) => text.toLowerCase());
+  texts.set(graph, lowered);
+  return lowered;
+}
+
+export function found_items(graph: Graph, search: string): number[] {
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+  if (words.length === 0) return [];
+  const hits: number[] = [];
+  texts_of(graph).forEach((text, item) => {
+    if (item !== graph.root && words.every((word) => text.includes(word))) hits.push(item);
+  });
+  return hits;
+}
+
+/** Nodes that a profile's row means: of that very name, else ending in it, else of that type. */
+export function named_items(graph: Graph, name: string): number[] {
+  const { name: names, type } = graph.answer.nodes;
+  const all = [...names.keys()];
+  const rules: ((n: number) => boolean)[] = [
+    (n) => names[n] === name,
+    (n) => (names[n] ?? "").split(/[/.]/).pop() === name || name.endsWith(`/${names[n] ?? ""}`),
+    (n) => type[n] === name || type[n] === name.replace(/^.*::/, ""),
+  ];
+  for (const rule of rules) {
+    const hits = all.filter(rule);
+    if (hits.length > 0) return hits;
+  }
+  return [];
+}

@@ -1,0 +1,106 @@
+// Pointer and wheel on a canvas: drag moves, wheel zooms, click selects, double click opens and folds.
+import { onScopeDispose, shallowRef } from "vue";
+import { hit_at, type Hit } from "./canvas/hit";
+import type { Stage } from "./stage";
+
+const DRAG_PX = 4;
+const ZOOM_PER_PX = 0.0016;
+const WHEEL_LINE_PX = 40;
+
+export interface Acts {
+  select: (item: number) => void;
+  toggle: (item: number) => void;
+  hover: (item: number) => void;
+  /** The user moved the picture: pixels, or a factor around a point. */
+  panned: (dx: number, dy: number) => void;
+  zoomed: (factor: number, px: number, py: number) => void;
+}
+
+export function useGestures(stage: Stage, acts: Acts) {
+  const cursor = shallowRef("grab");
+  let queued = 0;
+  let last: { x: number; y: number } | null = null;
+
+  function place(event: PointerEvent | WheelEvent | MouseEvent): { x: number; y: number } {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  function hit(at: { x: number; y: number }): Hit | null {
+    if (!stage.scene) return null;
+    const { x, y } = stage.camera.to_picture(at.x, at.y);
+    return hit_at(stage.scene, x, y, 3 / stage.camera.scale);
+  }
+
+  function item_of(one: Hit | null): number {
+    return one && stage.scene ? (stage.scene.picture.item[one.box] ?? -1) : -1;
+  }
+
+  function on_move(event: PointerEvent): void {
+    last = place(event);
+    if (event.buttons !== 0) return;
+    queued ||= requestAnimationFrame(() => {
+      queued = 0;
+      if (!last) return;
+      const one = hit(last);
+      cursor.value = one ? "pointer" : "grab";
+      acts.hover(item_of(one));
+    });
+  }
+
+  function on_leave(): void {
+    last = null;
+    acts.hover(-1);
+  }
+
+  function on_down(event: PointerEvent): void {
+    if (event.button !== 0 && event.button !== 1) return;
+    const element = event.currentTarget as HTMLElement;
+    element.focus({ preventScroll: true });
+    element.setPointerCapture(event.pointerId);
+    let at = { x: event.clientX, y: event.clientY };
+    const start = at;
+    let dragged = false;
+    const on_drag = (next: PointerEvent) => {
+      dragged ||= Math.abs(next.clientX - start.x) > DRAG_PX || Math.abs(next.clientY - start.y) > DRAG_PX;
+      if (!dragged) return;
+      cursor.value = "grabbing";
+      acts.panned(next.clientX - at.x, next.clientY - at.y);
+      at = { x: next.clientX, y: next.clientY };
+    };
+    const on_end = (next: PointerEvent) => {
+      element.removeEventListener("pointermove", on_drag);
+      element.removeEventListener("pointerup", on_end);
+      element.removeEventListener("pointercancel", on_end);
+      cursor.value = "grab";
+      if (dragged || next.type !== "pointerup") return;
+      const one = hit(place(event));
+      if (one?.button) acts.toggle(item_of(one));
+      else acts.select(item_of(one));
+    };
+    element.addEventListener("pointermove", on_drag);
+    element.addEventListener("pointerup", on_end);
+    element.addEventListener("pointercancel", on_end);
+  }
+
+  function on_double(event: MouseEvent): void {
+    const one = hit(place(event));
+    if (one && !one.button) acts.toggle(item_of(one));
+  }
+
+  function on_wheel(event: WheelEvent): void {
+    event.preventDefault();
+    const unit = event.deltaMode === 1 ? WHEEL_LINE_PX : 1;
+    const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
+    if (event.shiftKey) acts.panned(-(dx || dy), 0);
+    // A trackpad pans with two fingers; a wheel has no sideways part and zooms, as a pinch does.
+    else if (!event.ctrlKey && !event.metaKey && dx !== 0) acts.panned(-dx, -dy);
+    else {
+      const { x, y } = place(event);
+      acts.zoomed(Math.exp(-Math.max(-300, Math.min(300, dy)) * ZOOM_PER_PX * (event.ctrlKey ? 4 : 1)), x, y);
+    }
+  }
+
+  onScopeDispose(() => cancelAnimationFrame(queued));
+  return { cursor, on_move, on_leave, on_down, on_double, on_wheel };
+}

@@ -1,0 +1,89 @@
+// Which groups are open, as a short text of the address, and the choices that people make in one step.
+import type { Graph } from "./graph";
+
+/** A model this small is shown whole at once. */
+const SMALL = 60;
+const ALL = "all";
+const NONE = "none";
+
+function every(graph: Graph): number[] {
+  return Array.from({ length: graph.groups }, (_, g) => graph.nodes + g);
+}
+
+/** The model's outermost groups; a group that stands alone opens by itself. */
+export function first_open(graph: Graph): Set<number> {
+  if (graph.nodes <= SMALL) return new Set(every(graph));
+  const open = new Set([graph.root]);
+  let at = graph.root;
+  for (;;) {
+    const groups: number[] = [...(graph.members[at - graph.nodes] ?? [])].filter((item) => graph.is_group(item));
+    const [only] = groups;
+    if (groups.length !== 1 || only === undefined) return open;
+    open.add(only);
+    at = only;
+  }
+}
+
+/** All groups down to a depth. */
+export function level_open(graph: Graph, depth: number): Set<number> {
+  return new Set(every(graph).filter((item) => (graph.depth[item] ?? 0) <= depth));
+}
+
+/** The deepest level of which all groups are open. */
+export function level_of(graph: Graph, open: ReadonlySet<number>): number {
+  const closed = every(graph).filter((item) => !open.has(item));
+  return closed.reduce((least, item) => Math.min(least, graph.depth[item] ?? 0), deepest(graph) + 1) - 1;
+}
+
+export function deepest(graph: Graph): number {
+  return every(graph).reduce((most, item) => Math.max(most, graph.depth[item] ?? 0), 0);
+}
+
+function same(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
+  return a.size === b.size && [...a].every((item) => b.has(item));
+}
+
+/** "" for the first look; otherwise gaps between numbers in base 36, runs as "gap-more". */
+export function open_text(graph: Graph, open: ReadonlySet<number>): string {
+  if (same(open, first_open(graph))) return "";
+  if (open.size >= graph.groups) return ALL;
+  const numbers = [...open].map((item) => item - graph.nodes).filter((g) => g > 0).sort((a, b) => a - b);
+  if (numbers.length === 0) return NONE;
+  const parts: string[] = [];
+  let last = 0;
+  for (let i = 0; i < numbers.length; ) {
+    let run = 0;
+    while (numbers[i + run + 1] === (numbers[i] ?? 0) + run + 1) run += 1;
+    parts.push(((numbers[i] ?? 0) - last).toString(36) + (run > 0 ? `-${run.toString(36)}` : ""));
+    last = (numbers[i] ?? 0) + run;
+    i += run + 1;
+  }
+  return parts.join("~");
+}
+
+export function text_open(graph: Graph, text: string): Set<number> {
+  if (text === "") return first_open(graph);
+  if (text === ALL) return new Set(every(graph));
+  const open = new Set([graph.root]);
+  if (text === NONE) return open;
+  let last = 0;
+  for (const part of text.split("~")) {
+    const [gap = NaN, run = 0] = part.split("-").map((each) => parseInt(each, 36));
+    if (!Number.isInteger(gap) || !Number.isInteger(run)) continue;
+    for (let g = last + gap; g <= last + gap + run && g < graph.groups; g += 1) open.add(graph.nodes + g);
+    last += gap + run;
+  }
+  return open;
+}
+
+/** An item in the address: n12 is a node, g3 a group. */
+export function item_text(graph: Graph, item: number): string {
+  return item < 0 ? "" : graph.is_group(item) ? `g${item - graph.nodes}` : `n${item}`;
+}
+
+export function text_item(graph: Graph, text: string): number {
+  const [, kind, digits] = /^([ng])(\d{1,7})$/.exec(text) ?? [];
+  const number = Number(digits);
+  if (kind === "n" && number < graph.nodes) return number;
+  return kind === "g" && number < graph.groups ? graph.nodes + number : -1;
+}

@@ -1,0 +1,18 @@
+import { describe, expect, it } from "vitest";
+import { ordering, parse_seconds } from "./filters";
+
+describe("the order of the rows", () => {
+  it("is the view's own where it has one", () => {
+    expect(ordering("device_self_ns", "desc")).toEqual({ order_by: "time" });
+    expect(ordering("flops", "asc")).toEqual({ order_by: "+flops" });
+    expect(ordering("id", "desc")).toEqual({ order_by: "opr_id" });
+  });
+
+  it("is left to the table where it has none", () => expect(ordering("in_shapes", "asc")).toBeNull());
+});
+
+describe("times that people type", () => {
+  it.each([["2", 0.002], ["100 us", 0.0001], ["100µs", 0.0001], ["1.5 ms", 0.0015], ["3s", 3], ["250 ns", 2.5e-7]] as const)("%s", (text, value) =>
+    expect(parse_seconds(text)).toBe(value));
+  it.each(["", "soon", "-1", "3 h"])("%j is none", (text) => expect(parse_seconds(text)).toBeNull());
+});
