@@ -10,6 +10,7 @@ The server is started anew on its cache before the page is opened: what is timed
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import socket
@@ -20,9 +21,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,27 +51,24 @@ FRAMES = """async (ms) => {
 class Tiles:
     """Tile answers that the page received: durations in ms, sizes, and entries by address."""
 
-    ms: list[float] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    entries: dict[str, int] = field(default_factory=dict)
+    ms: list[float] = field(default_factory=list[float])
+    sizes: list[int] = field(default_factory=list[int])
+    entries: dict[str, int] = field(default_factory=dict[str, int])
 
 
 def write_trace(path: Path, events: int) -> None:
     """A Kineto-like file: operators of 8 us on every thread, each with an inner one."""
     pairs = max(1, events // (2 * THREADS))
     with path.open("w", encoding="utf-8") as file:
-        file.write(
-            '{"schemaVersion": 1, "baseTimeNanoseconds": 1711964646000000000, "displayTimeUnit": "ms", "traceEvents": [\n'
-        )
+        file.write('{"schemaVersion": 1, "baseTimeNanoseconds": 1711964646000000000, "traceEvents": [\n')
         for thread in range(THREADS):
             lines: list[str] = []
             for i in range(pairs):
                 ts, kind = 1000 + 10 * i + thread * 0.1, (i * 7 + thread) % NAMES
                 head = f'{{"ph":"X","cat":"cpu_op","pid":1,"tid":{thread + 1},"name":"aten::op'
-                lines.append(
-                    f'{head}{kind}","ts":{ts:.1f},"dur":8.0,"args":{{"External id":{i}}}}},\n{head}{kind}_inner","ts":{ts + 1:.1f},"dur":5.5}},\n'
-                )
-                if len(lines) == 20_000:
+                lines.append(f'{head}{kind}","ts":{ts:.1f},"dur":8.0,"args":{{"External id":{i}}}}},\n')
+                lines.append(f'{head}{kind}_inner","ts":{ts + 1:.1f},"dur":5.5}},\n')
+                if len(lines) >= 20_000:
                     file.write("".join(lines))
                     lines.clear()
             file.write("".join(lines))
@@ -80,13 +79,14 @@ def write_trace(path: Path, events: int) -> None:
 
 
 @contextmanager
-def server(folder: Path, cache: Path) -> Iterator[str]:
+def server(folder: Path, cache: Path) -> Generator[str]:
     """A server on the folder, ready when its trace is parsed or found in the cache."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, "-m", "visualprof", "--logdir", str(folder), "--port", str(port)], cwd=ROOT,
-                               env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+    command = [sys.executable, "-m", "visualprof", "--logdir", str(folder), "--port", str(port)]
+    env = {**os.environ, "VISUALPROF_CACHE_DIR": str(cache)}
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     base = f"http://127.0.0.1:{port}/"
     try:
         wait_ready(base)
@@ -136,9 +136,8 @@ def first_paint(page: Any, base: str) -> tuple[float, float]:
     # The page's content policy forbids wait_for_function, which evaluates text.
     while not page.evaluate("performance.getEntriesByName('timeline.complete').length"):
         time.sleep(0.05)
-    marks = page.evaluate(
-        "['timeline.first-paint', 'timeline.complete'].map((name) => performance.getEntriesByName(name)[0].startTime / 1000)"
-    )
+    names = ("timeline.first-paint", "timeline.complete")
+    marks = [page.evaluate(f"performance.getEntriesByName('{name}')[0].startTime / 1000") for name in names]
     return marks[0], marks[1]
 
 
@@ -151,7 +150,7 @@ def frames(page: Any, keys: list[tuple[str, float]]) -> tuple[float, float]:
         page.wait_for_timeout(seconds * 1000)
         page.keyboard.up(key)
     times: list[float] = page.evaluate("window.frames_seen")
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     return 1000 * len(gaps) / (times[-1] - times[0]), max(gaps)
 
 
@@ -175,8 +174,8 @@ def heap(page: Any) -> tuple[float, float]:
 
 def measure(base: str, chromium: str) -> list[tuple[str, str, str, bool]]:
     """Rows of what, figure, bar, met."""
-    from playwright.sync_api import sync_playwright
-
+    # Any: the package is not a requirement of the checks.
+    sync_playwright: Any = importlib.import_module("playwright.sync_api").sync_playwright
     rows: list[tuple[str, str, str, bool]] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)

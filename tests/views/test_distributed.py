@@ -63,6 +63,12 @@ def test_paddle_ranks_equal_visualdl():
     assert sums[1] == pytest.approx([20, 4.4, 12, 2, 5.6])
 
 
+def test_waits_are_never_negative():
+    name = "traces/paddle/synthetic_gpu_2workers/host_rank{0}_time_2023_01_01_00_00_00_00{0}.paddle_trace.json"
+    waits = distributed(*[shared(name.format(r)) for r in (0, 1)])["waits"]["columns"]
+    assert min(waits["wait_ns"]) >= 0
+
+
 @pytest.mark.parametrize("world", [2, 4])
 def test_gloo_ranks_name_the_deliberate_straggler(world):
     result = distributed(*[shared(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)])

@@ -98,6 +98,12 @@ def test_the_peak_of_a_real_gpu_run_is_kept_and_explained():
     assert kinds["activation"] == max(kinds.values())
 
 
+def test_a_step_is_a_window():
+    path = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
+    whole, part = (answer("memory", path, device="0", **w) for w in ({}, {"step": "4"}))
+    assert 0 < len(part.fields["events"]) < len(whole.fields["events"])
+
+
 def test_a_window_filters_events_and_statistics():
     path = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
     whole, part = (answer("memory", path, device="0", **w) for w in ({}, {"start_ns": "0", "end_ns": "10000000"}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
     megengine: Any = importlib.import_module("megengine")
     modules: Any = importlib.import_module("megengine.module")
     core: Any = importlib.import_module("megengine.core._imperative_rt.core2")
+    notes = _Notes()
     framework = Framework(
         "megengine",
         str(megengine.__version__),
@@ -29,29 +30,43 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
             f"{DOCUMENTATION}{kind.__name__}.html" if getattr(modules, kind.__name__, None) is kind else ""
         ),
         builtin=lambda kind: kind.__module__.startswith("megengine.module."),
-        memory=_Notes(),
+        memory=notes,
     )
     recorder = Recorder(framework, model.named_modules(), model.named_parameters(), model.named_buffers())
-    with recorder.calls_of(modules.Module), _operators(core, recorder):
-        recorder.run(model, arguments, keywords)
+    try:
+        with recorder.calls_of(modules.Module), _operators(core, recorder):
+            recorder.run(model, arguments, keywords)
+    finally:
+        notes.clear()
     return recorder.document(title)
 
 
 class _Notes:
     """By MegEngine's own note on a tensor, which stays when the hook and the caller see two objects for one tensor."""
 
+    def __init__(self) -> None:
+        self._outside: list[Any] = []
+
     def get(self, tensor: Any) -> Value | None:
         """The value noted."""
         found = getattr(tensor, NOTE, None)
         return found if isinstance(found, Value) else None
 
-    def set(self, tensor: Any, value: Value) -> None:
+    def set(self, tensor: Any, value: Value, outside: bool) -> None:
         """Notes the value."""
+        if outside:
+            self._outside.append(tensor)
         setattr(tensor, NOTE, value)
+
+    def clear(self) -> None:
+        """Takes the notes away: one on a constant that MegEngine keeps would outlive Python and crash its exit."""
+        for tensor in self._outside:
+            if self.get(tensor):
+                delattr(tensor, NOTE)
 
 
 @contextmanager
-def _operators(core: Any, recorder: Recorder) -> Iterator[None]:
+def _operators(core: Any, recorder: Recorder) -> Generator[None]:
     """While open, every operator of MegEngine is reported."""
 
     def run(operator: Any, tensors: tuple[Any, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from types import BuiltinFunctionType
 from typing import Any
@@ -45,7 +45,7 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
 
 
 @contextmanager
-def _operators(paddle: Any, recorder: Recorder) -> Iterator[None]:
+def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
     """While open, functions of `_C_ops`, functions bound from there, and Python's operators on tensors are reported."""
     depth = [0]
 
@@ -61,31 +61,32 @@ def _operators(paddle: Any, recorder: Recorder) -> Iterator[None]:
 
         return call
 
+    placed: Any = dict(_members(paddle.Tensor)).get("_use_gpudnn")
+
     def renamed(tensor: Any, *arguments: Any) -> Any:
         out = placed(tensor, *arguments)
         recorder.same(tensor, out)
         return out
 
-    placed = vars(paddle.Tensor).get("_use_gpudnn")
+    generated = paddle._C_ops  # noqa: SLF001
     with ExitStack() as restore:
         if placed is not None:  # gives another object for the same tensor
             paddle.Tensor._use_gpudnn = renamed  # noqa: SLF001
             restore.callback(setattr, paddle.Tensor, "_use_gpudnn", placed)
-        for place in (paddle._C_ops, paddle, paddle.tensor, paddle.nn.functional):  # noqa: SLF001
-            for name, function in list(vars(place).items()):
-                if (
-                    isinstance(function, BuiltinFunctionType)
-                    and not name.startswith("_")
-                    and hasattr(paddle._C_ops, name)
-                ):  # noqa: SLF001
+        for place in (generated, paddle, paddle.tensor, paddle.nn.functional):
+            for name, function in _members(place):
+                public = not name.startswith("_") and hasattr(generated, name)
+                if public and isinstance(function, BuiltinFunctionType):
                     setattr(place, name, reporting(function, name))
                     restore.callback(setattr, place, name, function)
-        for name in dir(paddle.Tensor):
-            if name in METHODS or (
-                type(vars(paddle.Tensor).get(name)).__name__ == "method_descriptor" and hasattr(paddle._C_ops, name)
-            ):  # noqa: SLF001
-                method = vars(paddle.Tensor).get(name)
-                if method is not None:
-                    setattr(paddle.Tensor, name, reporting(method, METHODS.get(name, name)))
-                    restore.callback(setattr, paddle.Tensor, name, method)
+        for name, method in _members(paddle.Tensor):
+            native = type(method).__name__ == "method_descriptor" and hasattr(generated, name)
+            if name in METHODS or native:
+                setattr(paddle.Tensor, name, reporting(method, METHODS.get(name, name)))
+                restore.callback(setattr, paddle.Tensor, name, method)
         yield
+
+
+def _members(place: Any) -> list[tuple[str, Any]]:
+    held: dict[str, Any] = dict(place.__dict__)
+    return list(held.items())

@@ -1,4 +1,4 @@
-"""One forward pass as nodes: which module and which operator made which tensor from which, by the identity of tensors."""
+"""One forward pass as nodes: which module or operator made which tensor from which, by the identity of tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 VERSION = 1
 MAX_TEXT = 200  # characters of an attribute
 MAX_DEPTH = 8  # nesting of inputs and outputs that is looked through
+UNTOLD = ("training", "name")  # of a module: they say nothing about the layer
 ITEM_TYPES = (bool, int, float, str, type(None))
 
 
@@ -43,13 +44,13 @@ class Memory(Protocol):
         """The value that the tensor holds; None when nothing recorded made it."""
         ...
 
-    def set(self, tensor: Any, value: Value) -> None:
-        """Notes that the tensor holds the value."""
+    def set(self, tensor: Any, value: Value, outside: bool) -> None:
+        """Notes that the tensor holds the value; outside: it was there before the pass and stays."""
         ...
 
 
 class Identities:
-    """By the identity of tensors, held weakly: activations are freed as always, and an address used again is told apart."""
+    """By the identity of tensors, held weakly: activations are freed as always, an address used again is told apart."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Callable[[], Any], Value]] = {}
@@ -59,8 +60,9 @@ class Identities:
         entry = self._known.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
-    def set(self, tensor: Any, value: Value) -> None:
+    def set(self, tensor: Any, value: Value, outside: bool) -> None:
         """Notes it; a tensor that takes no weak reference is kept."""
+        del outside
         try:
             reference: Callable[[], Any] = weakref.ref(tensor)
         except TypeError:
@@ -132,16 +134,16 @@ class Recorder:
         self._ends: tuple[list[Step], list[Step]] = ([], [])
         self._weights: dict[str, Value] = {}
         for name, tensor in parameters:
-            self._weights[name] = self._make(tensor, name)
-        self._buffers = [name for name, tensor in buffers if self._make(tensor, name)]
+            self._weights[name] = self._make(tensor, name, outside=True)
+        self._buffers = [name for name, tensor in buffers if self._make(tensor, name, outside=True)]
 
     def run(self, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Runs the model in evaluation mode; calls and operators are recorded where the framework's file reports them."""
+        """Runs the model in evaluation mode; the framework's file opens `calls_of` and reports operators around it."""
         flags = [(m, m.training) for _, m in self._modules if hasattr(m, "training")]
         names = _named(model, arguments, keywords)
         for name, tensor in self._tensors(names):
             if not self._value(tensor):
-                self._ends[0].append(Step(name, "Input", (), [], [self._make(tensor, name)], "input"))
+                self._ends[0].append(Step(name, "Input", (), [], [self._make(tensor, name, outside=True)], "input"))
         try:
             for module, _ in flags:
                 module.training = False  # not eval(): overridden, it may change weights
@@ -154,7 +156,7 @@ class Recorder:
             self._ends[1].append(Step(name, "Output", (), [value], [], "output"))
 
     @contextmanager
-    def calls_of(self, base: Any) -> Iterator[None]:
+    def calls_of(self, base: Any) -> Generator[None]:
         """While open, calls of modules are recorded: `base` is the class whose `__call__` all modules share."""
         original = base.__call__
 
@@ -188,7 +190,7 @@ class Recorder:
         if made:
             call = self._calls[-1]
             parts = self._place((*call.parts, label))
-            inputs = [v or self._make(t, "") for v, t in zip(values, given, strict=True)]
+            inputs = [v or self._given(t) for v, t in zip(values, given, strict=True)]
             step = Step(
                 ".".join(parts),
                 label,
@@ -206,7 +208,7 @@ class Recorder:
     def same(self, tensor: Any, other: Any) -> None:
         """Notes that `other` is another object for the value of `tensor`."""
         if value := self._value(tensor):
-            self._memory.set(other, value)
+            self._memory.set(other, value, False)
 
     def document(self, title: str) -> dict[str, Any]:
         """The graph in the format of docs/graph-format.md."""
@@ -233,7 +235,7 @@ class Recorder:
         """Runs a module and gives its result; it becomes a node, or a scope around what ran inside."""
         if any(c.module is module for c in self._calls[-1:]):  # a class that calls `super().__call__`
             return original(module, *arguments, **keywords)
-        inputs = _distinct([self._value(t) or self._make(t, "") for _, t in self._tensors((arguments, keywords))])
+        inputs = _distinct([self._given(t) for _, t in self._tensors((arguments, keywords))])
         outer = self._calls[-1] if self._calls else None
         path = self._paths.get(id(module))
         call = _Call(module, path, self._parts(module, path, outer), inputs, self._profile_name(module))
@@ -259,7 +261,7 @@ class Recorder:
         if outer is None:
             return ()
         if path is None:
-            return self._place((*outer.parts, type(module).__name__))
+            return self._place((*outer.parts, _kind(module).__name__))
         inside = f"{outer.path}." if outer.path else ""
         if outer.path is not None and path.startswith(inside):
             return self._place((*outer.parts, *path[len(inside) :].split(".")))
@@ -274,8 +276,10 @@ class Recorder:
         """Name of the call in the framework's profile: numbered by class in the order of first calls."""
         if not self._framework.profile_prefix:
             return ""
-        numbers = self._numbers.setdefault(type(module), {})
-        return f"{self._framework.profile_prefix}{type(module).__name__}_{numbers.setdefault(id(module), len(numbers))}"
+        numbers = self._numbers.setdefault(_kind(module), {})
+        return (
+            f"{self._framework.profile_prefix}{_kind(module).__name__}_{numbers.setdefault(id(module), len(numbers))}"
+        )
 
     def _is_leaf(self, call: _Call, outer: _Call | None) -> bool:
         """A layer whose inside is its own business: it called no module, and has none or comes with the framework."""
@@ -283,17 +287,19 @@ class Recorder:
             return False
         inner = f"{call.path}." if call.path else ""
         childless = call.path is None or not any(n.startswith(inner) and n != call.path for n, _ in self._modules)
-        return not call.steps or self._framework.builtin(type(call.module)) or (childless and outer is not None)
+        return not call.steps or self._framework.builtin(_kind(call.module)) or (childless and outer is not None)
 
     def _leaf(self, call: _Call, result: Any) -> None:
         """One node for the whole call, with all parameters of the module."""
         inner = f"{call.path}." if call.path else ""
         weights = [] if call.path is None else [v for n, v in self._weights.items() if n.startswith(inner)]
         shared = [v for v in self._own(call.module) if v not in weights]
-        name = ".".join(call.parts) or type(call.module).__name__
-        step = Step(name, type(call.module).__name__, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), [])
+        name = ".".join(call.parts) or _kind(call.module).__name__
+        step = Step(
+            name, _kind(call.module).__name__, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), []
+        )
         step.attributes = self._attributes(call, own=False)
-        step.documentation = self._framework.documentation(type(call.module))
+        step.documentation = self._framework.documentation(_kind(call.module))
         made = _distinct([t for _, t in self._tensors(result)])
         step.outputs = [self._make(t, _numbered(name, i, len(made))) for i, t in enumerate(made)]
         call.steps, call.scopes = [step], []
@@ -301,13 +307,14 @@ class Recorder:
     def _own(self, module: Any) -> list[Value]:
         """Parameters that the module shares with one where they were named first."""
         weights = set(self._weights.values())
-        held = {**vars(module), **vars(module).get("_parameters", {})}
+        held: dict[str, Any] = dict(module.__dict__)
+        held |= held.get("_parameters") or {}
         found = [self._value(t) for t in held.values() if self._framework.is_tensor(t)]
         return [v for v in found if v is not None and v in weights]
 
     def _attributes(self, call: _Call, own: bool) -> dict[str, str]:
         """What the module says about itself; own: without the buffers of modules inside."""
-        kind = type(call.module)
+        kind = _kind(call.module)
         out = {"class": f"{kind.__module__}.{kind.__qualname__}"}
         if call.profile_name:
             out["profile_name"] = call.profile_name
@@ -315,15 +322,11 @@ class Recorder:
         buffers = [b[len(inner) :] for b in self._buffers if call.path is not None and b.startswith(inner)]
         if names := [b for b in buffers if not (own and "." in b)]:
             out["buffers"] = _text(", ".join(names))
-        plain = {
-            k: v
-            for k, v in vars(call.module).items()
-            if not k.startswith("_") and k not in ("training", "name") and _is_plain(v)
-        }
-        return out | {k: _text(v) for k, v in plain.items() if v is not None and v != ()}
+        told: dict[str, Any] = {k: v for k, v in _members(call.module) if not k.startswith("_") and k not in UNTOLD}
+        return out | {k: _text(v) for k, v in told.items() if _is_plain(v) and v is not None and v != ()}
 
     def _scope(self, call: _Call) -> dict[str, Any]:
-        kind = type(call.module)
+        kind = _kind(call.module)
         return {
             "scope": list(call.parts),
             "type": kind.__name__,
@@ -334,11 +337,15 @@ class Recorder:
     def _value(self, tensor: Any) -> Value | None:
         return self._memory.get(tensor)
 
-    def _make(self, tensor: Any, name: str) -> Value:
+    def _make(self, tensor: Any, name: str, outside: bool = False) -> Value:
         """The tensor as a new value."""
         value = Value(name, *self._framework.describe(tensor))
-        self._memory.set(tensor, value)
+        self._memory.set(tensor, value, outside)
         return value
+
+    def _given(self, tensor: Any) -> Value:
+        """What the tensor is now; one that nothing recorded made becomes a value without a producer."""
+        return self._value(tensor) or self._make(tensor, "", outside=True)
 
     def _tensors(self, nest: Any) -> Iterator[tuple[str, Any]]:
         """Tensors anywhere in tuples, lists, mappings and dataclasses, with the way to them; each object once."""
@@ -354,6 +361,15 @@ class Recorder:
                     yield from walk(inner, f"{path}.{key}" if path else key, depth + 1)
 
         return walk(nest, "", 0)
+
+
+def _kind(item: object) -> type[object]:
+    return type(item)
+
+
+def _members(item: Any) -> Iterable[tuple[str, Any]]:
+    held: dict[str, Any] = item.__dict__
+    return held.items()
 
 
 def _children(item: Any) -> Iterator[tuple[str, Any]]:

@@ -51,7 +51,7 @@ def _operators(torch: Any, recorder: Recorder) -> Any:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             """Runs and reports one function."""
             del types
-            keywords = kwargs or {}
+            keywords: dict[str, Any] = kwargs or {}
             label = _label(func)
             if label.startswith("__") or label in SILENT:
                 return func(*args, **keywords)

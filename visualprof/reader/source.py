@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
-from visualprof.errors import SourceError
+from visualprof.errors import FormatError, SourceError
 
 HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -75,6 +75,28 @@ class Source:
         """
         with self._open() as file:
             yield from self._unpacked(file, size) if self.packed else self._plain(file, size)
+
+    def whole(self, limit: int, what: str, hint: str) -> bytes:
+        """All plain bytes.
+
+        Args:
+            limit: bytes, a multiple of 1 GiB.
+            what: the kind of file, for the message: `a memory plan`.
+            hint: what to ask who has a larger one.
+
+        Raises: FormatError: it is larger than that. SourceError: as `chunks`.
+        """
+        too_large = FormatError(f"{self.name}: {what} of over {limit >> 30} GiB", hint)
+        if self.size > limit:
+            raise too_large
+        pieces: list[bytes] = []
+        total = 0
+        for piece in self.chunks():
+            total += len(piece)
+            if total > limit:
+                raise too_large
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def _plain(self, file: BinaryIO, size: int) -> Iterator[bytes]:
         done = 0

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from flask import Blueprint, Response, request
 
@@ -59,13 +60,9 @@ class Models:
 
     def listing(self) -> tuple[list[Entry], list[schema.SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        runs = {
-            (s.found.root.prefix, s.found.folder): r.id
-            for r in self._logdir.listing().runs
-            for w in r.workers
-            for s in w.spans
-        }
-        files = {s.found.path: r.id for r in self._logdir.listing().runs for w in r.workers for s in w.spans}
+        spans = [(s.found, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
+        folders = {(f.root.prefix, f.folder): run for f, run in spans}
+        files = {f.path: run for f, run in spans}
         found, skipped = [*self._uploads.values()], list[schema.SkippedFile]()
         for each in self._candidates():
             try:
@@ -74,7 +71,7 @@ class Models:
                 skipped.append(schema.SkippedFile(each.file, error.error, error.hint or None))
                 continue
             if kind:
-                run = files.get(each.path) or runs.get((each.root.prefix, each.folder), "")
+                run = files.get(each.path) or folders.get((each.root.prefix, each.folder), "")
                 found.append(
                     Entry(each.file, each.name, Path(each.path), kind, run, each.version.size, each.version.mtime_ns)
                 )
@@ -188,8 +185,7 @@ def blueprint(logdir: LogDirectory, models: Models, read_only: bool) -> Blueprin
     def whole() -> Response:
         name = required("model")
         body = graph.columns(models.graph(name))
-        model = body["model"]
-        return answer(body | {"model": {"id": name, **model}} if isinstance(model, dict) else body)
+        return answer(body | {"model": {"id": name, **cast("dict[str, object]", body["model"])}})
 
     @routes.get("/graph/node")
     def node() -> Response:

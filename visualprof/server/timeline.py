@@ -58,7 +58,9 @@ def blueprint(logdir: LogDirectory) -> Blueprint:
     def alignment() -> Response:
         traces = [(name, trace) for name, _, trace in whole_run(logdir, required("run"), request.args.get("span", ""))]
         found = offsets([t for _, t in traces])
-        return answer({"workers": [_offset(name, o) for (name, _), o in zip(traces, found, strict=True)]})
+        first = traces[0][1].span_ns[0]
+        pairs = zip(traces, found, strict=True)
+        return answer({"workers": [_offset(name, o, trace.span_ns[0] - first) for (name, trace), o in pairs]})
 
     return routes
 
@@ -216,11 +218,18 @@ def _place() -> tuple[int, int]:
     return level, number("index", request.args.get("index", ""), 0, 2**40)
 
 
-def _offset(worker: str, found: Offset) -> Json:
+def _offset(worker: str, found: Offset, later_ns: int) -> Json:
+    """For times that count from a trace's first event, which is `later_ns` after the first trace's own.
+
+    Without clocks the page lets all traces begin together, and the residual tells what that leaves.
+    """
+    known = found.clock_ns is not None
     return {
         "worker": worker,
-        "clock_offset_ns": found.clock_ns,
-        "collective_residual_ns": found.residual_ns,
+        "clock_offset_ns": found.clock_ns + later_ns if found.clock_ns is not None else None,
+        "collective_residual_ns": found.residual_ns - (0 if known else later_ns)
+        if found.residual_ns is not None
+        else None,
         "collectives": found.collectives,
     }
 

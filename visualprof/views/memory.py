@@ -27,6 +27,7 @@ from visualprof.views.measure.memory import (
     purposes,
     thin,
 )
+from visualprof.views.measure.steps import step_index
 from visualprof.views.table import Coded, Column, Result, Table
 from visualprof.views.timing import names, ordered
 
@@ -67,8 +68,7 @@ def compute(trace: Trace, params: MemoryParams) -> Result:
         else max(numbers, key=lambda d: int(curves[d].allocated.max()))
     )
     shown = curves.get(device, Curve(*(np.zeros(0, np.int64),) * 4, relative=True))
-    low = origin + params.start_ns
-    high = origin + params.end_ns if params.end_ns >= 0 else int(trace.allocs.ts[-1]) + 1
+    low, high = _window(trace, params)
     found = lifetimes(trace, device)
     own = owners(trace)
     drawn = _drawn(shown, low, high)
@@ -83,6 +83,16 @@ def compute(trace: Trace, params: MemoryParams) -> Result:
             "peak": _peak(trace, device, shown, found, origin, own),
         },
     )
+
+
+def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
+    """Start and end of what is shown: of the step that is named, else of the window, else of everything."""
+    origin, last = trace.span_ns[0], int(trace.allocs.ts[-1]) + 1
+    if params.step and params.end_ns < 0 and not params.start_ns:
+        number = step_index(trace, params.step)
+        start = int(trace.steps.ts[number])
+        return start, start + int(trace.steps.dur[number])
+    return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 
 def _device(trace: Trace, device: int, found: Curve) -> dict[str, object]:

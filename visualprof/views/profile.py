@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,10 +214,10 @@ def make_charts(result: Result, params: ProfileParams, top: int) -> dict[str, ch
         return {}
     x, y = work[shown] / memory[shown], flops[shown]
     size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
-    name, kind, number = (cast("list[str | None]", list(columns[k])) for k in ("name", "type", "id"))
+    name, kind, number = (_texts(columns[k]) for k in ("name", "type", "id"))
     series: dict[str, list[charts.Option]] = {}
-    for at, row in enumerate(shown.tolist()):
-        own = kind[row] or ""
+    for at, row in enumerate(map(int, shown)):
+        own = kind[row]
         series.setdefault(own, []).append({
             "name": name[row] or own, "id": number[row] or own, "symbolSize": round(float(size[at]), 1),
             "value": [float(x[at]), float(y[at]), float(spent[row]), float(bandwidth[row])],
@@ -234,6 +234,10 @@ def make_charts(result: Result, params: ProfileParams, top: int) -> dict[str, ch
             list(series.items()), fields, [_roof(x, float(y.max()), float(np.nanmax(bandwidth[shown])))]
         )
     }
+
+
+def _texts(column: Column) -> list[str]:
+    return [str(value or "") for value in column]
 
 
 def _roof(x: NDArray[np.float64], flops: float, bandwidth: float) -> charts.Option:

@@ -33,22 +33,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
     operators, chunks = _load(source)
     names = {int(i): str(json_object(o).get("name", i)) for i, o in operators.items() if i.isdigit()}
     steps = np.array(sorted(names), np.int64)
-    plan: list[tuple[int, int, int, int, str]] = []
-    wrong = 0
-    for chunk in map(json_object, chunks.values()):  # 1 us each
-        try:
-            begin, end, low, high = (
-                int(chunk[k]) for k in ("time_begin", "time_end", "logic_addr_begin", "logic_addr_end")
-            )
-        except (KeyError, TypeError, ValueError):
-            wrong += 1
-            continue
-        if not (0 <= begin <= end < 2**40 and 0 <= low <= high < 2**62):
-            wrong += 1
-            continue
-        plan.append((begin, end, low, high - low, CATEGORIES.get(str(chunk.get("type")), "")))
-    if wrong:
-        builder.warn(f"{wrong:,} chunks have no valid time or address and were left out")
+    told = [_chunk(json_object(c)) for c in chunks.values()]  # 1 us each
+    plan = [c for c in told if c is not None]
+    if len(plan) < len(told):
+        builder.warn(f"{len(told) - len(plan):,} chunks have no valid time or address and were left out")
     track = builder.track(TrackKind.THREAD, "steps of the plan")
     builder.events(
         ts=steps * STEP_NS,
@@ -78,12 +66,19 @@ def read(source: Source, builder: TraceBuilder) -> None:
     builder.describe(framework="megengine", producer="megengine static memory plan", properties={"clock": "steps"})
 
 
+def _chunk(told: dict[str, Any]) -> tuple[int, int, int, int, str] | None:
+    """First and last step, address, bytes and category; None where a number is missing or cannot be."""
+    try:
+        begin, end, low, high = (int(told[k]) for k in ("time_begin", "time_end", "logic_addr_begin", "logic_addr_end"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not (0 <= begin <= end < 2**40 and 0 <= low <= high < 2**62):
+        return None
+    return begin, end, low, high - low, CATEGORIES.get(str(told.get("type")), "")
+
+
 def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    data = b""
-    for piece in source.chunks():
-        data += piece
-        if len(data) > MAX_BYTES:
-            raise FormatError(f"{source.name}: a memory plan of over 1 GiB", "is it a MegEngine file?")
+    data = source.whole(MAX_BYTES, "a memory plan", "is it a MegEngine file?")
     try:
         document = json_object(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

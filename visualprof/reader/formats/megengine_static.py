@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -18,15 +18,14 @@ from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 
 _Json = dict[str, Any]
+_Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, kernel start, end: ns
 MAX_BYTES = 1 << 30  # a profile of a 20,000-operator graph is 40 MB
 
 
 def sniff(head: bytes) -> bool:
     """Its two top-level keys are its own; either may come first."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200]
-    return start.startswith(b"{") and (
-        b'"graph_exec"' in start or (b'"profiler"' in start and b'"opr_' in head + b'"opr_')
-    )
+    return start.startswith(b"{") and (b'"graph_exec"' in start or b'"profiler"' in start)
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
@@ -36,7 +35,6 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """
     graph, profile = _load(source)
     operators: _Json = graph.get("operator") or {}
-    footprint: _Json = profile.get("opr_footprint") or {}
     device = list(_spans(profile.get("device") or {}))
     host = list(_spans(profile.get("host") or {}))
     tracks = {
@@ -48,24 +46,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
         (0, host, threads, Category.OP),
         (len(host), device, tracks, Category.KERNEL),
     ):
-        if not spans:
-            continue
-        rows = np.arange(len(spans)) + first_row
-        start = np.array([s[2] for s in spans], np.int64)
-        origin = int(start.min())
-        builder.events(
-            ts=start - origin,
-            dur=np.array([s[4] - s[2] for s in spans], np.int64),
-            name=builder.strings(_name(operators, s[0]) for s in spans),
-            row=rows,
-            category=np.full(len(spans), category),
-            track=np.array([lanes[s[1]] for s in spans]),
-        )
-        builder.arg("wait_ns", rows, np.array([s[3] - s[2] for s in spans], np.int64))
-        ids = [s[0] for s in spans]
-        _add_args(builder, rows, ids, operators, footprint)
-        types = [_input_types(operators.get(i), graph.get("var") or {}) for i in ids]
-        builder.arg("input_types", rows, builder.strings(types), text=True)
+        if spans:
+            rows = np.arange(len(spans)) + first_row
+            _add_events(builder, rows, spans, lanes, category, operators)
+            ids = [s[0] for s in spans]
+            _add_args(builder, rows, ids, operators, profile.get("opr_footprint") or {})
+            types = [_input_types(operators.get(i), graph.get("var") or {}) for i in ids]
+            builder.arg("input_types", rows, builder.strings(types), text=True)
     host_row = {s[0]: i for i, s in enumerate(host)}
     pairs = [(host_row[s[0]], len(host) + i) for i, s in enumerate(device) if s[0] in host_row]
     if pairs:
@@ -83,11 +70,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 def _load(source: Source) -> tuple[_Json, _Json]:
-    data = b""
-    for piece in source.chunks():
-        data += piece
-        if len(data) > MAX_BYTES:
-            raise FormatError(f"{source.name}: a static profile of over 1 GiB", "is it a MegEngine profile?")
+    data = source.whole(MAX_BYTES, "a static profile", "is it a MegEngine profile?")
     try:
         document = msgspec.json.decode(data)
         graph: object = document["graph_exec"]
@@ -102,8 +85,24 @@ def _load(source: Source) -> tuple[_Json, _Json]:
         ) from error
 
 
-def _spans(times: _Json) -> Iterator[tuple[str, str, int, int, int]]:
-    """(operator id, device or thread, start, kernel start, end) in ns."""
+def _add_events(
+    builder: TraceBuilder, rows: Ints, spans: list[_Span], lanes: Mapping[str, int], category: Category, operators: _Json
+) -> None:
+    """The spans of the device or of the host; time 0 is the first of them."""
+    start = np.array([s[2] for s in spans], np.int64)
+    builder.events(
+        ts=start - int(start.min()),
+        dur=np.array([s[4] - s[2] for s in spans], np.int64),
+        name=builder.strings(_name(operators, s[0]) for s in spans),
+        row=rows,
+        category=np.full(len(spans), category),
+        track=np.array([lanes[s[1]] for s in spans]),
+    )
+    builder.arg("wait_ns", rows, np.array([s[3] - s[2] for s in spans], np.int64))
+
+
+def _spans(times: _Json) -> Iterator[_Span]:
+    """Every span that has all its times."""
     for operator, lanes in times.items():
         for lane, span in json_object(lanes).items():
             try:
@@ -113,7 +112,7 @@ def _spans(times: _Json) -> Iterator[tuple[str, str, int, int, int]]:
             yield operator, lane, start, kern, end
 
 
-def _clock(graph: _Json, device: list[tuple[str, str, int, int, int]]) -> dict[str, tuple[int, int, int]]:
+def _clock(graph: _Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
     """(place, start, end) of every operator in the order of execution, ns on the device's clock.
 
     An operator without device time stands at the end of the one before it on its device. Starts of a device are
@@ -149,12 +148,8 @@ def _plan(
     Weights (PERSISTENT_DEVICE_VALUE) live throughout.
     """
     operators, variables, chunks = (json_object(graph.get(k)) for k in ("operator", "var", "mem_chunk"))
-    users: dict[str, list[str]] = {}  # of each variable: its producer and its consumers, as far as they are executed
-    for operator in clock:
-        entry = json_object(operators.get(operator))
-        for variable in (*(entry.get("output") or ()), *(entry.get("input") or ())):
-            users.setdefault(str(variable), []).append(operator)
-    held: dict[str, list[str]] = {}
+    users = _users(operators, clock)
+    held: dict[str, list[str]] = {}  # variables of each chunk
     for variable, entry in variables.items():
         chunk = json_object(json_object(entry).get("mem_plan")).get("mem_chunk_id")
         if chunk is not None:
@@ -183,6 +178,16 @@ def _plan(
     table = np.array(rows, np.int64).reshape(-1, 7)
     begin, end, addr, size, device, made, freed = (table[:, i] for i in range(7))
     return Plan(begin, end, addr, size, device, made, freed, builder.strings(categories))
+
+
+def _users(operators: _Json, executed: Iterable[str]) -> dict[str, list[str]]:
+    """Of each variable: its producer and its consumers, as far as they are executed."""
+    users: dict[str, list[str]] = {}
+    for operator in executed:
+        entry = json_object(operators.get(operator))
+        for variable in (*(entry.get("output") or ()), *(entry.get("input") or ())):
+            users.setdefault(str(variable), []).append(operator)
+    return users
 
 
 def _purpose(variables: list[_Json], operators: _Json, users: list[str]) -> str:

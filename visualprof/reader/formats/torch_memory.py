@@ -76,11 +76,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 def _load(source: Source) -> tuple[Ints, bool]:
     """(n, 4) int64, and whether the file was cut."""
-    data = b""
-    for piece in source.chunks():
-        data += piece
-        if len(data) > MAX_BYTES:
-            raise FormatError(f"{source.name}: a memory timeline of over 1 GiB", "was it made by torch.profiler?")
+    data = source.whole(MAX_BYTES, "a memory timeline", "was it made by torch.profiler?")
     rows = _decode(data)
     cut = rows is None
     if cut:

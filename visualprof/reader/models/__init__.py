@@ -47,6 +47,7 @@ def read_model(path: str | Path) -> ModelGraph:
     if chosen is None:
         raise UnknownFormat(
             f"{source.name}: no model format recognises its content",
-            "visualprof reads ONNX, MegEngine .mge (version 2), MegEngine static profiles, torch.export .pt2 and add_graph files",
+            "visualprof reads ONNX, MegEngine .mge (version 2), MegEngine static profiles, torch.export .pt2 "
+            "and add_graph files",
         )
     return chosen.read(source)

@@ -15,8 +15,9 @@ from visualprof.reader.source import Source
 IDENTIFIER = b"mgv2"
 MAX_BYTES = 1 << 32
 DTYPES = (
-    "Float32", "Uint8", "Int8", "Int16", "Int32", "IntB1", "IntB2", "IntB4", "Byte", "Float16", "UintB4", "Quantized8Asymm",
-    "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16", "Bool", "Uint16", "QuantizedS1", "Complex64",
+    "Float32", "Uint8", "Int8", "Int16", "Int32", "IntB1", "IntB2", "IntB4", "Byte", "Float16", "UintB4",
+    "Quantized8Asymm", "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16",
+    "Bool", "Uint16", "QuantizedS1", "Complex64",
 )  # fmt: skip
 CONSTANTS = (
     "ImmutableTensor",
@@ -71,8 +72,7 @@ class _Table:
 
     def numbers(self, field: int) -> list[int]:
         """A vector of u32."""
-        at = self._target(field)
-        size = struct.unpack_from("<I", self._data, at)[0] if at else 0
+        at, size = self._target(field), self.size(field)
         return list(struct.unpack_from(f"<{size}I", self._data, at + 4)) if size else []
 
     def size(self, field: int) -> int:
@@ -82,8 +82,7 @@ class _Table:
 
     def tables(self, field: int) -> list[_Table]:
         """A vector of tables."""
-        at = self._target(field)
-        size = struct.unpack_from("<I", self._data, at)[0] if at else 0
+        at, size = self._target(field), self.size(field)
         if size > len(self._data) // 4:
             raise struct.error("a vector is longer than the file")
         places = range(at + 4, at + 4 + 4 * size, 4)
@@ -92,9 +91,7 @@ class _Table:
 
 def read(source: Source) -> ModelGraph:
     """Reads operators, edges, shapes and types; constants are counted, their bytes are not looked at."""
-    if source.size >= MAX_BYTES:
-        raise FormatError(f"{source.name}: over 4 GiB", "is it a MegEngine model?")
-    data = b"".join(source.chunks())
+    data = source.whole(MAX_BYTES, "a MegEngine model", "is it one?")
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:
         raise FormatError(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from visualprof.errors import FormatError
+from visualprof.reader.chrome_json import json_object
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
+_Json = dict[str, Any]
 MAX_BYTES = 1 << 30
 CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
 
@@ -25,33 +27,36 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads the operators in order of execution."""
-    if source.size > MAX_BYTES:
-        raise FormatError(f"{source.name}: over 1 GiB", "is it a MegEngine profile?")
+    data = source.whole(MAX_BYTES, "a MegEngine graph", "is it one?")
     try:
-        document = msgspec.json.decode(b"".join(source.chunks()))
-        graph = document.get("graph_exec", document)
-        operators, variables = graph["operator"], graph.get("var") or {}
-        order = [i for i in graph.get("comp_seq") or [] if i in operators]
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError, RecursionError, UnicodeDecodeError) as error:
+        return _build(source.name, msgspec.json.decode(data, type=dict[str, Any]))
+    except (
+        msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError, UnicodeDecodeError,
+    ) as error:  # fmt: skip
         raise FormatError(
             f"{source.name}: not a whole MegEngine graph ({error})", "was it cut while being copied?"
         ) from error
-    footprint = ((document.get("profiler") or {}).get("opr_footprint") or {}) if isinstance(document, dict) else {}
-    builder = ModelBuilder(source.name, "megengine-static")
+
+
+def _build(name: str, document: _Json) -> ModelGraph:
+    graph: _Json = document.get("graph_exec", document)
+    operators: _Json = graph["operator"]
+    variables: _Json = graph.get("var") or {}
+    order: list[str] = [i for i in graph.get("comp_seq") or [] if i in operators]
+    footprint = json_object(json_object(document.get("profiler")).get("opr_footprint"))
+    builder = ModelBuilder(name, "megengine-static")
     builder.producer = "MegEngine"
-    rows: dict[str, int] = {}
-    for name, variable in variables.items():
-        rows[name] = builder.value(_value(variable))
-    for name in order or list(operators):
-        _operator(builder, operators[name], rows, (footprint.get(name) or {}).get("param"))
+    rows = {key: builder.value(_value(variable)) for key, variable in variables.items()}
+    for key in order or list(operators):
+        _operator(builder, operators[key], rows, json_object(json_object(footprint.get(key)).get("param")))
     return builder.build()
 
 
-def _operator(builder: ModelBuilder, operator: dict[str, Any], rows: dict[str, int], parameters: object) -> None:
+def _operator(builder: ModelBuilder, operator: _Json, rows: dict[str, int], parameters: _Json) -> None:
     kind, name = str(operator.get("type", "")), str(operator.get("name", ""))
     inputs = tuple(rows[i] for i in operator.get("input") or () if i in rows)
     outputs = tuple(rows[i] for i in operator.get("output") or () if i in rows)
-    attributes = {str(k): str(v) for k, v in parameters.items()} if isinstance(parameters, dict) else {}
+    attributes = {k: str(v) for k, v in parameters.items()}
     scope, _ = scopes_of(name.split("(")[0], ".")
     if kind in ("Host2DeviceCopy", "InputCallback") and not inputs:
         builder.node(Node(name, "Input", kind="input", outputs=outputs))
@@ -60,20 +65,13 @@ def _operator(builder: ModelBuilder, operator: dict[str, Any], rows: dict[str, i
         builder.node(Node(name, kind, scope, role, inputs, outputs, attributes | {"id": str(operator.get("id", ""))}))
 
 
-def _value(variable: dict[str, Any]) -> Value:
-    tags = variable.get("static_infer_tags") or {}
-    shape = (tags.get("SHAPE") or {}).get("inferred_result")
-    plan = variable.get("mem_plan") or {}
-    layout = plan.get("layout") or {}
-    dtype = str(layout.get("dtype", "")).lower()
-    sizes = shape if isinstance(shape, list) else layout.get("shape")
-    held = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
-    return Value(
-        str(variable.get("name", "")),
-        dtype,
-        tuple(int(s) for s in sizes) if isinstance(sizes, list) else None,
-        held if held > 0 else -1,
-    )
+def _value(variable: _Json) -> Value:
+    inferred = json_object(json_object(variable.get("static_infer_tags")).get("SHAPE")).get("inferred_result")
+    layout = json_object(json_object(variable.get("mem_plan")).get("layout"))
+    sizes: object = inferred if isinstance(inferred, list) else layout.get("shape")
+    shape = tuple(int(s) for s in cast("list[Any]", sizes)) if isinstance(sizes, list) else None
+    held: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
+    return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)
 
 
 MODEL = ModelFormat("megengine-static", 11, sniff, read)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 
 from visualprof.errors import FormatError
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, tensor_bytes
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -52,10 +52,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads a file of version 1."""
-    if source.size > MAX_BYTES:
-        raise FormatError(f"{source.name}: over 1 GiB", "is it a module graph?")
+    data = source.whole(MAX_BYTES, "a module graph", "is it one?")
     try:
-        document = _DECODER.decode(b"".join(source.chunks()))
+        document = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise FormatError(
             f"{source.name}: not a whole module graph ({error})", "write it again with add_graph"
@@ -70,28 +69,27 @@ def read(source: Source) -> ModelGraph:
     for tensor in document.values:
         shape = None if tensor.shape is None else tuple(tensor.shape)
         builder.value(Value(tensor.name, tensor.dtype, shape, tensor_bytes(tensor.dtype, shape)))
-    count = len(document.values)
     for node in document.nodes:
-        if any(not 0 <= i < count for i in (*node.inputs, *node.outputs)):
+        if any(not 0 <= i < len(document.values) for i in (*node.inputs, *node.outputs)):
             raise FormatError(
                 f"{source.name}: node {node.name!r} names a value that is not there", "write it again with add_graph"
             )
-        kind = node.kind if node.kind in ("operator", "input", "output", "constant") else "operator"
-        attributes = {k: str(v) for k, v in node.attributes.items()}
-        scope = tuple(Scope(s) for s in node.scope)
-        builder.node(
-            Node(
-                node.name,
-                node.type,
-                scope,
-                kind,
-                tuple(node.inputs),
-                tuple(node.outputs),
-                attributes,
-                node.documentation,
-            )
-        )  # type: ignore[arg-type]
+        builder.node(_node(node))
     return builder.build()
+
+
+def _node(told: _Node) -> Node:
+    """A node of the file; a kind that this version does not know is an operator."""
+    return Node(
+        told.name,
+        told.type,
+        tuple(Scope(s) for s in told.scope),
+        cast("NodeKind", told.kind) if told.kind in get_args(NodeKind) else "operator",
+        tuple(told.inputs),
+        tuple(told.outputs),
+        {k: str(v) for k, v in told.attributes.items()},
+        told.documentation,
+    )
 
 
 MODEL = ModelFormat("module", 5, sniff, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from visualprof.errors import FormatError
@@ -26,10 +27,9 @@ def read(source: Source) -> ModelGraph:
     import onnx
     from google.protobuf.message import DecodeError
 
-    if source.size >= MAX_BYTES:
-        raise FormatError(f"{source.name}: over 2 GiB", "save it with external data: its graph is then a small file")
+    data = source.whole(MAX_BYTES, "an ONNX model", "save it with external data: its graph is then a small file")
     try:
-        model = onnx.ModelProto.FromString(b"".join(source.chunks()))
+        model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
         raise FormatError(
             f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?"
@@ -51,10 +51,7 @@ def _drop_weights(model: Any, builder: ModelBuilder) -> None:
     for graph in _graphs(model.graph):
         for tensor in graph.initializer:
             external += tensor.data_location == 1
-            elements = 1
-            for size in tensor.dims:
-                elements *= size
-            if elements > SMALL:
+            if math.prod(tensor.dims) > SMALL:
                 for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                     tensor.ClearField(name)
     if external:
@@ -66,10 +63,14 @@ def _graphs(graph: Any) -> list[Any]:
     found = [graph]
     for node in graph.node:
         for attribute in node.attribute:
-            inner = [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
-            for each in inner:
-                found += _graphs(each)
+            for body in _bodies(attribute):
+                found += _graphs(body)
     return found
+
+
+def _bodies(attribute: Any) -> list[Any]:
+    """The graphs that an attribute holds."""
+    return [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
 
 
 def _inferred(model: Any, builder: ModelBuilder) -> Any:
@@ -78,10 +79,9 @@ def _inferred(model: Any, builder: ModelBuilder) -> Any:
 
     try:
         return onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=False)
-    except Exception as error:  # noqa: BLE001: the inference is native code that raises anything; the graph is whole without it
-        builder.warn(
-            f"shapes could not be inferred: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
-        )
+    except Exception as error:  # noqa: BLE001 - native code that raises anything; the graph is whole without it
+        lines = str(error).splitlines() or [type(error).__name__]
+        builder.warn(f"shapes could not be inferred: {lines[0][:200]}")
         return model
 
 
@@ -113,8 +113,7 @@ class _Reader:
     def _body(self, graph: Any, names: Names, scope: tuple[Scope, ...]) -> None:
         """Constants and nodes of a graph or of the body of a node."""
         for tensor in graph.initializer:
-            shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
-            row = self.builder.value(Value(tensor.name, dtype, shape, tensor_bytes(dtype, shape)))
+            row = self.builder.value(self._weight(tensor.name, tensor))
             names.set(tensor.name, row)
             self.builder.node(Node(tensor.name, "Constant", scope, "constant", outputs=(row,)))
         for info in graph.value_info:
@@ -144,8 +143,7 @@ class _Reader:
             )
         )  # fmt: skip
         for attribute in node.attribute:
-            bodies = [attribute.g] if attribute.type == 5 else list(attribute.graphs) if attribute.type == 10 else []
-            for body in bodies:
+            for body in _bodies(attribute):
                 self._subgraph(body, names, (*place, Scope(f"{_last(label)}.{attribute.name}", "subgraph")))
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
@@ -207,8 +205,11 @@ class _Reader:
     def _constant(self, node: Any, outputs: tuple[int, ...]) -> None:
         tensor = next((a.t for a in node.attribute if a.name == "value" and a.type == 4), None)
         if tensor is not None and outputs:
-            shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
-            self.builder.describe(outputs[0], Value(node.output[0], dtype, shape, tensor_bytes(dtype, shape)))
+            self.builder.describe(outputs[0], self._weight(node.output[0], tensor))
+
+    def _weight(self, name: str, tensor: Any) -> Value:
+        shape, dtype = tuple(tensor.dims), self._dtype(tensor.data_type)
+        return Value(name, dtype, shape, tensor_bytes(dtype, shape))
 
     def _dtype(self, code: int) -> str:
         names = {1: "float32", 10: "float16", 11: "float64", 16: "bfloat16"}

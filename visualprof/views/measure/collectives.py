@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.nesting import nearest_ancestor
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.views.measure.intervals import length, union
 from visualprof.views.measure.launch import launches
 
 SIZES = {
-    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2, "c10::bfloat16": 2,
-    "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2, "byte": 1, "char": 1, "int8": 1, "uint8": 1,
-    "unsigned char": 1, "signed char": 1, "bool": 1,
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2,
+    "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
+    "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
 }  # fmt: skip
 
 
@@ -53,9 +53,11 @@ class Matched:
 
 
 def collectives(trace: Trace) -> list[Collective]:
-    """The collectives of a trace in order of time: outermost communication operators with the kernels that they launched,
-    and communication kernels that no operator owns.
-    """  # noqa: D205
+    """The collectives of a trace in order of time.
+
+    Outermost communication operators with the kernels that they launched, and communication kernels that no operator
+    owns.
+    """
     events = trace.events
     comm = events.category == Category.COMM
     host = comm & trace.track_mask(TrackKind.THREAD)
@@ -77,8 +79,8 @@ def collectives(trace: Trace) -> list[Collective]:
 def match(ranks: list[list[Collective]]) -> list[Matched]:
     """Every call of every rank, the i-th of a name with the i-th of that name on the other ranks.
 
-    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank waited
-    for nobody. A call that some rank lacks has no transfer time. Source: torch-tb-profiler's wait graph.
+    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
+    waited for nobody. A call that some rank lacks has no transfer time. Source: torch-tb-profiler's wait graph.
     """
     keyed: list[dict[tuple[str, int], Collective]] = []
     for calls in ranks:
@@ -94,11 +96,13 @@ def match(ranks: list[list[Collective]]) -> list[Matched]:
             others = [t[key] for t in keyed if key in t]
             whole = len(others) == len(keyed) > 1 and len({len(o.start) for o in others}) == 1
             parts = np.stack([o.end - o.start for o in others]).min(axis=0) if whole else None
-            out.append(Matched(rank, call, None if parts is None else int(parts.sum())))
+            # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
+            shortest = min(o.latency for o in others)
+            out.append(Matched(rank, call, None if parts is None else min(int(parts.sum()), shortest)))
     return out
 
 
-def _outermost(trace: Trace, rows: Ints, host: np.ndarray) -> Ints:
+def _outermost(trace: Trace, rows: Rows, host: Mask) -> Rows:
     """The outermost communication operator at or above each row, -1 for none."""
     at = nearest_ancestor(trace.events.parent, host, rows)
     while True:
@@ -131,11 +135,10 @@ def _collective(trace: Trace, row: int, kernels: list[int]) -> Collective:
 def _inside(trace: Trace, row: int) -> list[int]:
     """Communication ranges inside a communication operator."""
     events = trace.events
-    last = int(np.searchsorted(events.ts[row + 1 :], events.end[row]) + row + 1) if events.dur[row] < 0 else row + 1
-    track = trace.tracks[events.track[row]]
-    while last < track.first + track.count and events.ts[last] < events.end[row]:
-        last += 1
-    return [r for r in range(row + 1, last) if events.category[r] == Category.COMM]
+    track = trace.tracks[int(events.track[row])]
+    later = events.ts[row + 1 : track.first + track.count]
+    last = row + 1 + int(np.searchsorted(later, events.end[row]))
+    return (row + 1 + np.flatnonzero(events.category[row + 1 : last] == Category.COMM)).tolist()
 
 
 def _told_text(trace: Trace, name: str, rows: list[int]) -> str:

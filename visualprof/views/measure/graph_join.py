@@ -92,7 +92,8 @@ def _collect(
     event[node[found][order]] = rows[found][order]  # the longest of each node comes last and stays
     return Join(
         int(spent.sum()), int(spent[found].sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
-        total(trace.arg("flops", rows, np.nan).astype(np.float64)), total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
+        total(trace.arg("flops", rows, np.nan).astype(np.float64)),
+        total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A model as nested groups: scopes, repeated blocks where names are flat, cut sections, and twins of the same structure."""
+"""A model as nested groups: scopes, repeated blocks where names are flat, cut sections, twins of one structure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from visualprof.reader.graph import ModelGraph, Scope
+from visualprof.reader.trace_types import Mask
 
 SECTION = 300  # a group with more children is cut into sections
 FLAT_SHARE = 0.2  # a model with fewer scoped nodes than this share is searched for repeated blocks
@@ -31,10 +32,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """shown: rows of the model's nodes that are drawn (constants are folded into their consumers). group: of each shown node.
+    """The nodes of a model that are drawn, with their edges and groups; constants are folded into their consumers.
 
-    src, dst, value: edges between shown nodes (places in `shown`) and the row of their value. constants, parameters,
-    parameter_bytes: folded into each shown node. groups: the tree, row 0 the model. twin: first group of the same structure.
+    shown: rows of the model's nodes. group: of each shown node. src, dst, value: edges between shown nodes (places in
+    `shown`) and the row of their value. constants, parameters, parameter_bytes: folded into each shown node. groups:
+    the tree, row 0 the model. twin: first group of the same structure.
     """
 
     shown: tuple[int, ...]
@@ -54,8 +56,10 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     shown = [i for i, n in enumerate(model.nodes) if n.kind != "constant"]
     place = {row: i for i, row in enumerate(shown)}
     producer = {v: i for i, n in enumerate(model.nodes) for v in n.outputs}
-    src, dst, value = [], [], []
-    folded = [[0, 0, 0] for _ in shown]
+    src: list[int] = []
+    dst: list[int] = []
+    value: list[int] = []
+    constants, parameters, parameter_bytes = ([0] * len(shown) for _ in range(3))
     for i, row in enumerate(shown):
         for v in model.nodes[row].inputs:
             origin = producer.get(v)
@@ -67,16 +71,17 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
                 value.append(v)
             else:
                 held = model.values[v]
-                folded[i][0] += 1
-                folded[i][1] += max(0, held.elements)
-                folded[i][2] += max(0, held.bytes)
-    groups, group = _tree(model, shown, src, dst)
-    counts = tuple(tuple(f[k] for f in folded) for k in range(3))
-    twin = _twins(model, shown, groups, src, dst)
-    return Hierarchy(tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), *counts, tuple(groups), twin)
+                constants[i] += 1
+                parameters[i] += max(0, held.elements)
+                parameter_bytes[i] += max(0, held.bytes)
+    groups, group = _tree(model, shown)
+    return Hierarchy(
+        tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(constants), tuple(parameters),
+        tuple(parameter_bytes), tuple(groups), _twins(model, shown, groups, src, dst),
+    )  # fmt: skip
 
 
-def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -> tuple[list[Group], list[int]]:
+def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
     """Groups from scopes (or repeated blocks), large ones cut into sections."""
     operators = [r for r in shown if model.nodes[r].kind == "operator"]
     scoped = sum(bool(model.nodes[r].scope) for r in operators)
@@ -140,7 +145,7 @@ def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]
         free[start : start + size] = False
 
 
-def _longest_run(same: np.ndarray) -> tuple[int, int]:
+def _longest_run(same: Mask) -> tuple[int, int]:
     """Start and length of the longest run of True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
     if not len(edges):
@@ -183,8 +188,8 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
     new = {old: i for i, old in enumerate(order)}
     moved = [
         Group(
-            groups[o].name, groups[o].kind, new.get(groups[o].parent, -1), [new[g] for g in groups[o].groups], groups[o].nodes,
-            [(k, new[c] if k == "group" else c) for k, c in groups[o].order],
+            groups[o].name, groups[o].kind, new.get(groups[o].parent, -1), [new[g] for g in groups[o].groups],
+            groups[o].nodes, [(k, new[c] if k == "group" else c) for k, c in groups[o].order],
         )
         for o in order
     ]  # fmt: skip

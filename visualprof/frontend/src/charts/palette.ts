@@ -38,7 +38,7 @@ const CATEGORIES: Record<string, readonly [light: string, dark: string]> = {
   optimizer_state: ["#8557c9", "#ab85e8"],
   input: ["#c94f6d", "#ec7f99"],
   temporary: ["#c2a414", "#dcc342"],
-  autograd_detail: ["#6b9e34", "#8fc257"],
+  autograd: ["#6b9e34", "#8fc257"],
 };
 
 /** Twelve hues for names that have no colour of their own; neighbours differ in hue and in lightness. */

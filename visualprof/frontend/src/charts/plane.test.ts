@@ -26,6 +26,16 @@ describe("curves", () => {
   });
 });
 
+describe("stacked areas", () => {
+  it("reach up from 0, the lower ones in front", () => {
+    const part = (name: string, values: number[]) => ({ type: "line", stack: "all", name, data: values.map((value, x) => [x, value]) });
+    const option = chart_option({ series: [part("a", [1, 2]), part("b", [3, 4])], xAxis: { type: "value" }, yAxis: { type: "value" } }, context);
+    const [a, b] = option["series"] as { data: number[][]; z: number }[];
+    expect([a?.data, b?.data]).toEqual([[[0, 1, 1], [1, 2, 2]], [[0, 4, 3], [1, 6, 4]]]);
+    expect(a?.z).toBeGreaterThan(b?.z ?? 0);
+  });
+});
+
 describe("points", () => {
   it("tell what the server says, and escape names", () => {
     const html = point_tooltip([{ name: "FLOPS", formatter: (value) => `${String(value)} F` }])({ name: "<b>", seriesName: "<i>", value: [3] });

@@ -29,16 +29,33 @@ export function byte_step(largest: number): number {
   return 2 ** Math.ceil(Math.log2(rough) - 0.3);
 }
 
+function points_of(series: Option): number[][] {
+  return (Array.isArray(series["data"]) ? series["data"] : []).map(numbers);
+}
+
+/**
+ * ECharts stacks only over categories. Here each area reaches down to 0, and the lower ones are drawn over the higher;
+ * a point keeps its own value as the third number.
+ */
+function stacked(series: Option[]): Option[] {
+  if (!series.some((one) => one["stack"])) return series;
+  const below: number[] = [];
+  return series.map((one, place) => {
+    const data = points_of(one).map(([x = 0, y = 0], index) => {
+      const top = (below[index] ?? 0) + y;
+      below[index] = top;
+      return [x, top, y];
+    });
+    return { ...one, stack: null, data, z: 2 + series.length - place, areaStyle: { opacity: 1 } };
+  });
+}
+
 function largest_value(series: Option[]): number {
-  const sums = new Map<number, number>();
   let largest = 0;
   for (const one of series) {
     const limits = objects(objects(one["markLine"])[0]?.["data"]).map((mark) => Number(mark["yAxis"] ?? 0));
     largest = Math.max(largest, ...limits);
-    for (const [x = 0, y = 0] of (Array.isArray(one["data"]) ? one["data"] : []).map(numbers)) {
-      sums.set(x, y + (one["stack"] ? (sums.get(x) ?? 0) : 0));
-      largest = Math.max(largest, sums.get(x) ?? 0);
-    }
+    for (const [, y = 0] of points_of(one)) largest = Math.max(largest, y);
   }
   return largest;
 }
@@ -47,7 +64,7 @@ function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry
   return (given) => {
     const entries = Array.isArray(given) ? given : [given];
     const rows = entries.filter((entry) => entry.seriesName !== undefined && Number.isFinite(numbers(entry.value)[1]));
-    const body = rows.map((entry) => table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`, y(numbers(entry.value)[1])));
+    const body = rows.map((entry) => table_row(`${entry.marker ?? ""}${escape_html(entry.seriesName ?? "")}`, y(numbers(entry.value)[2] ?? numbers(entry.value)[1])));
     return `<div class="chart-tip-name">${x(entries[0]?.axisValue)}</div><table>${body.join("")}</table>`;
   };
 }
@@ -60,7 +77,7 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context): Option {
   };
   const label = { color: ink.text, fontSize: 11, textBorderColor: ink.surface, textBorderWidth: 3, formatter: named };
   const point = objects(one["markPoint"])[0];
-  const xs = (Array.isArray(one["data"]) ? one["data"] : []).map((pair) => numbers(pair)[0] ?? 0);
+  const xs = points_of(one).map(([x = 0]) => x);
   const peak = numbers(objects(point?.["data"])[0]?.["coord"])[0] ?? 0;
   // On the side where there is room, so that it stands on no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
@@ -83,7 +100,7 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
   const [x_axis = {}] = objects(option["xAxis"]);
   const [y_axis = {}] = objects(option["yAxis"]);
   const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
-  const series = objects(option["series"]);
+  const series = stacked(objects(option["series"]));
   const step = byte_step(largest_value(series));
   return {
     ...option,

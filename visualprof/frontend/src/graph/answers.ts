@@ -39,7 +39,7 @@ export interface GraphAnswer {
     warnings: string[];
   };
   groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; nodes: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
-  nodes: { name: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  nodes: { name: string[]; full_name?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
   edges: { src: number[]; dst: number[]; value: number[] };
   values: { name: string[]; dtype: (string | null)[]; shape: (string | null)[] };
 }
@@ -73,5 +73,5 @@ export interface CompareAnswer {
   pairs: [number, number][];
   status: ChangeStatus[];
   other_status: ChangeStatus[];
-  changes: { node: number | null; other: number | null; what: string[] }[];
+  changes: { node: number; other: number; what: string[] }[];
 }

@@ -7,7 +7,7 @@ function texts_of(graph: Graph): string[] {
   const known = texts.get(graph);
   if (known) return known;
   const { nodes, groups, edges, values } = graph.answer;
-  const out: string[] = nodes.name.map((name, n) => `${name}\n${nodes.type[n] ?? ""}`);
+  const out: string[] = nodes.name.map((name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}`);
   edges.src.forEach((node, e) => {
     const value = edges.value[e] ?? 0;
     out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;
@@ -30,7 +30,8 @@ export function found_items(graph: Graph, search: string): number[] {
 
 /** Nodes that a profile's row means: of that very name, else ending in it, else of that type. */
 export function named_items(graph: Graph, name: string): number[] {
-  const { name: names, type } = graph.answer.nodes;
+  const { type } = graph.answer.nodes;
+  const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
   const all = [...names.keys()];
   const rules: ((n: number) => boolean)[] = [
     (n) => names[n] === name,

@@ -12,6 +12,13 @@ export async function load_catalog(): Promise<void> {
   if (answer) order.value = answer.body.views.map((view) => view.name);
 }
 
+// A model needs no run: its page is there as soon as the server is, to show one or to be given one.
+const STANDS_ALONE = new Set(["graph"]);
+
+export function stands_alone(id: string): boolean {
+  return STANDS_ALONE.has(id);
+}
+
 export interface Tab {
   id: string;
   /** False when the selected file has nothing for this page. */
@@ -21,5 +28,5 @@ export interface Tab {
 export const tabs = computed<Tab[]>(() =>
   order.value
     .filter((id) => page_ids.includes(id))
-    .map((id) => ({ id, enabled: !viewable.value || (span.value?.views.includes(id) ?? true) })),
+    .map((id) => ({ id, enabled: stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true) })),
 );

@@ -1,7 +1,11 @@
 // Addresses of places on the timeline, for the pages that tell of single events.
+import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { query_value, SELECTION_KEYS } from "./address";
-import { run, worker } from "./selection";
+import { run, span, worker } from "./selection";
+
+/** Files that record only memory have no timeline to show. */
+export const has_timeline = computed(() => span.value?.views.includes("trace") ?? false);
 
 // An operator and what it calls fit into this much to either side.
 const NEAR_NS = 250_000;

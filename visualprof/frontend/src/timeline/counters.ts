@@ -1,5 +1,5 @@
 // A counter as a stepped area; where a pixel holds several samples, the band between the smallest and the largest.
-import { significant } from "../lib/format";
+import { bytes, significant } from "../lib/format";
 import type { Ink } from "./ink";
 import type { Scene, SceneRow } from "./scene";
 
@@ -39,7 +39,11 @@ export function counter_value(samples: readonly Sample[], x: number): Sample | n
   return samples.findLast((sample) => sample.x <= x) ?? null;
 }
 
-export function counter_text(value: number): string {
+// Counters name no unit; those of memory are in bytes in every format that is read.
+const BYTES = /memory|_mem\b|bytes/i;
+
+export function counter_text(value: number, name: string): string {
+  if (BYTES.test(name)) return bytes(value);
   if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : significant(value);
   const power = Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3));
   return `${significant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
@@ -87,7 +91,7 @@ export function draw_counter(context: CanvasRenderingContext2D, scene: Scene, li
     context.textAlign = "right";
     context.textBaseline = "top";
     context.fillStyle = ink.muted;
-    context.fillText(counter_text(counter.max), right - 5, line.y + TOP_PX);
+    context.fillText(counter_text(counter.max, counter.name), right - 5, line.y + TOP_PX);
   }
   context.restore();
 }

@@ -1,0 +1,110 @@
+"""The zip archives that torch writes: names in their head, single texts out of them; pickles are never opened."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from visualprof.errors import FormatError
+from visualprof.reader.source import Source
+
+MAGIC = b"PK\x03\x04"
+PICKLE = re.compile(rb"\x80[\x02-\x05]")
+BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    struct.error,
+)
+MAX_ENTRIES = 500_000
+MAX_RATIO = 500  # JSON of a graph packs 10 to 60 times
+
+
+class Archive:
+    """An open archive; every read is bounded by what the caller expects."""
+
+    def __init__(self, source: Source, file: zipfile.ZipFile) -> None:
+        self._source = source
+        self._file = file
+        self._infos = {i.filename: i for i in file.infolist()}
+        if len(file.infolist()) > MAX_ENTRIES:
+            raise FormatError(f"{source.name}: over {MAX_ENTRIES:,} files in the archive", "is it a model?")
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the files, in their order."""
+        return list(self._infos)
+
+    def size(self, name: str) -> int:
+        """Bytes of a file, unpacked."""
+        return self._infos[name].file_size
+
+    def read(self, name: str, limit: int) -> bytes:
+        """A file of at most `limit` bytes.
+
+        Raises: FormatError: it is larger, packed too well to be true, or damaged.
+        """
+        info = self._infos[name]
+        if info.file_size > limit or info.file_size > MAX_RATIO * max(info.compress_size, 1024):
+            raise FormatError(
+                f"{self._source.name}: {name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}",
+                "this looks like a decompression bomb",
+            )
+        with self._file.open(info) as file:
+            data = file.read(limit + 1)  # the directory may lie
+        if len(data) > limit:
+            raise FormatError(f"{self._source.name}: {name} is larger than the archive says", "copy the file again")
+        return data
+
+
+@contextmanager
+def opened(source: Source) -> Generator[Archive]:
+    """The archive of a file.
+
+    Raises: FormatError: it cannot be read.
+    """
+    if source.packed:
+        raise FormatError(f"{source.name}: an archive inside gzip", "unpack it first: gunzip")
+    try:
+        with zipfile.ZipFile(source.path) as file:
+            yield Archive(source, file)
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        OSError,
+        EOFError,
+        RuntimeError,
+        NotImplementedError,
+        ValueError,
+        struct.error,
+    ) as error:
+        raise FormatError(f"{source.name}: damaged zip archive ({error})", "was it cut while being copied?") from error
+
+
+def names_in(head: bytes) -> list[str]:
+    """Names in the local headers that stand in the head of an archive."""
+    names: list[str] = []
+    place = 0 if head.startswith(MAGIC) else -1
+    while 0 <= place <= len(head) - 30:
+        length = struct.unpack_from("<H", head, place + 26)[0]
+        names.append(head[place + 30 : place + 30 + length].decode("utf-8", "replace"))
+        place = head.find(MAGIC, place + 30 + length)
+    return names
+
+
+def refusal(name: str, head: bytes) -> FormatError | None:
+    """Why a file of torch or of Python's pickle is no model for visualprof; None when it is neither."""
+    hint = "export the model with torch.export.save, torch.onnx.export or visualprof.capture.add_graph"
+    if PICKLE.match(head):
+        return FormatError(f"{name}: a Python pickle; opening one may run any code, so visualprof never does", hint)
+    if any(re.search(r"(^|/)data\.pkl$", n) for n in names_in(head)):
+        return FormatError(f"{name}: weights in a Python pickle, without the structure of the model", hint)
+    return None

@@ -1,0 +1,208 @@
+"""torch.export archives (`.pt2`): the graph is JSON beside the weights; neither torch nor a pickle is needed.
+
+Layout: `<name>/models/<model>.json` (torch 2.7 and later) or `serialized_exported_program.json` (torch 2.1 to 2.6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from visualprof.errors import FormatError
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, tensor_bytes
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.models.torch_archive import names_in, opened
+from visualprof.reader.source import Source
+
+MAX_BYTES = 512 << 20
+MAX_DEPTH = 32
+MAX_TEXT = 200
+GRAPHS = re.compile(r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json)$")
+MARKS = re.compile(
+    r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json|data/weights/[^/]+|data/constants/[^/]+|archive_format|data/aotinductor/.+)$"
+)
+# ScalarType of torch/_export/serde/schema.py.
+DTYPES = {
+    1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "float16", 7: "float32", 8: "float64",
+    9: "complex32", 10: "complex64", 11: "complex128", 12: "bool", 13: "bfloat16", 28: "uint16", 29: "float8_e4m3fn",
+    30: "float8_e5m2", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz", 33: "float8_e8m0fnu", 34: "uint32", 35: "uint64",
+}  # fmt: skip
+FRAME = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
+
+
+def sniff(head: bytes) -> bool:
+    """A zip whose first files are those of an export."""
+    return any(MARKS.search(n) for n in names_in(head))
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads the graph; weights are counted by their description, their bytes are not looked at."""
+    with opened(source) as archive:
+        found = sorted((n for n in archive.names if GRAPHS.search(n)), key=lambda n: (not n.endswith("/model.json"), n))
+        if not found:
+            raise FormatError(
+                f"{source.name}: a torch archive without the graph",
+                "a compiled model has none; save it with torch.export.save",
+            )
+        data = archive.read(found[0], MAX_BYTES)
+    builder = ModelBuilder(source.name, "torch_export")
+    if len(found) > 1:
+        builder.warn(f"the archive holds {len(found)} models; {found[0]} is shown")
+    try:
+        _program(builder, msgspec.json.decode(data))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
+        what = f"{source.name}: {found[0]} is no exported program ({type(error).__name__}: {error})"
+        raise FormatError(what, "save it again with torch.export.save") from error
+    return builder.build()
+
+
+def _program(builder: ModelBuilder, program: dict[str, Any]) -> None:
+    module = program["graph_module"]
+    graph, signature = module["graph"], module["signature"]
+    builder.producer = f"torch {program['torch_version']}" if program.get("torch_version") else "torch.export"
+    schema: dict[str, int] = program["schema_version"]
+    builder.properties = {"schema_version": f"{schema['major']}.{schema['minor']}"}
+    values = Names()
+    for spec in signature["input_specs"]:
+        _input(builder, values, graph, spec)
+    _graph(builder, values, graph, (), 0)
+    for spec in signature["output_specs"]:
+        for name in _references(spec.get("user_output", {})):
+            row = values.get(name)
+            if row is not None:
+                builder.node(Node(name, "Output", kind="output", inputs=(row,)))
+
+
+def _input(builder: ModelBuilder, values: Names, graph: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Parameters become constants, buffers values that no node makes, as in module graphs."""
+    ((kind, body),) = spec.items()
+    label = body.get(f"{kind}_name") or body.get("tensor_constant_name")
+    for name in _references(body.get("arg", {})):
+        row = builder.value(_value(graph, name, label))
+        values.set(name, row)
+        if kind == "parameter":
+            builder.node(
+                Node(label or name, "Parameter", _scopes((label or name).rpartition(".")[0]), "constant", (), (row,))
+            )
+        elif kind == "user_input":
+            builder.node(Node(name, "Input", kind="input", outputs=(row,)))
+
+
+def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: tuple[Scope, ...], depth: int) -> None:
+    """The nodes of a graph, and of the graphs that its nodes hold."""
+    if depth > MAX_DEPTH:
+        raise ValueError("graphs nest too deep")
+    paths = [_path(n) for n in graph["nodes"]]
+    alone = Counter(paths)
+    for path in set(paths):  # a module around others is no leaf, however few operators are its own
+        while path := path.rpartition(".")[0]:
+            alone[path] += 2
+    for node, path in zip(graph["nodes"], paths, strict=True):
+        inputs = tuple(row for a in node["inputs"] for n in _references(a["arg"]) if (row := values.get(n)) is not None)
+        made = [n for out in node["outputs"] for n in _references(out)]
+        name = node.get("name") or (made[0] if made else node["target"].rpartition(".")[2])
+        place, label = (
+            (path.rpartition(".")[0], path) if alone[path] == 1 and path else (path, f"{path}.{name}" if path else name)
+        )
+        scope = (*around, *_scopes(place))
+        for argument in node["inputs"]:
+            if "as_graph" in argument["arg"]:
+                _subgraph(builder, values, argument["arg"]["as_graph"], (*scope, Scope(label)), depth)
+        rows: list[int] = []
+        for output in made:
+            rows.append(builder.value(_value(graph, output)))
+            values.set(output, rows[-1])
+        builder.node(Node(label, _type(node["target"]), scope, "operator", inputs, tuple(rows), _attributes(node)))
+
+
+def _subgraph(builder: ModelBuilder, outer: Names, held: dict[str, Any], around: tuple[Scope, ...], depth: int) -> None:
+    """A branch or body: its inputs are the values outside of the same name, where there are such."""
+    inner = Names(outer)
+    for name in _references(held["graph"]["inputs"]):
+        if outer.get(name) is None:
+            inner.set(name, builder.value(_value(held["graph"], name)))
+    _graph(
+        builder, inner, held["graph"], (*around[:-1], Scope(f"{around[-1].name} {held['name']}", "subgraph")), depth + 1
+    )
+
+
+def _references(argument: Any) -> Iterator[str]:
+    """Names of values in an argument, an output or a list of them."""
+    todo: list[Any] = [argument]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, list):
+            todo += reversed(item)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(item, dict):
+            held: dict[str, Any] = item  # pyright: ignore[reportUnknownVariableType]
+            for key, inner in reversed(held.items()):
+                if key in ("name", "as_name") and isinstance(inner, str):
+                    yield inner
+                elif key not in ("as_graph", "as_string", "as_strings"):
+                    todo.append(inner)
+
+
+def _value(graph: dict[str, Any], name: str, label: str | None = None) -> Value:
+    """A value by its description; numbers of the shape arithmetic have no shape."""
+    meta = graph["tensor_values"].get(name)
+    if meta is None:
+        return Value(label or name)
+    dtype = DTYPES.get(meta["dtype"], "")
+    shape = tuple(_size(s) for s in meta["sizes"])
+    return Value(label or name, dtype, shape, tensor_bytes(dtype, shape))
+
+
+def _size(size: dict[str, Any]) -> int | str:
+    """8 or `s77` or `8*s77`."""
+    if "as_int" in size:
+        return int(size["as_int"])
+    text = str(size["as_expr"]["expr_str"])[:MAX_TEXT]
+    text = re.sub(r"Symbol\('(\w+)'[^()]*\)", r"\1", re.sub(r"Integer\((-?\d+)\)", r"\1", text))
+    flat = re.fullmatch(r"(Mul|Add)\(([^()]*)\)", text)
+    return ("*" if flat[1] == "Mul" else "+").join(p.strip() for p in flat[2].split(",")) if flat else text
+
+
+def _path(node: dict[str, Any]) -> str:
+    """Dotted path of the module that ran a node; later calls of a shared module are told by `#2`, `#3`, ..."""
+    stack = str(node.get("metadata", {}).get("nn_module_stack", ""))
+    entries = [e.split(",") for e in stack.split(";") if e]
+    if not entries or len(entries[-1]) < 2:
+        return ""
+    path = re.sub(r"^L(__self__|\['self'\])\.?", "", entries[-1][1])
+    return re.sub(r"@(\d+)", lambda m: f"#{int(m[1]) + 1}", path)
+
+
+def _scopes(path: str) -> tuple[Scope, ...]:
+    return tuple(Scope(p) for p in path.split(".") if p)
+
+
+def _type(target: str) -> str:
+    """`torch.ops.aten.conv2d.default` -> conv2d, `torch.ops.mine.op.default` -> mine.op, `_operator.mul` -> mul."""
+    parts = target.split(".")
+    if parts[:2] != ["torch", "ops"] or len(parts) < 4:
+        return parts[-1]
+    return parts[3] if parts[2] in ("aten", "higher_order") else ".".join(parts[2:4])
+
+
+def _attributes(node: dict[str, Any]) -> dict[str, str]:
+    """Arguments that are no tensors, the full target, and the line of the user's code."""
+    out = {"target": str(node["target"])}
+    for i, argument in enumerate(node["inputs"]):
+        held: dict[str, Any] = argument["arg"]
+        kind = next(iter(held), "as_none")
+        if kind.startswith(("as_tensor", "as_optional_tensor", "as_graph", "as_none", "as_nested")) or "sym" in kind:
+            continue
+        text = DTYPES.get(held[kind], "") if kind == "as_scalar_type" else str(held[kind])
+        out[argument["name"] or f"argument {i}"] = text[:MAX_TEXT]
+    trace = str(node.get("metadata", {}).get("stack_trace", "")).replace("\\", "/")
+    own = [f for f in FRAME.findall(trace) if "/torch/" not in f[0]]
+    if own:
+        out["source"] = f"{own[-1][0].rpartition('/')[2]}:{own[-1][1]} {own[-1][2]}"
+    return out
+
+
+MODEL = ModelFormat("torch_export", 20, sniff, read)

@@ -1,0 +1,294 @@
+"""TorchScript archives: the structure, from the text of the program beside the weights; it is parsed, never run.
+
+Layout: `<name>/code/__torch__/**.py`, one class a module; `<name>/data.pkl` names the class of the model. Shapes and
+types stand only in the pickle, which is not opened.
+"""
+
+from __future__ import annotations
+
+import ast
+import pickletools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from visualprof.errors import FormatError
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.models.torch_archive import Archive, names_in, opened
+from visualprof.reader.source import Source
+
+MAX_CODE = 64 << 20
+MAX_PICKLE = 64 << 20
+MAX_CALLS = 200_000  # of modules and operators; blocks that call blocks grow without bound
+CODE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
+MARKS = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
+HINT = "export the model with torch.export.save or torch.onnx.export"
+# What tells about tensors or moves between types, and makes none.
+SILENT = frozenset({
+    "size", "dim", "len", "shape", "dtype", "device", "append", "format", "warn", "NumToTensor", "Int",
+    "ScalarImplicit", "IntImplicit", "FloatImplicit",
+    "__is__", "__isnot__", "__not__", "__contains__", "__range_length", "__derive_index",
+})  # fmt: skip
+
+
+@dataclass
+class _Class:
+    """A module's class: types of its attributes, names of its parameters, its methods."""
+
+    name: str
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
+    parameters: list[str] = field(default_factory=list[str])
+    methods: dict[str, ast.FunctionDef] = field(default_factory=dict[str, ast.FunctionDef])
+
+
+@dataclass(frozen=True, eq=False)
+class _Module:
+    """A module of the model: where it stands and what it is."""
+
+    path: str
+    kind: _Class
+
+
+@dataclass(frozen=True)
+class _Data:
+    """What an expression is made of: rows of values, and its parts where it is a tuple."""
+
+    rows: tuple[int, ...] = ()
+    parts: tuple[_Thing, ...] | None = None
+
+
+_Thing = _Module | _Data
+_Names = dict[str, _Thing]
+NOTHING = _Data()
+
+
+def sniff(head: bytes) -> bool:
+    """A zip whose first files are code or tensors; an archive of weights starts with its pickle."""
+    names = names_in(head)
+    weights_first = bool(names) and names[0].endswith("/data.pkl") and not any("/code/" in n for n in names)
+    return not weights_first and any(MARKS.search(n) for n in names)
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads modules and the calls between them; layers of torch.nn are single nodes."""
+    with opened(source) as archive:
+        files = [n for n in archive.names if CODE.search(n)]
+        if not files:
+            raise FormatError(f"{source.name}: a torch archive without code", HINT)
+        left = MAX_CODE
+        texts: dict[str, bytes] = {}
+        for name in files:
+            texts[name] = archive.read(name, left)
+            left -= len(texts[name])
+        root = _root(archive)
+        weights = sum(archive.size(n) for n in archive.names if re.search(r"^[^/]+/data/\d+$", n))
+    try:
+        classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
+        if root not in classes or "forward" not in classes[root].methods:
+            raise FormatError(f"{source.name}: the structure of this TorchScript model needs torch", HINT)
+        builder = ModelBuilder(source.name, "torchscript")
+        builder.producer = "TorchScript"
+        builder.properties = {"weight_bytes": str(weights)}
+        builder.warn("TorchScript keeps shapes in a pickle, which is not opened: no shapes, parameters not counted")
+        _Walk(builder, classes).model(classes[root])
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        what = f"{source.name}: the code of this TorchScript model cannot be read ({type(error).__name__})"
+        raise FormatError(what, HINT) from error
+    return builder.build()
+
+
+def _root(archive: Archive) -> str:
+    """Class of the model: the first name in the pickle, whose codes are listed and not followed."""
+    name = next((n for n in archive.names if re.search(r"^[^/]+/data\.pkl$", n)), None)
+    if name is None:
+        return ""
+    for code, argument, _ in pickletools.genops(archive.read(name, MAX_PICKLE)):
+        if code.name == "GLOBAL":
+            return str(argument).replace(" ", ".")
+    return ""
+
+
+def _classes(file: str, text: bytes) -> Iterable[_Class]:
+    found = CODE.search(file)
+    module = found[2].replace("/", ".") if found else ""
+    for each in ast.parse(text.decode("utf-8", "replace")).body:
+        if isinstance(each, ast.ClassDef):
+            yield _class(f"{module}.{each.name}", each)
+
+
+def _class(name: str, tree: ast.ClassDef) -> _Class:
+    out = _Class(name)
+    for each in tree.body:
+        if isinstance(each, ast.FunctionDef):
+            out.methods[each.name] = each
+        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            out.attributes[each.target.id] = ast.unparse(each.annotation)
+        elif isinstance(each, ast.Assign):
+            _declare(out, each.targets[0], each.value)
+    return out
+
+
+def _declare(out: _Class, target: ast.expr, value: ast.expr) -> None:
+    """`__annotations__["0"] = type` and `__parameters__ = [names]`."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+        out.attributes[str(target.slice.value)] = ast.unparse(value)
+    elif ast.unparse(target) == "__parameters__" and isinstance(value, ast.List):
+        out.parameters = [str(e.value) for e in value.elts if isinstance(e, ast.Constant)]
+
+
+class _Walk:
+    """Follows `forward` of the model and of the modules that it calls."""
+
+    def __init__(self, builder: ModelBuilder, classes: dict[str, _Class]) -> None:
+        self._builder = builder
+        self._classes = classes
+        self._weights: dict[str, int] = {}
+        self._names: dict[str, int] = {}
+        self._calls = 0
+        self._scope: list[str] = []
+
+    def model(self, kind: _Class) -> None:
+        """The whole model with its inputs and outputs."""
+        given: list[_Thing] = []
+        for argument in kind.methods["forward"].args.args[1:]:
+            row = self._builder.value(Value(argument.arg))
+            self._builder.node(Node(argument.arg, "Input", kind="input", outputs=(row,)))
+            given.append(_Data((row,)))
+        result = self._inside(_Module("", kind), "forward", given)
+        for row in _rows([result]):
+            self._builder.node(Node(self._builder.known(row).name, "Output", kind="output", inputs=(row,)))
+
+    def _inside(self, module: _Module, method: str, given: Sequence[_Thing]) -> _Thing:
+        code = module.kind.methods[method]
+        names: _Names = dict(zip((a.arg for a in code.args.args), (module, *given), strict=False))
+        results: list[_Thing] = []
+        self._body(code.body, names, results)
+        return results[0] if len(results) == 1 else _Data(_rows(results))
+
+    def _body(self, body: Sequence[ast.stmt], names: _Names, results: list[_Thing]) -> None:
+        for each in body:
+            if isinstance(each, ast.Assign):
+                self._assign(each.targets[0], self._value(each.value, names), names)
+            elif isinstance(each, ast.AnnAssign) and each.value is not None:
+                self._assign(each.target, self._value(each.value, names), names)
+            elif isinstance(each, ast.Return):
+                results.append(self._value(each.value, names) if each.value else NOTHING)
+            elif isinstance(each, ast.Expr):
+                self._value(each.value, names)
+            elif isinstance(each, ast.If):
+                self._value(each.test, names)
+                self._branches(each, names, results)
+            elif isinstance(each, ast.For):
+                self._assign(each.target, self._value(each.iter, names), names)
+                self._body(each.body, names, results)
+            elif isinstance(each, (ast.While, ast.With)):
+                self._body(each.body, names, results)
+
+    def _branches(self, tree: ast.If, names: _Names, results: list[_Thing]) -> None:
+        """Both branches are drawn; a name that both set comes from both."""
+        one, two = dict(names), dict(names)
+        self._body(tree.body, one, results)
+        self._body(tree.orelse, two, results)
+        for name in one.keys() | two.keys():
+            a, b = one.get(name), two.get(name)
+            thing = a if a is b or b is None else b if a is None else _Data(_rows([a, b]))
+            if thing is not None:
+                names[name] = thing
+
+    def _assign(self, target: ast.expr, thing: _Thing, names: _Names) -> None:
+        if isinstance(target, ast.Name):
+            names[target.id] = thing
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            parts = thing.parts if isinstance(thing, _Data) else None
+            same = parts is not None and len(parts) == len(target.elts)
+            for i, each in enumerate(target.elts):
+                self._assign(each, parts[i] if parts is not None and same else thing, names)
+
+    def _value(self, tree: ast.expr, names: _Names) -> _Thing:
+        if isinstance(tree, ast.Name):
+            return names.get(tree.id, NOTHING)
+        if isinstance(tree, ast.Attribute):
+            return self._attribute(self._value(tree.value, names), tree.attr)
+        if isinstance(tree, ast.Call):
+            return self._call(tree, names)
+        if isinstance(tree, ast.Tuple):
+            parts = tuple(self._value(e, names) for e in tree.elts)
+            return _Data(_rows(parts), parts)
+        if (
+            isinstance(tree, ast.Subscript)
+            and isinstance(tree.slice, ast.Constant)
+            and isinstance(tree.slice.value, int)
+        ):
+            thing, place = self._value(tree.value, names), tree.slice.value
+            parts = thing.parts if isinstance(thing, _Data) else None
+            return parts[place] if parts is not None and place < len(parts) else thing
+        return _Data(_rows([self._value(e, names) for e in ast.iter_child_nodes(tree) if isinstance(e, ast.expr)]))
+
+    def _attribute(self, thing: _Thing, name: str) -> _Thing:
+        """A module inside, a weight, or data of what it belongs to."""
+        if isinstance(thing, _Data):
+            return thing
+        path = f"{thing.path}.{name}" if thing.path else name
+        kind = self._classes.get(thing.kind.attributes.get(name, ""))
+        if kind is not None:
+            return _Module(path, kind)
+        return _Data((self._weight(path),)) if name in thing.kind.parameters else NOTHING
+
+    def _weight(self, path: str) -> int:
+        if path not in self._weights:
+            self._weights[path] = self._builder.value(Value(path))
+            place = tuple(Scope(p) for p in path.split(".")[:-1])
+            self._builder.node(Node(path, "Parameter", place, "constant", (), (self._weights[path],)))
+        return self._weights[path]
+
+    def _call(self, tree: ast.Call, names: _Names) -> _Thing:
+        self._calls += 1
+        if self._calls > MAX_CALLS:
+            raise ValueError(f"over {MAX_CALLS:,} calls")
+        given = [self._value(a, names) for a in (*tree.args, *(k.value for k in tree.keywords))]
+        if isinstance(tree.func, ast.Name):
+            if tree.func.id == "getattr" and len(tree.args) == 2 and isinstance(tree.args[1], ast.Constant):
+                return self._attribute(given[0], str(tree.args[1].value))
+            return _Data(_rows(given))
+        if not isinstance(tree.func, ast.Attribute):
+            return _Data(_rows(given))
+        owner = self._value(tree.func.value, names)
+        if isinstance(owner, _Module):
+            return self._module(owner, tree.func.attr, given)
+        return self._operator(tree.func.attr, _rows([owner, *given]))
+
+    def _module(self, module: _Module, method: str, given: Sequence[_Thing]) -> _Thing:
+        """A layer as a node; a module of modules as what it does inside, in a scope of its own."""
+        inner = any(t in self._classes for t in module.kind.attributes.values())
+        if method in module.kind.methods and (inner or not module.path):
+            outer, self._scope = self._scope, module.path.split(".") if module.path else []
+            try:
+                return self._inside(module, method, given)
+            finally:
+                self._scope = outer
+        weights = tuple(self._weight(f"{module.path}.{p}") for p in module.kind.parameters)
+        place = module.path.split(".")
+        plain = re.sub(r"\.?___torch_mangle_\d+", "", module.kind.name.removeprefix("__torch__."))
+        return self._node(place[:-1], place[-1], plain.rpartition(".")[2], (*_rows(given), *weights), {"class": plain})
+
+    def _operator(self, name: str, rows: tuple[int, ...]) -> _Thing:
+        return NOTHING if name in SILENT else self._node(self._scope, name, name, rows, {})
+
+    def _node(
+        self, scope: Sequence[str], label: str, kind: str, rows: tuple[int, ...], attributes: dict[str, str]
+    ) -> _Data:
+        name = ".".join((*scope, label))
+        count = self._names[name] = self._names.get(name, 0) + 1
+        name = name if count == 1 else f"{name}#{count}"
+        row = self._builder.value(Value(name))
+        self._builder.node(Node(name, kind, tuple(Scope(s) for s in scope), "operator", rows, (row,), attributes))
+        return _Data((row,))
+
+
+def _rows(things: Iterable[_Thing]) -> tuple[int, ...]:
+    """Rows of all, each once."""
+    return tuple(dict.fromkeys(r for t in things if isinstance(t, _Data) for r in t.rows))
+
+
+MODEL = ModelFormat("torchscript", 21, sniff, read)
