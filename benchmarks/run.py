@@ -28,6 +28,7 @@ from pathlib import Path
 
 from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
+from benchmarks.ranks import many_ranks
 
 ROOT = Path(__file__).parents[1]
 LOADS = """
@@ -187,7 +188,12 @@ def main() -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        parts = [opening(folder, options.events), serving(folder), starmap(Row, memory_view(folder, options.events))]
+        parts = [
+            opening(folder, options.events),
+            serving(folder),
+            starmap(Row, memory_view(folder, options.events)),
+            starmap(Row, many_ranks(folder)),
+        ]
         for part in (*parts, *([huge(folder)] if options.huge else [])):
             for row in part:
                 print(f"{'ok  ' if row.ok else 'MISS'}  {row.what}: {row.figure}  {row.bar}", flush=True)

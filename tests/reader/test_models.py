@@ -121,10 +121,8 @@ def test_a_cut_model_is_a_clear_error(tmp_path, kept):
         data = source.read_bytes()
         path = tmp_path / f"cut{source.suffix}"
         path.write_bytes(data[: int(len(data) * kept)])
-        try:
+        with pytest.raises(FormatError, match=rf"cut\{source.suffix}: (not a whole ONNX|damaged MegEngine) model"):
             read_model(path)
-        except (FormatError, UnknownFormat) as error:
-            assert path.name in error.error
 
 
 def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):

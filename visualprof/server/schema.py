@@ -254,7 +254,7 @@ class KernelAnswer(Table, kw_only=True):
 
 
 class MemoryDevice(msgspec.Struct):
-    """Memory of one device; id -1 is the host. relative: counted from the profile's start, as the file has no total."""
+    """Memory of one device; id -1 is the host. relative: counted from the profile's start, the file has no totals."""
 
     id: int
     name: str

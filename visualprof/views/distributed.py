@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
@@ -16,6 +16,12 @@ from visualprof.views.measure.steps import Windows, step_windows
 from visualprof.views.table import Column, Result, Table
 
 Ranks = Sequence[tuple[str, Trace]]
+RANKS = ("rank", "worker", "step")
+PARTS = ("total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
+COLLECTIVES = (
+    "rank", "name", "calls", "bytes", "mean_bytes", "total_ns", "mean_ns", "transfer_ns", "wait_ns",
+    "bus_bandwidth_bytes_per_s", "event",
+)  # fmt: skip
 LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
 
 
@@ -25,11 +31,11 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(ranks: Ranks, params: Params) -> Result:
-    """Main table per rank and step: `rank, worker, step, total_ns, computation_ns, communication_ns, overlap_ns, other_ns`.
+    """Main table per rank and step, in the columns RANKS and PARTS.
 
-    Beside it `collectives` (per rank and name), `waits` (per rank and step: transfer and wait), `devices`, `stragglers`,
-    `missing_ranks` and `notes`. Computation is the union of other kernels (of operators where nothing runs on a device),
-    communication that of collectives, their host operators included; overlap is counted in both.
+    Beside it `collectives` (per rank and name), `waits` (per rank and step: transfer and wait), `devices`,
+    `stragglers`, `missing_ranks` and `notes`. Computation is the union of other kernels (of operators where nothing
+    runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
     ordered = sorted(ranks, key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
@@ -72,12 +78,12 @@ def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Op
     return out
 
 
-def _means(table: Table) -> tuple[list[str], dict[str, np.ndarray]]:
+def _means(table: Table) -> tuple[list[str], dict[str, Floats]]:
     """Labels of the ranks and means of the numeric columns over their steps."""
-    rank = np.asarray(table.columns["rank"])
-    known = np.unique(rank)
-    means = {
-        k: np.array([np.nanmean(np.asarray(v, np.float64)[rank == r]) for r in known])
+    rank = np.asarray(table.columns["rank"], np.int64)
+    known: list[int] = np.unique(rank).tolist()
+    means: dict[str, Floats] = {
+        k: np.array([np.nanmean(np.asarray(v, np.float64)[rank == r]) for r in known], np.float64)
         for k, v in table.columns.items()
         if k.endswith("_ns")
     }
@@ -92,37 +98,26 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     if not (stream & np.isin(events.category, (Category.KERNEL, Category.COMM))).any():
         kernel = thread & (events.category == Category.OP)
     comm = (stream | thread) & (events.category == Category.COMM)
-    return tuple(
-        union(events.ts[r], events.end[r]) for r in (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
-    )  # type: ignore[return-value]
+    computing, talking = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
+    return union(events.ts[computing], events.end[computing]), union(events.ts[talking], events.end[talking])
 
 
 def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> dict[str, Column]:
-    rows: dict[str, list[object]] = {
-        k: []
-        for k in ("rank", "worker", "step", "total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
-    }
+    labels: list[tuple[int, str, str]] = []
+    parts = [np.zeros((len(PARTS), 0), np.int64)]
     for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
-        compute_spans, comm_spans = _spans(trace)
-        both = intersect(compute_spans, comm_spans)
-        a, b, c = (covered(s, win.start, win.end) for s in (compute_spans, comm_spans, both))
+        computing, talking = _spans(trace)
+        both = intersect(computing, talking)
         total = win.end - win.start
-        for i, name in enumerate(win.names):
-            if step and name != step:
-                continue
-            values = (
-                number,
-                worker,
-                name,
-                int(total[i]),
-                int(a[i]),
-                int(b[i]),
-                int(c[i]),
-                int(total[i] - a[i] - b[i] + c[i]),
-            )
-            for column, value in zip(rows.values(), values, strict=True):
-                column.append(value)
-    return {k: np.array(v, np.int64) if k.endswith("_ns") or k == "rank" else v for k, v in rows.items()}
+        a, b, c = (covered(s, win.start, win.end) for s in (computing, talking, both))
+        shown = np.array([not step or name == step for name in win.names], bool)
+        labels += [(number, worker, name) for name in win.names if not step or name == step]
+        parts.append(np.stack((total, a, b, c, total - a - b + c))[:, shown])
+    rank, workers, names = ([each[i] for each in labels] for i in range(len(RANKS)))
+    return {
+        **dict(zip(RANKS, (np.array(rank, np.int64), workers, names), strict=True)),
+        **dict(zip(PARTS, np.concatenate(parts, axis=1), strict=True)),
+    }
 
 
 def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> dict[str, Column]:
@@ -149,47 +144,37 @@ def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> dict
     groups: dict[tuple[int, str], list[Matched]] = {}
     for each in found:
         groups.setdefault((each.rank, each.call.name), []).append(each)
-    rows: list[dict[str, object]] = []
-    for (rank, name), calls in groups.items():
-        total = sum(m.call.latency for m in calls)
-        known = all(m.transfer_ns is not None for m in calls)
-        transfer = sum(m.transfer_ns or 0 for m in calls) if known else None
-        sizes = [m.call.bytes for m in calls]
-        nbytes = sum(sizes) if min(sizes) >= 0 else None
-        members = max([m.call.group_size for m in calls] + [ranks[rank][1].meta.world_size])
-        rows.append({
-            "rank": numbers[rank], "name": name, "calls": len(calls), "bytes": nbytes, "mean_bytes": nbytes / len(calls) if nbytes is not None else None,
-            "total_ns": total, "mean_ns": total / len(calls), "transfer_ns": transfer, "wait_ns": None if transfer is None else total - transfer,
-            "bus_bandwidth_bytes_per_s": _bus(name, nbytes, transfer or total, members), "event": max(calls, key=lambda m: m.call.latency).call.event,
-        })  # fmt: skip
-    rows.sort(key=lambda r: (str(r["name"]), r["rank"]))
-    keys = (
-        "rank",
-        "name",
-        "calls",
-        "bytes",
-        "mean_bytes",
-        "total_ns",
-        "mean_ns",
-        "transfer_ns",
-        "wait_ns",
-        "bus_bandwidth_bytes_per_s",
-        "event",
-    )
-    return {k: [r[k] for r in rows] for k in keys}
+    ordered = sorted(groups.items(), key=lambda item: (item[0][1], numbers[item[0][0]]))
+    rows = [
+        (numbers[rank], name, *_exchanged(name, calls, ranks[rank][1].meta.world_size))
+        for (rank, name), calls in ordered
+    ]
+    return {k: [row[i] for row in rows] for i, k in enumerate(COLLECTIVES)}
+
+
+def _exchanged(name: str, calls: list[Matched], world_size: int) -> tuple[object, ...]:
+    """The columns of COLLECTIVES from `calls` on."""
+    count, total = len(calls), sum(m.call.latency for m in calls)
+    known = all(m.transfer_ns is not None for m in calls)
+    transfer = sum(m.transfer_ns or 0 for m in calls) if known else None
+    wait = None if transfer is None else total - transfer
+    sizes = [m.call.bytes for m in calls]
+    nbytes = sum(sizes) if min(sizes) >= 0 else None
+    mean_bytes = None if nbytes is None else nbytes / count
+    bandwidth = _bus(name, nbytes, transfer or total, max(world_size, *(m.call.group_size for m in calls)))
+    longest = max(calls, key=lambda m: m.call.latency).call.event
+    return count, nbytes, mean_bytes, total, total / count, transfer, wait, bandwidth, longest
 
 
 def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | None:
+    """Bytes per second; None where the size, the time or the group is not known."""
     if not nbytes or not spent or members < 2:
         return None
-    share = (members - 1) / members
-    factor = (
-        2 * share
-        if "reduce" in name.replace("_", "") and "all" in name
-        else share
-        if any(w in name for w in ("gather", "scatter", "to_all"))
-        else 1.0
-    )
+    factor = 1.0
+    if "reduce" in name.replace("_", "") and "all" in name:
+        factor = 2 * (members - 1) / members
+    elif any(w in name for w in ("gather", "scatter", "to_all")):
+        factor = (members - 1) / members
     return nbytes * factor / spent * 1e9
 
 
@@ -198,8 +183,8 @@ def _stragglers(
 ) -> list[dict[str, object]]:
     """Ranks that come late to the first collective of most steps, on the common clock.
 
-    `late_ns_per_step` is the mean over the steps of a rank's arrival less the median of the others', `steps_last` in how many
-    steps it came last, `computation_ratio` its computation over the mean of all ranks.
+    `late_ns_per_step` is the mean over the steps of a rank's arrival less the median of the others', `steps_last` in
+    how many steps it came last, `computation_ratio` its computation over the mean of all ranks.
     """
     if len(ranks) < 2:
         return []
@@ -213,15 +198,16 @@ def _stragglers(
     last = times.argmax(axis=0)
     rank, computation = np.asarray(steps["rank"]), np.asarray(steps["computation_ns"], np.float64)
     mean_step, mean_work = float(np.asarray(steps["total_ns"], np.float64).mean()), float(computation.mean())
-    out = [
+    by_rank = [round(float(row.mean())) for row in late]
+    return [
         {
-            "rank": number, "late_ns_per_step": round(float(late[i].mean())), "steps_last": int((last == i).sum()), "steps": len(shared),
-            "computation_ratio": float(computation[rank == number].mean()) / mean_work if mean_work else None,
+            "rank": numbers[i], "late_ns_per_step": by_rank[i],
+            "steps_last": int((last == i).sum()), "steps": len(shared),
+            "computation_ratio": float(computation[rank == numbers[i]].mean()) / mean_work if mean_work else None,
         }
-        for i, number in enumerate(numbers)
+        for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
         if late[i].mean() > LATE_SHARE * mean_step and (last == i).mean() >= 0.5
     ]  # fmt: skip
-    return sorted(out, key=lambda s: -int(s["late_ns_per_step"]))  # type: ignore[call-overload]
 
 
 def _first_arrivals(mine: list[Matched], win: Windows, shift: int) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
@@ -10,7 +11,7 @@ import numpy as np
 
 from visualprof.errors import MissingData
 from visualprof.reader.graph import ModelGraph, Node, Value
-from visualprof.reader.trace import Trace
+from visualprof.reader.trace import Floats, Trace
 from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.hierarchy import Hierarchy, build_hierarchy
 from visualprof.views.table import Result, Table
@@ -25,27 +26,30 @@ def hierarchy_of(model: ModelGraph) -> Hierarchy:
 
 
 def compute(model: ModelGraph) -> Result:
-    """`model`, and tables `nodes`, `edges`, `groups` (the scopes), `values`; docs/http-api.md#graph has their columns."""
+    """`model`, and tables `nodes`, `edges`, `groups` (the scopes), `values`; columns: docs/http-api.md#graph."""
     tree = hierarchy_of(model)
+    nodes = [model.nodes[r] for r in tree.shown]
     used = sorted(set(tree.value))
+    values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
     below = _below(tree)
     return Result(
         fields={
-            "model": _summary(model, tree),
+            "model": _summary(model),
             "nodes": Table({
-                "name": [_label(model.nodes[r]) for r in tree.shown], "full_name": [model.nodes[r].name for r in tree.shown],
-                "type": [model.nodes[r].type for r in tree.shown], "group": list(tree.group), "constants": list(tree.constants),
+                "name": [_label(n) for n in nodes], "full_name": [n.name for n in nodes],
+                "type": [n.type for n in nodes], "group": list(tree.group), "constants": list(tree.constants),
                 "parameters": list(tree.parameters), "parameter_bytes": list(tree.parameter_bytes),
             }),
             "edges": Table({"src": list(tree.src), "dst": list(tree.dst), "value": [place[v] for v in tree.value]}),
             "groups": Table({
-                "name": [g.name for g in tree.groups], "parent": [g.parent for g in tree.groups], "kind": [g.kind for g in tree.groups],
-                "twin": list(tree.twin), "nodes": below[0], "parameters": below[1], "parameter_bytes": below[2],
+                "name": [g.name for g in tree.groups], "parent": [g.parent for g in tree.groups],
+                "kind": [g.kind for g in tree.groups], "twin": list(tree.twin),
+                "nodes": below[0], "parameters": below[1], "parameter_bytes": below[2],
             }),
             "values": Table({
-                "name": [model.values[v].name for v in used], "dtype": [model.values[v].dtype for v in used],
-                "shape": [_shape(model.values[v]) for v in used],
+                "name": [v.name for v in values], "dtype": [v.dtype for v in values],
+                "shape": [_shape(v) for v in values],
             }),
         }
     )  # fmt: skip
@@ -62,9 +66,11 @@ def node_details(model: ModelGraph, place: int) -> Json:
     node = model.nodes[hierarchy_of(model).shown[place]]
     constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
     return {
-        "name": node.name, "type": node.type, "scope": "/".join(s.name for s in node.scope), "attributes": dict(node.attributes),
+        "name": node.name, "type": node.type, "scope": "/".join(s.name for s in node.scope),
+        "attributes": dict(node.attributes),
         "inputs": [_tensor(model.values[v], v in constants) for v in node.inputs],
-        "outputs": [_tensor(model.values[v], False) for v in node.outputs], "documentation": node.documentation or None,
+        "outputs": [_tensor(model.values[v], False) for v in node.outputs],
+        "documentation": node.documentation or None,
     }  # fmt: skip
 
 
@@ -81,13 +87,15 @@ def measured(model: ModelGraph, trace: Trace) -> Json:
             "no operator of this profile has the name of a node of this model",
             "choose the model that the profile was made of",
         )
-    events = [int(e) if e >= 0 else None for e in found.event[shown]]
+    events: list[int] = found.event[shown].tolist()
     return {
-        "total_ns": found.total_ns, "matched_ns": found.matched_ns, "matched_ratio": found.matched_ns / found.total_ns if found.total_ns else 0.0,
+        "total_ns": found.total_ns, "matched_ns": found.matched_ns,
+        "matched_ratio": found.matched_ns / found.total_ns if found.total_ns else 0.0,
         "matched_nodes": matched, "calls_total": found.calls_total, "rule": found.rule,
         "columns": {
-            "time_ns": _plain(found.time_ns[shown]), "calls": _plain(found.calls[shown]), "flops": _plain(found.flops[shown]),
-            "memory_bytes": _plain(found.memory_bytes[shown]), "event": events,
+            "time_ns": _whole(found.time_ns[shown]), "calls": _whole(found.calls[shown]),
+            "flops": _whole(found.flops[shown]), "memory_bytes": _whole(found.memory_bytes[shown]),
+            "event": [e if e >= 0 else None for e in events],
         },
     }  # fmt: skip
 
@@ -102,8 +110,8 @@ def compare(model: ModelGraph, other: ModelGraph) -> Json:
     matcher = SequenceMatcher(None, [mine[i].type for i in left], [theirs[i].type for i in right], autojunk=False)
     for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
         pairs |= {left[a + k]: right[b + k] for k in range(size)}
-    changes = [c for a, b in sorted(pairs.items()) if (c := _change(model, mine[a], other, theirs[b], a, b))]
-    changed = {int(str(c["node"])) for c in changes}
+    differences = {(a, b): _differences(model, mine[a], other, theirs[b]) for a, b in sorted(pairs.items())}
+    changed = {a for (a, _), what in differences.items() if what}
     back = {b: a for a, b in pairs.items()}
     return {
         "pairs": sorted([a, b] for a, b in pairs.items()),
@@ -111,7 +119,7 @@ def compare(model: ModelGraph, other: ModelGraph) -> Json:
         "other_status": [
             "added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))
         ],
-        "changes": changes,
+        "changes": [{"node": a, "other": b, "what": what} for (a, b), what in differences.items() if what],
     }
 
 
@@ -127,22 +135,23 @@ def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
     return {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
 
 
-def _change(model: ModelGraph, a: Node, other: ModelGraph, b: Node, i: int, j: int) -> Json | None:
-    what: list[str] = []
-    for key in sorted({*a.attributes, *b.attributes}):
-        if a.attributes.get(key) != b.attributes.get(key):
-            what.append(f"{key}: {a.attributes.get(key, '–')} → {b.attributes.get(key, '–')}")
-    for before, after in zip([model.values[v] for v in a.outputs], [other.values[v] for v in b.outputs], strict=False):
-        if (
-            (before.dtype, before.shape) != (after.dtype, after.shape)
-            and before.shape is not None
-            and after.shape is not None
-        ):
+def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> list[str]:
+    """What two nodes that correspond do not share: attributes, and types and shapes of outputs where both are known."""
+    what = [
+        f"{key}: {a.attributes.get(key, '–')} → {b.attributes.get(key, '–')}"
+        for key in sorted({*a.attributes, *b.attributes})
+        if a.attributes.get(key) != b.attributes.get(key)
+    ]
+    for row, other_row in zip(a.outputs, b.outputs, strict=False):
+        before, after = model.values[row], other.values[other_row]
+        known = before.shape is not None and after.shape is not None
+        if known and (before.dtype, before.shape) != (after.dtype, after.shape):
             what.append(f"{before.dtype}[{_shape(before)}] → {after.dtype}[{_shape(after)}]")
-    return {"node": i, "other": j, "what": what} if what else None
+    return what
 
 
-def _summary(model: ModelGraph, tree: Hierarchy) -> Json:
+def _summary(model: ModelGraph) -> Json:
+    weights = [model.values[v] for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
     ends = {
         kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)]
         for kind in ("input", "output")
@@ -150,14 +159,11 @@ def _summary(model: ModelGraph, tree: Hierarchy) -> Json:
     return {
         "name": model.name, "format": model.format, "producer": model.producer,
         "inputs": [_tensor(v, False) for v in ends["input"]], "outputs": [_tensor(v, False) for v in ends["output"]],
-        "parameters": sum(max(0, model.values[v].elements) for v in _weights(model)),
-        "parameter_bytes": sum(max(0, model.values[v].bytes) for v in _weights(model)),
-        "operators": sum(n.kind == "operator" for n in model.nodes), "properties": dict(model.properties), "warnings": list(model.warnings),
+        "parameters": sum(max(0, w.elements) for w in weights),
+        "parameter_bytes": sum(max(0, w.bytes) for w in weights),
+        "operators": sum(n.kind == "operator" for n in model.nodes),
+        "properties": dict(model.properties), "warnings": list(model.warnings),
     }  # fmt: skip
-
-
-def _weights(model: ModelGraph) -> list[int]:
-    return [v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
 
 
 def _below(tree: Hierarchy) -> tuple[list[int], list[int], list[int]]:
@@ -198,5 +204,6 @@ def _tensor(value: Value, constant: bool) -> Json:
     }
 
 
-def _plain(column: np.ndarray) -> list[object]:
-    return [None if np.isnan(v) else int(v) for v in column]
+def _whole(column: Floats) -> list[int | None]:
+    values: list[float] = column.tolist()
+    return [None if math.isnan(v) else int(v) for v in values]

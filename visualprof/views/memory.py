@@ -101,7 +101,8 @@ def _device(trace: Trace, device: int, found: Curve) -> dict[str, object]:
     both = (found.reserved >= 0) & (found.allocated >= 0) & (not found.relative)
     return {
         "id": device, "name": "host" if device < 0 else known.name if known else "",
-        "memory_bytes": known.memory_bytes or None if known else None, "events": len(found.ts), "relative": found.relative,
+        "memory_bytes": known.memory_bytes or None if known else None,
+        "events": len(found.ts), "relative": found.relative,
         "peak_allocated_bytes": int(found.allocated.max()), "peak_reserved_bytes": reserved if reserved >= 0 else None,
         "fragmentation_bytes": int((found.reserved - found.allocated)[both].max()) if both.any() else None,
     }  # fmt: skip
@@ -183,7 +184,8 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> dic
     columns: dict[str, Column] = {
         "name": names(trace, events.name[ops][first]),
         "calls": calls.count[np.searchsorted(events.name[ops][calls.first], events.name[ops][first])],
-        "size_increase_bytes": groups.sum(total[0][touched]), "self_size_increase_bytes": groups.sum(direct[0][touched]),
+        "size_increase_bytes": groups.sum(total[0][touched]),
+        "self_size_increase_bytes": groups.sum(direct[0][touched]),
         "allocations": groups.sum(total[1][touched]), "self_allocations": groups.sum(direct[1][touched]),
         "allocated_bytes": groups.sum(total[2][touched]), "self_allocated_bytes": groups.sum(direct[2][touched]),
     }  # fmt: skip

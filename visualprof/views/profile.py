@@ -1,16 +1,16 @@
-"""MegEngine static-graph profile: every question that megengine.tools.profile_analyze answers, and those it crashes on."""
+"""MegEngine static-graph profile: what megengine.tools.profile_analyze answers, and what it crashes on."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Trace, TrackKind
+from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
 from visualprof.views import Params, View, charts
 from visualprof.views.table import Column, Result, Table
 
@@ -20,7 +20,7 @@ Order = Literal[
 ]  # fmt: skip
 COPIES = re.compile(r"Copy")
 MIN_POINT, MAX_POINT = 5, 26  # pixels of a point of the roofline
-AGGREGATES = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+AGGREGATES: dict[str, Callable[[Values], Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,10 @@ class ProfileParams(Params):
     """The options of the original, spelled with underscores.
 
     top: rows, 0 all. type: operator types, comma-separated. opr_name: regular expression that a name starts with.
-    input_dtype: regular expression that a data type of the inputs starts with. top_end_key: `end` for self time, `kern` for
-    the time until the first kernel. aggregate, aggregate_by: one row for all or for each type. order_by: `+` ascending.
-    min_time, max_time: seconds, of each operator before it is aggregated. copy_time: only operators that copy.
+    input_dtype: regular expression that a data type of the inputs starts with. top_end_key: `end` for self time,
+    `kern` for the time until the first kernel. aggregate, aggregate_by: one row for all or for each type. order_by:
+    `+` ascending. min_time, max_time: seconds, of each operator before it is aggregated. copy_time: only operators
+    that copy.
     """
 
     top: int = 0
@@ -49,15 +50,17 @@ class ProfileParams(Params):
 
 @dataclass(frozen=True)
 class Operators:
-    """One row an operator in the order of the graph; times ns, -1 without one; computation FLO and memory bytes, NaN unknown."""
+    """One row an operator in the order of the graph.
 
-    index: NDArray[np.int64]
+    time: ns, -1 without one. computation: FLO, memory: bytes, NaN unknown.
+    """
+
     name: list[str]
     type: list[str]
     id: list[str]
-    time: NDArray[np.int64]
-    computation: NDArray[np.float64]
-    memory: NDArray[np.float64]
+    time: Ints
+    computation: Floats
+    memory: Floats
     in_shapes: list[str]
     out_shapes: list[str]
     dtypes: list[str]
@@ -69,12 +72,13 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(trace: Trace, params: ProfileParams) -> Result:
-    """Table `device_self_ns` (`host_self_ns`), `ratio, cumulative_ns, cumulative_ratio, name, type, id, count, computation_flo, flops, memory_bytes,
-    bandwidth, in_shapes, out_shapes`; `totals` over all operators whatever the filters.
+    """A table of operators, and `totals` over all of them whatever the filters.
 
-    Shares are of the total; cumulative follows the order of the rows. FLO count 2 a multiply-add; flops is FLO/s and
-    bandwidth bytes/s, N/A (null) where the time is 0 or the operand unknown. Source: docs/views.md#profile.
-    """  # noqa: D205
+    Columns: `device_self_ns` (`host_self_ns`), `ratio, cumulative_ns, cumulative_ratio, name, type, id, count,
+    computation_flo, flops, memory_bytes, bandwidth, in_shapes, out_shapes`. Shares are of the total; cumulative
+    follows the order of the rows. FLO count 2 a multiply-add; flops is FLO/s and bandwidth bytes/s, N/A (null) where
+    the time is 0 or the operand unknown. Source: docs/views.md#profile.
+    """
     every = {kind: _operators(trace, kind, "end") for kind in ("device", "host")}
     totals = {f"{kind}_ns": int(np.maximum(found.time, 0).sum()) for kind, found in every.items()}
     found = _operators(trace, params.time, params.top_end_key)
@@ -88,7 +92,8 @@ def compute(trace: Trace, params: ProfileParams) -> Result:
     whole = float(total) if total else np.nan
     columns = {
         f"{params.time}_self_ns": columns["time"], "ratio": spent / whole,
-        "cumulative_ns": np.cumsum(spent), "cumulative_ratio": np.cumsum(spent) / whole, **{k: v for k, v in columns.items() if k != "time"},
+        "cumulative_ns": np.cumsum(spent), "cumulative_ratio": np.cumsum(spent) / whole,
+        **{k: v for k, v in columns.items() if k != "time"},
     }  # fmt: skip
     return Result(
         Table(columns),
@@ -115,25 +120,26 @@ def _operators(trace: Trace, kind: str, until: str) -> Operators:
         return [trace.strings[int(i)] for i in trace.arg(name, chosen, 0)]
 
     return Operators(
-        index[first], [trace.strings[i] for i in events.name[chosen]], text("type"), text("operator_id"), spent[first],
+        [trace.strings[i] for i in events.name[chosen].tolist()], text("type"), text("operator_id"), spent[first],
         trace.arg("flops", chosen, np.nan).astype(np.float64), trace.arg("bytes", chosen, np.nan).astype(np.float64),
         text("input_shapes"), text("output_shapes"), text("input_types"),
     )  # fmt: skip
 
 
-def _filtered(found: Operators, params: ProfileParams) -> NDArray[np.int64]:
+def _filtered(found: Operators, params: ProfileParams) -> list[int]:
     types = {t.strip() for t in params.type.split(",") if t.strip()}
     name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype)
     seconds = found.time / 1e9
     keep = (seconds >= params.min_time) & (seconds <= params.max_time)
-    for i in np.flatnonzero(keep):
-        keep[i] = (
-            (not types or found.type[i] in types)
-            and (name is None or name.match(found.name[i]) is not None)
-            and (dtype is None or any(dtype.match(d) for d in found.dtypes[i].split()))
-            and (not params.copy_time or COPIES.search(found.type[i]) is not None)
-        )
-    return np.flatnonzero(keep)
+    in_time: list[int] = np.flatnonzero(keep).tolist()
+    return [
+        i
+        for i in in_time
+        if (not types or found.type[i] in types)
+        and (name is None or name.match(found.name[i]))
+        and (dtype is None or any(dtype.match(d) for d in found.dtypes[i].split()))
+        and (not params.copy_time or COPIES.search(found.type[i]))
+    ]
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str] | None:
@@ -143,37 +149,41 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
         raise BadParameter(f"{name}: {text!r} is no regular expression ({error})", "a plain name works, too") from error
 
 
-def _plain(found: Operators, rows: NDArray[np.int64]) -> dict[str, Column]:
-    computation, memory, spent = found.computation[rows], found.memory[rows], found.time[rows]
+def _plain(found: Operators, rows: list[int]) -> dict[str, Column]:
+    at = np.array(rows, np.int64)
     return {
-        "time": spent, "name": [found.name[i] for i in rows], "type": [found.type[i] for i in rows], "id": [found.id[i] for i in rows],
-        "count": np.ones(len(rows), np.int64), **_rates(computation, memory, spent),
+        "time": found.time[at], "name": [found.name[i] for i in rows],
+        "type": [found.type[i] for i in rows], "id": [found.id[i] for i in rows],
+        "count": np.ones(len(rows), np.int64), **_rates(found.computation[at], found.memory[at], found.time[at]),
         "in_shapes": [found.in_shapes[i] for i in rows], "out_shapes": [found.out_shapes[i] for i in rows],
     }  # fmt: skip
 
 
-def _aggregated(found: Operators, rows: NDArray[np.int64], params: ProfileParams) -> dict[str, Column]:
-    """One row for all operators, or one a type in the order of their first appearance. Unknown values are left out of an aggregate."""
-    keys = [found.type[i] if params.aggregate_by else "all" for i in rows]
+def _aggregated(found: Operators, rows: list[int], params: ProfileParams) -> dict[str, Column]:
+    """One row for all operators, or one a type in the order of their first appearance.
+
+    Unknown values are left out of an aggregate.
+    """
     groups: dict[str, list[int]] = {}
-    for key, row in zip(keys, rows.tolist(), strict=True):
-        groups.setdefault(key, []).append(row)
+    for row in rows:
+        groups.setdefault(found.type[row] if params.aggregate_by else "all", []).append(row)
     join = AGGREGATES[params.aggregate]
     members = [np.array(m) for m in groups.values()]
 
-    def known(column: NDArray[np.float64]) -> NDArray[np.float64]:
+    def known(column: Floats) -> Floats:
         values = [column[m][~np.isnan(column[m])] for m in members]
         return np.array([join(v) if len(v) else np.nan for v in values], np.float64)
 
     spent = np.array([join(found.time[m]) for m in members], np.float64)
     none: list[Any] = [None] * len(members)
     return {
-        "time": spent, "name": none, "type": list(groups), "id": none, "count": np.array([len(m) for m in members], np.int64),
+        "time": spent, "name": none, "type": list(groups), "id": none,
+        "count": np.array([len(m) for m in members], np.int64),
         **_rates(known(found.computation), known(found.memory), spent), "in_shapes": none, "out_shapes": none,
     }  # fmt: skip
 
 
-def _rates(computation: NDArray[np.float64], memory: NDArray[np.float64], spent: NDArray[Any]) -> dict[str, Column]:
+def _rates(computation: Floats, memory: Floats, spent: Values) -> dict[str, Column]:
     seconds = np.where(spent > 0, spent, np.nan) / 1e9
     return {
         "computation_flo": computation,
@@ -240,7 +250,7 @@ def _texts(column: Column) -> list[str]:
     return [str(value or "") for value in column]
 
 
-def _roof(x: NDArray[np.float64], flops: float, bandwidth: float) -> charts.Option:
+def _roof(x: Floats, flops: float, bandwidth: float) -> charts.Option:
     """The line under which all points lie: it rises with the bandwidth up to the FLOPS."""
     ridge = flops / bandwidth
     low, high = min(float(x.min()), ridge) / 2, max(float(x.max()), ridge) * 2

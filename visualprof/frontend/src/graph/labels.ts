@@ -14,28 +14,19 @@ export function is_end(type: string): boolean {
   return ENDS.has(type);
 }
 
-/** Each node's first produced value, for its shape; -1 without one. */
-export function first_values(answer: GraphAnswer): Int32Array {
-  const first = new Int32Array(answer.nodes.name.length).fill(-1);
-  answer.edges.src.forEach((node, e) => {
-    if (first[node] === -1) first[node] = answer.edges.value[e] as number;
-  });
-  return first;
-}
-
 export interface Label {
   title: string;
   line: string;
 }
 
-export function node_label(answer: GraphAnswer, node: number, first: Int32Array): Label {
+export function node_label(answer: GraphAnswer, node: number): Label {
   const type = answer.nodes.type[node] ?? "";
   const name = answer.nodes.name[node] ?? "";
   if (is_end(type)) return { title: name || type, line: type };
   const part = last_part(name);
-  const shape = answer.values.shape[first[node] as number] ?? "";
-  // A name that only repeats the type says less than the shape.
-  return { title: type.replace(/^.*::/, "") || name, line: part && part !== type ? part : shape };
+  const title = type.replace(/^.*::/, "") || name;
+  // A name that only repeats the type says nothing.
+  return { title, line: part === title || part === type ? "" : part };
 }
 
 export function group_label(graph: Graph, item: number): Label {

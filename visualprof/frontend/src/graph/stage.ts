@@ -64,7 +64,7 @@ export class Stage {
   fit(whole = false): void {
     if (!this.scene) return;
     const { width, height, direction } = this.scene.picture;
-    this.camera.fit({ x: 0, y: 0, w: width, h: height });
+    this.camera.fit({ x: 0, y: 0, w: width, h: height }, 44);
     if (!whole && this.camera.scale < 0.5) {
       const readable = direction === "td" ? (this.camera.width - 48) / width : (this.camera.height - 48) / height;
       this.camera.scale = Math.max(0.5, Math.min(0.85, readable));

@@ -26,7 +26,7 @@ export interface Tab {
 }
 
 export const tabs = computed<Tab[]>(() =>
-  order.value
+  [...new Set([...order.value, ...STANDS_ALONE])]
     .filter((id) => page_ids.includes(id))
     .map((id) => ({ id, enabled: stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true) })),
 );

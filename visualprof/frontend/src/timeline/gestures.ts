@@ -152,9 +152,9 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
 
   function on_double(): void {
     const hit = hover.value?.hit;
-    if (!hit || !stage.scene) return;
-    const [start, end] = [ns_at(stage.scene, hit.x0), ns_at(stage.scene, hit.x1)];
-    timeline.fit({ start, end });
+    if (!hit) return;
+    selection.select(hit.strip.source.id.worker, hit.event);
+    selection.zoom();
   }
 
   function on_axis_down(event: PointerEvent): void {

@@ -8,6 +8,7 @@ import type { Timeline } from "./timeline";
 
 /** Room beside an event that a link leads to, in its lengths. */
 const LINK_AIR = 1.5;
+const CLOSE_AIR = 0.15;
 
 export type Selection = ReturnType<typeof useSelection>;
 
@@ -21,6 +22,7 @@ export function useSelection(timeline: Timeline) {
   let control = new AbortController();
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
+  let air = LINK_AIR;
 
   async function load(from: Source, event: number): Promise<void> {
     control.abort();
@@ -44,15 +46,23 @@ export function useSelection(timeline: Timeline) {
 
   function show(found: EventDetails): void {
     details.value = found;
-    if (go_there) void reveal(found, LINK_AIR);
+    if (go_there) void reveal(found, air);
     go_there = false;
   }
 
-  async function reveal(place: Place, air?: number): Promise<void> {
+  /** Zooms to the selected event, now or as soon as its place is known. */
+  function zoom(): void {
+    const found = details.value;
+    if (found && found.event === state.selected.value?.event) void reveal(found, CLOSE_AIR);
+    else {
+      go_there = true;
+      air = CLOSE_AIR;
+    }
+  }
+
+  async function reveal(place: Place, room: number): Promise<void> {
     if (!source.value) return;
-    const range = timeline.range_of(source.value, place);
-    if (air === undefined) stage.camera.reveal(range);
-    else stage.camera.fit(range, air);
+    stage.camera.fit(timeline.range_of(source.value, place), room);
     timeline.moved();
     await timeline.show_track(source.value.id.worker, place.track, place.lane);
   }
@@ -123,5 +133,5 @@ export function useSelection(timeline: Timeline) {
   }
   watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });
 
-  return { details, error, waiting, source, select, go_to, follow, reveal, clear: () => (state.selected.value = null) };
+  return { details, error, waiting, source, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
 }

@@ -154,10 +154,11 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
   pen.textBaseline = "middle";
   pen.fillStyle = colors.text;
   pen.font = font(12, 600);
-  pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (end ? 12 : 13.5));
+  const line = measured || label.line;
+  pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (!line ? box.h / 2 : end ? 12 : 13.5));
   pen.font = font(end ? 9.5 : 10.5, measured ? 600 : 400);
   pen.fillStyle = measured ? colors.text : colors.muted;
-  pen.fillText(fitted(measured || label.line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
+  pen.fillText(fitted(line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
 }
 
 function outline(pen: Pen, box: Box, color: string, width: number, gap: number): void {

@@ -140,7 +140,8 @@ function paint_shapes(pen: Pen, scene: Scene, edges: readonly number[], colors: 
     told.add(key);
     const width = text.length * 5.2 + 6;
     const [left, middle] = down ? [x - width / 2, y + 11] : [x + 5, y];
-    pen.fillStyle = colors.surface;
+    const depth = scene.depth[picture.from[e] as number] as number;
+    pen.fillStyle = depth === 0 ? colors.surface : (colors.group[(depth - 1) % colors.group.length] ?? colors.surface);
     pen.globalAlpha *= 0.82;
     pen.fillRect(left, middle - 6, width, 12);
     pen.globalAlpha /= 0.82;

@@ -2,7 +2,7 @@
 import { TOP_DOWN } from "../layout/direction";
 import { MOST_STUBS } from "../layout/problem";
 import { text_width } from "../layout/sizes";
-import { node_label, first_values } from "../labels";
+import { is_end, node_label } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { fitted } from "./paint_boxes";
@@ -14,14 +14,11 @@ const HEIGHT = 11;
 const GAP = 8;
 const MOST_WIDTH = 78;
 
-const firsts = new WeakMap<object, Int32Array>();
-
 export function source_name(scene: Scene, e: number): string {
   const { answer } = scene.graph;
-  let first = firsts.get(answer);
-  if (!first) firsts.set(answer, (first = first_values(answer)));
-  const { title, line } = node_label(answer, source_of(scene, e), first);
-  return line.includes("x") && /^\d/.test(line) ? title : line === "Input" ? title : line || title;
+  const node = source_of(scene, e);
+  const { title, line } = node_label(answer, node);
+  return is_end(answer.nodes.type[node] ?? "") ? title : line || title;
 }
 
 export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, colors: Colors): void {

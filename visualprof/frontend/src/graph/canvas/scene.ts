@@ -1,6 +1,6 @@
 // A picture with its words and colours: all that painting and pointing need, in picture units.
 import type { Graph } from "../graph";
-import { first_values, group_label, node_label, type Label } from "../labels";
+import { group_label, node_label, type Label } from "../labels";
 import type { Picture } from "../layout/picture";
 import { family_of, type Family } from "./family";
 import type { Box } from "./camera";
@@ -34,7 +34,6 @@ function shape_text(graph: Graph, picture: Picture, e: number): string {
 
 export function scene_of(graph: Graph, picture: Picture): Scene {
   const boxes = picture.item.length;
-  const first = first_values(graph.answer);
   const place = new Int32Array(graph.nodes + graph.groups).fill(-1);
   const depth = new Uint8Array(boxes);
   const labels: Label[] = [];
@@ -44,7 +43,7 @@ export function scene_of(graph: Graph, picture: Picture): Scene {
     const around = picture.around[i] as number;
     place[item] = i;
     depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
-    labels.push(graph.is_group(item) ? group_label(graph, item) : node_label(graph.answer, item, first));
+    labels.push(graph.is_group(item) ? group_label(graph, item) : node_label(graph.answer, item));
     families.push(graph.is_group(item) ? null : family_of(graph.answer.nodes.type[item] ?? ""));
   }
   const edges = picture.kind.length;

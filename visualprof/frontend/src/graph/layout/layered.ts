@@ -11,6 +11,9 @@ import { segments_of } from "./segments";
 /** In a rank much taller than itself an item stays near its producers. */
 const MOST_CENTRED = 60;
 
+/** Room between the border of a group and its first and last rank. */
+const WAY_SHARE = 0.5;
+
 interface Laid extends Size {
   x: Float64Array;
   y: Float64Array;
@@ -22,6 +25,8 @@ function ranks_heights(problem: Problem, rank: Int32Array): { top: Float64Array;
   let ranks = 0;
   for (const r of rank) ranks = Math.max(ranks, r + 1);
   const tall = new Float64Array(ranks);
+  const leaves = rank.some((r, item) => r === ranks - 1 && problem.role[item] === EXIT);
+  const ways = rank.some((_, item) => problem.role[item] === ENTRY);
   rank.forEach((r, item) => (tall[r] = Math.max(tall[r] as number, problem.height[item] as number)));
   const top = new Float64Array(ranks);
   const bottom = new Float64Array(ranks);
@@ -30,7 +35,9 @@ function ranks_heights(problem: Problem, rank: Int32Array): { top: Float64Array;
     top[r] = y;
     y += tall[r] as number;
     bottom[r] = y;
-    y += problem.spacing.rank;
+    // Ways in and out need no room for words.
+    const way = (ways && r === 0) || (r === ranks - 2 && leaves);
+    y += problem.spacing.rank * (way ? WAY_SHARE : 1);
   }
   return { top, bottom };
 }

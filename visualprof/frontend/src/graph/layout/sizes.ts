@@ -1,5 +1,5 @@
 // Box sizes from text, by rule and not by font metrics: the same model gives the same picture on every machine.
-import { group_label, is_end, node_label, first_values } from "../labels";
+import { group_label, is_end, node_label } from "../labels";
 import type { Graph } from "../graph";
 
 const NARROW = /[iljtfrI.,:;'|!()[\]/ ]/;
@@ -36,7 +36,6 @@ export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Ar
   const items = graph.nodes + graph.groups;
   const width = new Float64Array(items);
   const height = new Float64Array(items);
-  const first = first_values(graph.answer);
   const known = new Map<string, number>();
   const measure = (text: string) => {
     const stored = known.get(text);
@@ -46,7 +45,7 @@ export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Ar
     return fresh;
   };
   for (let n = 0; n < graph.nodes; n += 1) {
-    const { title, line } = node_label(graph.answer, n, first);
+    const { title, line } = node_label(graph.answer, n);
     width[n] = bounded(Math.max(1.08 * measure(title), 0.92 * measure(line)) + 24, LEAST, MOST);
     height[n] = is_end(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
   }
