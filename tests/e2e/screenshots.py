@@ -14,8 +14,19 @@ from tests.e2e.looks import settled
 
 # The Chinese pictures are dark, so that both themes are seen.
 LOOKS = {"": ("en", "light"), "_zh": ("zh", "dark")}
-PAGES = ("overview", "operator", "kernel", "trace")
 RUN = "pytorch-h200/cnn"
+# Page and what it shows.
+PAGES: dict[str, dict[str, str]] = {
+    "overview": {"run": RUN},
+    "operator": {"run": RUN},
+    "kernel": {"run": RUN},
+    "trace": {"run": "pytorch-h200/transformer"},
+    "memory": {"run": RUN},
+    "distributed": {"run": "synthetic-4gpu"},
+    "profile": {"run": "megengine-inference/resnet18_w16"},
+    "graph": {"run": "megengine-inference/resnet18_w16", "model": "megengine-inference/resnet18_w16.profile.json.gz"},
+}
+DRAWN = ("trace", "graph")  # on canvas
 
 
 def smaller(png: bytes) -> bytes:
@@ -41,12 +52,12 @@ def main(folder: Path) -> None:
         try:
             dashboard.wait_until_ready()
             visits = Visits(browser)
-            for name in PAGES:
+            for name, query in PAGES.items():
                 if not any((DIST / "assets").glob(f"{name}-*.js")):
                     continue
                 for suffix, (language, theme) in LOOKS.items():
-                    page = visits(dashboard, name, language=language, theme=theme, run=RUN)
-                    if name == "trace":
+                    page = visits(dashboard, name, language=language, theme=theme, **query)
+                    if name in DRAWN:
                         page.locator("canvas").first.wait_for()
                         page.wait_for_load_state("networkidle")
                     else:
