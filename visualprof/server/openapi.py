@@ -98,21 +98,28 @@ def _timeline_paths() -> _Json:
         _parameter("sort", text, "query", "column"),
         _parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction"),
     ]
-    name = _parameter("name", text, "query", "an event's name", required=True)
-    where = _parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent")
+    minimap = _parameter("minimap", text, "query", "0: without the profile of the whole trace")
     needle = [
         _parameter("text", text, "query", "part of a name", required=True),
         _parameter("exact", text, "query", "1: the whole name"),
         limit,
     ]
-    event = _parameter("event", whole, "query", "row of an event", required=True)
+    event = [
+        _parameter("event", whole, "query", "row of an event", required=True),
+        _parameter("arguments", text, "query", "0: without the raw arguments, which are read from the file"),
+    ]
+    longest = [
+        _parameter("name", text, "query", "an event's name; this or a category"),
+        _parameter("category", text, "query", "one of the meta's categories"),
+        _parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent"),
+    ]
     paging = [_parameter("offset", whole, "query", "first"), _parameter("limit", whole, "query", "at most")]
     answers: dict[str, tuple[str, type[msgspec.Struct], list[_Json]]] = {
-        "meta": ("What is on the timeline", schema.TimelineMeta, span),
+        "meta": ("What is on the timeline", schema.TimelineMeta, [*span, minimap]),
         "strings": ("The dictionary that tiles number", schema.TimelineStrings, [*span, *paging]),
-        "event": ("Everything about one event", schema.TimelineEvent, [*span, event]),
+        "event": ("Everything about one event", schema.TimelineEvent, [*span, *event]),
         "search": ("Events by name", schema.TimelineHits, [*span, *needle]),
-        "longest": ("The longest event of a name", schema.Place, [*span, name, where]),
+        "longest": ("The longest event of a name or a category", schema.Place, [*span, *longest]),
         "window": ("What ran in a window", schema.TimelineWindow, [*span, *window, *sorting, limit]),
         "alignment": ("Clock offsets of the workers of a run", schema.AlignmentAnswer, span[:1]),
     }

@@ -16,7 +16,6 @@ from visualprof.views.measure.steps import Windows, step_windows
 from visualprof.views.table import Column, Result, Table
 
 Ranks = Sequence[tuple[str, Trace]]
-RANKS = ("rank", "worker", "step")
 PARTS = ("total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
 COLLECTIVES = (
     "rank", "name", "calls", "bytes", "mean_bytes", "total_ns", "mean_ns", "transfer_ns", "wait_ns",
@@ -31,7 +30,7 @@ def needs(trace: Trace) -> bool:
 
 
 def compute(ranks: Ranks, params: Params) -> Result:
-    """Main table per rank and step, in the columns RANKS and PARTS.
+    """Main table per rank and step: `rank, worker, step` and PARTS.
 
     Beside it `collectives` (per rank and name), `waits` (per rank and step: transfer and wait), `devices`,
     `stragglers`, `missing_ranks` and `notes`. Computation is the union of other kernels (of operators where nothing
@@ -103,21 +102,23 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
 
 
 def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> dict[str, Column]:
-    labels: list[tuple[int, str, str]] = []
+    rank: list[int] = []
+    workers: list[str] = []
+    names: list[str] = []
     parts = [np.zeros((len(PARTS), 0), np.int64)]
     for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
         computing, talking = _spans(trace)
         both = intersect(computing, talking)
         total = win.end - win.start
         a, b, c = (covered(s, win.start, win.end) for s in (computing, talking, both))
-        shown = np.array([not step or name == step for name in win.names], bool)
-        labels += [(number, worker, name) for name in win.names if not step or name == step]
+        shown = [i for i, name in enumerate(win.names) if not step or name == step]
+        rank += [number] * len(shown)
+        workers += [worker] * len(shown)
+        names += [win.names[i] for i in shown]
         parts.append(np.stack((total, a, b, c, total - a - b + c))[:, shown])
-    rank, workers, names = ([each[i] for each in labels] for i in range(len(RANKS)))
-    return {
-        **dict(zip(RANKS, (np.array(rank, np.int64), workers, names), strict=True)),
-        **dict(zip(PARTS, np.concatenate(parts, axis=1), strict=True)),
-    }
+    table = np.concatenate(parts, axis=1)
+    columns: dict[str, Column] = {"rank": np.array(rank, np.int64), "worker": workers, "step": names}
+    return columns | {part: table[i] for i, part in enumerate(PARTS)}
 
 
 def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> dict[str, Column]:

@@ -229,7 +229,10 @@ def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> Table:
 
 
 def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, charts.Option]:
-    """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory; `categories`: what it held."""
+    """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory.
+
+    `categories`: what it held, where the file says that.
+    """
     curve, device = result.fields["curve"], result.fields["device"]
     facts = next((d for d in result.fields["devices"] if d["id"] == device), None)
     if facts is None or not isinstance(curve, Table) or not len(curve):

@@ -255,7 +255,8 @@ def _roof(x: Floats, flops: float, bandwidth: float) -> charts.Option:
     ridge = flops / bandwidth
     low, high = min(float(x.min()), ridge) / 2, max(float(x.max()), ridge) * 2
     return {
-        "type": "line", "name": "@t:profile.roof", "showSymbol": False, "silent": True, "lineStyle": {"type": "dashed", "width": 1.5},
+        "type": "line", "name": "@t:profile.roof", "showSymbol": False, "silent": True,
+        "lineStyle": {"type": "dashed", "width": 1.5},
         "itemStyle": {"color": "@c:other"}, "data": [[low, low * bandwidth], [ridge, flops], [high, flops]],
     }  # fmt: skip
 

@@ -86,7 +86,12 @@ def _load(source: Source) -> tuple[_Json, _Json]:
 
 
 def _add_events(
-    builder: TraceBuilder, rows: Ints, spans: list[_Span], lanes: Mapping[str, int], category: Category, operators: _Json
+    builder: TraceBuilder,
+    rows: Ints,
+    spans: list[_Span],
+    lanes: Mapping[str, int],
+    category: Category,
+    operators: _Json,
 ) -> None:
     """The spans of the device or of the host; time 0 is the first of them."""
     start = np.array([s[2] for s in spans], np.int64)

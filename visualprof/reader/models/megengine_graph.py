@@ -42,7 +42,8 @@ def _build(name: str, document: _Json) -> ModelGraph:
     graph: _Json = document.get("graph_exec", document)
     operators: _Json = graph["operator"]
     variables: _Json = graph.get("var") or {}
-    order: list[str] = [i for i in graph.get("comp_seq") or [] if i in operators]
+    sequence: list[str] = graph.get("comp_seq") or []
+    order = [i for i in sequence if i in operators]
     footprint = json_object(json_object(document.get("profiler")).get("opr_footprint"))
     builder = ModelBuilder(name, "megengine-static")
     builder.producer = "MegEngine"
@@ -68,7 +69,7 @@ def _operator(builder: ModelBuilder, operator: _Json, rows: dict[str, int], para
 def _value(variable: _Json) -> Value:
     inferred = json_object(json_object(variable.get("static_infer_tags")).get("SHAPE")).get("inferred_result")
     layout = json_object(json_object(variable.get("mem_plan")).get("layout"))
-    sizes: object = inferred if isinstance(inferred, list) else layout.get("shape")
+    sizes = cast("object", inferred if isinstance(inferred, list) else layout.get("shape"))
     shape = tuple(int(s) for s in cast("list[Any]", sizes)) if isinstance(sizes, list) else None
     held: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
     return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)

@@ -137,8 +137,9 @@ def _inside(trace: Trace, row: int) -> list[int]:
     events = trace.events
     track = trace.tracks[int(events.track[row])]
     later = events.ts[row + 1 : track.first + track.count]
-    last = row + 1 + int(np.searchsorted(later, events.end[row]))
-    return (row + 1 + np.flatnonzero(events.category[row + 1 : last] == Category.COMM)).tolist()
+    last = row + 1 + int(np.searchsorted(later, int(events.end[row])))
+    inside: list[int] = np.flatnonzero(events.category[row + 1 : last] == Category.COMM).tolist()
+    return [row + 1 + i for i in inside]
 
 
 def _told_text(trace: Trace, name: str, rows: list[int]) -> str:

@@ -2109,6 +2109,8 @@ export interface paths {
                     worker?: string;
                     /** @description id of a span; the first one when absent */
                     span?: string;
+                    /** @description 0: without the profile of the whole trace */
+                    minimap?: string;
                 };
                 header?: never;
                 path?: never;
@@ -2305,6 +2307,8 @@ export interface paths {
                     span?: string;
                     /** @description row of an event */
                     event: number;
+                    /** @description 0: without the raw arguments, which are read from the file */
+                    arguments?: string;
                 };
                 header?: never;
                 path?: never;
@@ -2491,7 +2495,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The longest event of a name */
+        /** The longest event of a name or a category */
         get: {
             parameters: {
                 query: {
@@ -2501,8 +2505,10 @@ export interface paths {
                     worker?: string;
                     /** @description id of a span; the first one when absent */
                     span?: string;
-                    /** @description an event's name */
-                    name: string;
+                    /** @description an event's name; this or a category */
+                    name?: string;
+                    /** @description one of the meta's categories */
+                    category?: string;
                     /** @description anywhere when absent */
                     where?: "host" | "device";
                 };
@@ -2512,7 +2518,7 @@ export interface paths {
             };
             requestBody?: never;
             responses: {
-                /** @description The longest event of a name */
+                /** @description The longest event of a name or a category */
                 200: {
                     headers: {
                         [name: string]: unknown;
@@ -3088,6 +3094,477 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every model */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Every model */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ModelsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        /** Keep an uploaded model */
+        post: {
+            parameters: {
+                query: {
+                    /** @description of the file */
+                    name: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            responses: {
+                /** @description Keep an uploaded model */
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ModelEntry"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description too large */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A model as a graph */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a model */
+                    model: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description A model as a graph */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["GraphAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/graph/node": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One node */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a model */
+                    model: string;
+                    /** @description number of a node */
+                    node: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description One node */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["GraphNode"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/graph/profile": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Measured time on the nodes */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a model */
+                    model: string;
+                    /** @description id of a run */
+                    run: string;
+                    /** @description id of a worker; the first one when absent */
+                    worker?: string;
+                    /** @description id of a span; the first one when absent */
+                    span?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Measured time on the nodes */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["GraphProfile"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/graph/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Two models compared */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a model */
+                    model: string;
+                    /** @description id of the model to compare with */
+                    other: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Two models compared */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["GraphComparison"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such run, worker, span or view */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the view needs data that this file does not have */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file cannot be read */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the file is being parsed; `Retry-After` says when to ask again */
+                503: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/charts/{name}": {
         parameters: {
             query?: never;
@@ -3513,7 +3990,7 @@ export interface components {
         };
         /**
          * MemoryDevice
-         * @description Memory of one device; id -1 is the host. relative: counted from the profile's start, as the file has no totals.
+         * @description Memory of one device; id -1 is the host. relative: counted from the profile's start, the file has no totals.
          */
         MemoryDevice: {
             id: number;
@@ -3784,6 +4261,126 @@ export interface components {
             clock_offset_ns: number | null;
             collective_residual_ns: number | null;
             collectives: number;
+        };
+        /**
+         * ModelsAnswer
+         * @description Models of the log directories and uploaded ones.
+         */
+        ModelsAnswer: {
+            models: components["schemas"]["ModelEntry"][];
+            skipped: components["schemas"]["SkippedFile"][];
+        };
+        /**
+         * ModelEntry
+         * @description A model file. run: id of the run in the same folder.
+         */
+        ModelEntry: {
+            id: string;
+            name: string;
+            file: string;
+            format: string;
+            run: string | null;
+            size_bytes: number;
+            modified_ns: number;
+            uploaded: boolean;
+        };
+        /**
+         * GraphAnswer
+         * @description A model as columns; docs/http-api.md has them.
+         */
+        GraphAnswer: {
+            model: components["schemas"]["GraphModel"];
+            nodes: {
+                [key: string]: unknown[];
+            };
+            edges: {
+                [key: string]: unknown[];
+            };
+            groups: {
+                [key: string]: unknown[];
+            };
+            values: {
+                [key: string]: unknown[];
+            };
+        };
+        /**
+         * GraphModel
+         * @description What a model says about itself.
+         */
+        GraphModel: {
+            id: string;
+            name: string;
+            format: string;
+            producer: string;
+            inputs: components["schemas"]["GraphTensor"][];
+            outputs: components["schemas"]["GraphTensor"][];
+            parameters: number;
+            parameter_bytes: number;
+            operators: number;
+            properties: {
+                [key: string]: string;
+            };
+            warnings: string[];
+        };
+        /**
+         * GraphTensor
+         * @description A tensor of a node. shape: `8x64x56x56`, "" unknown.
+         */
+        GraphTensor: {
+            name: string;
+            dtype: string;
+            shape: string;
+            constant: boolean;
+            bytes: number | null;
+        };
+        /**
+         * GraphNode
+         * @description One node.
+         */
+        GraphNode: {
+            name: string;
+            type: string;
+            scope: string;
+            attributes: {
+                [key: string]: string;
+            };
+            inputs: components["schemas"]["GraphTensor"][];
+            outputs: components["schemas"]["GraphTensor"][];
+            documentation: string | null;
+        };
+        /**
+         * GraphProfile
+         * @description Measured columns, one entry a node.
+         */
+        GraphProfile: {
+            total_ns: number;
+            matched_ns: number;
+            matched_ratio: number;
+            matched_nodes: number;
+            calls_total: number;
+            rule: string;
+            columns: {
+                [key: string]: unknown[];
+            };
+        };
+        /**
+         * GraphComparison
+         * @description Nodes of two models that correspond.
+         */
+        GraphComparison: {
+            pairs: number[][];
+            status: string[];
+            other_status: string[];
+            changes: components["schemas"]["GraphChange"][];
+        };
+        /**
+         * GraphChange
+         * @description A pair of nodes that differ.
+         */
+        GraphChange: {
+            node: number;
+            other: number;
+            what: string[];
         };
     };
     responses: never;

@@ -62,7 +62,9 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
       if (degree > 1) edges = edges.slice().sort((a, b) => (place[other[a] as number] as number) - (place[other[b] as number] as number) || (at_other[a] as number) - (at_other[b] as number));
       const low = (degree - 1) >> 1;
       const high = degree >> 1;
-      for (const middle of [low, high]) {
+      // Between a box and a passing edge the box is the trunk: what it feeds stands straight below it.
+      const trunk = (other[edges[low] as number] as number) >= segments.items && (other[edges[high] as number] as number) < segments.items;
+      for (const middle of trunk ? [high, low] : [low, high]) {
         const s = edges[middle] as number;
         const u = other[s] as number;
         const at = place[u] as number;

@@ -6,13 +6,16 @@ import { order_of } from "./order";
 import { ENTRY, EXIT, PLAIN, STUB, stub_room, type Problem, type Solution } from "./problem";
 import { back_edges, outgoing_of, ranks_of } from "./ranks";
 import { routes_of, type Drawn } from "./route";
-import { segments_of } from "./segments";
+import { segments_of, type Segments } from "./segments";
 
 /** In a rank much taller than itself an item stays near its producers. */
 const MOST_CENTRED = 60;
 
 /** Room between the border of a group and its first and last rank. */
 const WAY_SHARE = 0.5;
+/** Of how far an edge goes aside. */
+const BEND_ROOM = 0.07;
+const MOST_ROOM = 60;
 
 interface Laid extends Size {
   x: Float64Array;
@@ -21,13 +24,20 @@ interface Laid extends Size {
   kind: Uint8Array;
 }
 
-function ranks_heights(problem: Problem, rank: Int32Array): { top: Float64Array; bottom: Float64Array } {
+function ranks_heights(problem: Problem, rank: Int32Array, segments: Segments, middle: Float64Array): { top: Float64Array; bottom: Float64Array } {
   let ranks = 0;
   for (const r of rank) ranks = Math.max(ranks, r + 1);
   const tall = new Float64Array(ranks);
   const leaves = rank.some((r, item) => r === ranks - 1 && problem.role[item] === EXIT);
   const ways = rank.some((_, item) => problem.role[item] === ENTRY);
   rank.forEach((r, item) => (tall[r] = Math.max(tall[r] as number, problem.height[item] as number)));
+  // Edges that go far aside get more room to bend.
+  const aside = new Float64Array(ranks);
+  segments.upper.forEach((a, i) => {
+    const r = segments.rank[a] as number;
+    const reach = Math.abs((middle[a] as number) + (segments.upper_offset[i] as number) - (middle[segments.lower[i] as number] as number) - (segments.lower_offset[i] as number));
+    aside[r] = Math.max(aside[r] as number, reach);
+  });
   const top = new Float64Array(ranks);
   const bottom = new Float64Array(ranks);
   let y = 0;
@@ -37,7 +47,7 @@ function ranks_heights(problem: Problem, rank: Int32Array): { top: Float64Array;
     bottom[r] = y;
     // Ways in and out need no room for words.
     const way = (ways && r === 0) || (r === ranks - 2 && leaves);
-    y += problem.spacing.rank * (way ? WAY_SHARE : 1);
+    y += problem.spacing.rank * (way ? WAY_SHARE : 1) + Math.min(MOST_ROOM, (aside[r] as number) * BEND_ROOM);
   }
   return { top, bottom };
 }
@@ -54,7 +64,7 @@ function lay_part(problem: Problem, rank: Int32Array): Laid {
     high = Math.max(high, (middle[v] as number) + width / 2);
   });
   for (let v = 0; v < middle.length; v += 1) middle[v] = Math.round(((middle[v] as number) - low) * 4) / 4;
-  const { top, bottom } = ranks_heights(problem, rank);
+  const { top, bottom } = ranks_heights(problem, rank, segments, middle);
   const y = Float64Array.from(rank, (r, item) => (top[r] as number) + Math.min(MOST_CENTRED, ((bottom[r] as number) - (top[r] as number) - (problem.height[item] as number)) / 2));
   const drawn = routes_of(problem, segments, kind, { middle, y, rank_top: top, rank_bottom: bottom });
   const x = Float64Array.from(rank, (_, item) => (middle[item] as number) - (problem.width[item] as number) / 2);

@@ -74,32 +74,40 @@ function sweep(segments: Segments, order: Order, downwards: boolean, key: Float6
   }
 }
 
-function crossings_below(segments: Segments, order: Order, layer: Int32Array, next: number, tree: Int32Array): number {
-  const { down, lower, upper_offset } = segments;
-  const { place } = order;
-  tree.fill(0, 0, next + 1);
-  let seen = 0;
-  let crossings = 0;
+/** Where the segments below a rank end, in the order in which they begin. */
+function ends_below(segments: Segments, order: Order, layer: Int32Array): number[] {
+  const { down, lower, upper_offset, lower_offset } = segments;
+  const ends: number[] = [];
+  const end = (s: number) => spot(segments, order.place, lower[s] as number, lower_offset[s] as number);
   for (const v of layer) {
-    const edges = segments.down.list.subarray(down.start[v], down.start[v + 1]);
-    const sorted = edges.length > 1 ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || (place[lower[a] as number] as number) - (place[lower[b] as number] as number)) : edges;
-    for (const s of sorted) {
-      const target = place[lower[s] as number] as number;
-      let below = 0;
-      for (let i = target + 1; i > 0; i -= i & -i) below += tree[i] as number;
-      crossings += seen - below;
-      for (let i = target + 1; i <= next; i += i & -i) tree[i] = (tree[i] as number) + 1;
-      seen += 1;
-    }
+    const edges = down.list.subarray(down.start[v], down.start[v + 1]);
+    const sorted = edges.length > 1 ? edges.slice().sort((a, b) => (upper_offset[a] as number) - (upper_offset[b] as number) || end(a) - end(b)) : edges;
+    for (const s of sorted) ends.push(end(s));
   }
-  return crossings;
+  return ends;
+}
+
+/** Pairs in the wrong order, by a tree of counts over the sorted values. */
+function inversions(values: readonly number[]): number {
+  const sorted = [...new Set(values)].sort((a, b) => a - b);
+  const index = new Map(sorted.map((value, i) => [value, i + 1]));
+  const tree = new Int32Array(sorted.length + 1);
+  let found = 0;
+  values.forEach((value, seen) => {
+    const at = index.get(value) as number;
+    let below = 0;
+    for (let i = at; i > 0; i -= i & -i) below += tree[i] as number;
+    found += seen - below;
+    for (let i = at; i <= sorted.length; i += i & -i) tree[i] = (tree[i] as number) + 1;
+  });
+  return found;
 }
 
 export function count_crossings(segments: Segments, order: Order): number {
-  const tree = new Int32Array(order.layers.reduce((most, layer) => Math.max(most, layer.length), 0) + 2);
   let all = 0;
   for (let r = 0; r + 1 < order.layers.length; r += 1) {
-    all += crossings_below(segments, order, order.layers[r] as Int32Array, (order.layers[r + 1] as Int32Array).length, tree);
+    const ends = ends_below(segments, order, order.layers[r] as Int32Array);
+    if (ends.length > 1) all += inversions(ends);
   }
   return all;
 }

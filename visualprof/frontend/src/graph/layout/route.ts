@@ -71,7 +71,10 @@ export function routes_of(problem: Problem, segments: Segments, kind: Uint8Array
     if (leads) drawn_slots.add(key);
     const points: number[] = [];
     let fork = 0;
-    push(points, (middle[from] as number) + (tail_offset[e] as number), (y[from] as number) + (height[from] as number));
+    const leaves = (middle[from] as number) + (tail_offset[e] as number);
+    push(points, leaves, (y[from] as number) + (height[from] as number));
+    // Beside a taller neighbour the way is straight: it bends between the ranks only.
+    push(points, leaves, rank_bottom[segments.rank[from] as number] as number);
     for (let i = 0; i < places; i += 1) {
       const place = (segments.chain[e] as number) + i;
       const rank = segments.rank[place] as number;
@@ -79,7 +82,10 @@ export function routes_of(problem: Problem, segments: Segments, kind: Uint8Array
       push(points, middle[place] as number, rank_bottom[rank] as number);
       fork = points.length / 2 - 1;
     }
-    push(points, (middle[to] as number) + (head_offset[e] as number), y[to] as number);
+    if (places === 0) fork = points.length / 2 - 1;
+    const arrives = (middle[to] as number) + (head_offset[e] as number);
+    if (kind[e] === PLAIN) push(points, arrives, rank_top[segments.rank[to] as number] as number);
+    push(points, arrives, y[to] as number);
     return { points, fork: leads || kind[e] !== PLAIN ? 0 : Math.min(fork, points.length / 2 - 2) };
   });
 }

@@ -1,0 +1,100 @@
+"""`add_graph` without a framework: what it says about other models, what it imports, and the files that it wrote."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import FIXTURES, ROOT, trace_of
+from visualprof.capture import UnsupportedModel, add_graph
+from visualprof.reader.models import read_model
+from visualprof.reader.trace import Category
+from visualprof.views.graph import compute, measured
+from visualprof.views.measure.graph_join import join
+
+GRAPHS = FIXTURES / "graphs"
+# Parameters by the frameworks' own count of tests/capture/*_models.py.
+WRITTEN = {"torch_cnn": 1_522, "torch_transformer": 5_248, "megengine_lenet": 12_610, "paddle_cnn": 465}
+
+
+def document(name: str) -> dict:
+    return json.loads((GRAPHS / f"{name}.graph.json").read_text())
+
+
+def test_other_objects_are_named_in_the_error(tmp_path):
+    with pytest.raises(UnsupportedModel, match=r"cannot record a builtins\.dict .*torch\.nn\.Module"):
+        add_graph({}, 1, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_importing_capture_imports_no_framework_and_no_numpy():
+    code = (
+        "import sys, visualprof.capture as c; bad = {'numpy', 'torch', 'msgspec', 'visualprof.reader', "
+        "'visualprof.views'} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize(("name", "parameters"), WRITTEN.items())
+def test_parameters_are_counted_once(name, parameters):
+    summary = compute(read_model(GRAPHS / f"{name}.graph.json")).fields["model"]
+    assert summary["parameters"] == parameters
+    assert summary["parameter_bytes"] == 4 * parameters
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_operator_is_reached_from_the_inputs(name):
+    model = read_model(GRAPHS / f"{name}.graph.json")
+    reached = {v for n in model.nodes if n.kind == "input" for v in n.outputs}
+    for node in model.nodes:
+        if node.kind in ("operator", "output"):
+            assert reached & set(node.inputs), node.name
+            reached |= set(node.outputs)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_values_have_a_type_a_shape_and_one_producer(name):
+    model = read_model(GRAPHS / f"{name}.graph.json")
+    assert all(v.dtype and v.shape is not None for v in model.values)
+    made = [v for n in model.nodes for v in n.outputs]
+    assert len(made) == len(set(made))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_names_of_nodes_are_unique_and_stand_in_their_scopes(name):
+    nodes = document(name)["nodes"]
+    names = [n["name"] for n in nodes if n["kind"] == "operator"]
+    assert len(names) == len(set(names))
+    assert all(n["name"].startswith(".".join(n["scope"])) for n in nodes)
+
+
+def test_built_in_layers_link_to_their_documentation():
+    pages = {n["type"]: n["documentation"] for name in WRITTEN for n in document(name)["nodes"]}
+    assert pages["Conv2d"].endswith(("torch.nn.Conv2d.html", "megengine.module.Conv2d.html"))
+    assert pages["Conv2D"].endswith("paddle/nn/Conv2D_en.html")
+    assert pages["softmax"] is not None
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer"])
+def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name):
+    trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
+    called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
+    told = document(f"torch_{name}")
+    names = {each["attributes"].get("profile_name") for each in (*told["nodes"], *told["scopes"])}
+    assert called
+    assert sum(c in names for c in called) >= 0.95 * len(called)
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer"])
+def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name):
+    trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
+    model = read_model(GRAPHS / f"torch_{name}.graph.json")
+    found = join(model, trace)
+    called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
+    around = {s["attributes"]["profile_name"] for s in document(f"torch_{name}")["scopes"]}
+    assert found.rule == "module"
+    assert found.calls[found.event >= 0].sum() == sum(c not in around for c in called)
+    assert measured(model, trace)["matched_nodes"] == len({c for c in called if c not in around})

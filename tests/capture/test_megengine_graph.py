@@ -1,0 +1,47 @@
+"""Graphs of MegEngine modules, recorded by the MegEngine that is installed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import FIXTURES
+
+megengine = pytest.importorskip("megengine")
+
+import numpy as np  # noqa: E402
+
+from tests.capture.megengine_models import LeNet  # noqa: E402
+from visualprof.capture import add_graph  # noqa: E402
+from visualprof.reader.models import read_model  # noqa: E402
+from visualprof.views.graph import compute  # noqa: E402
+
+
+def image():
+    return megengine.Tensor(np.ones((2, 1, 32, 32), "float32"))
+
+
+def test_the_fixture_is_what_is_recorded_today(tmp_path):
+    made = json.loads(add_graph(LeNet(), image(), tmp_path, "megengine_lenet").read_text())
+    assert made == json.loads((FIXTURES / "graphs" / "megengine_lenet.graph.json").read_text())
+
+
+def test_parameters_equal_megengines_own_count(tmp_path):
+    model = LeNet()
+    summary = compute(read_model(add_graph(model, image(), tmp_path))).fields["model"]
+    assert summary["parameters"] == sum(int(np.prod(p.shape)) for p in model.parameters())
+
+
+def test_functions_join_the_layers(tmp_path):
+    document = json.loads(add_graph(LeNet(), {"x": image()}, tmp_path).read_text())
+    nodes = {n["name"]: n for n in document["nodes"]}
+    add = nodes["blocks.0.ADD"]
+    assert [document["values"][i]["name"] for i in add["inputs"]] == ["blocks.0.norm", "pool"]
+    assert nodes["output.probability"]["inputs"] == nodes["Softmax"]["outputs"]
+
+
+def test_the_model_stays_in_training(tmp_path):
+    model = LeNet()
+    add_graph(model, image(), tmp_path)
+    assert all(m.training for m in model.modules())

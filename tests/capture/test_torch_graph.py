@@ -1,0 +1,144 @@
+"""Graphs of torch modules, recorded by the torch that is installed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.conftest import FIXTURES
+
+torch = pytest.importorskip("torch")
+
+from tests.capture.torch_models import Answer, Cnn, Transformer  # noqa: E402
+from visualprof.capture import add_graph  # noqa: E402
+from visualprof.reader.models import read_model  # noqa: E402
+from visualprof.views.graph import compute  # noqa: E402
+
+nn = torch.nn
+
+
+def recorded(model, inputs, folder, name=None):
+    return json.loads(add_graph(model, inputs, folder, name).read_text())
+
+
+def operators(document):
+    return {n["name"]: n for n in document["nodes"] if n["kind"] == "operator"}
+
+
+def test_the_fixtures_are_what_is_recorded_today(tmp_path):
+    torch.manual_seed(0)
+    made = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path, "torch_cnn")
+    kept = json.loads((FIXTURES / "graphs" / "torch_cnn.graph.json").read_text())
+    assert {**made, "producer": ""} == {**kept, "producer": ""}
+
+
+@pytest.mark.parametrize(("model", "inputs"), [(Cnn, "images"), (Transformer, "words")])
+def test_parameters_equal_torchs_own_count(tmp_path, model, inputs):
+    given = {"images": torch.randn(2, 3, 16, 16), "words": ({"ids": torch.zeros(2, 6, dtype=torch.long)},)}[inputs]
+    model = model()
+    summary = compute(read_model(add_graph(model, given, tmp_path))).fields["model"]
+    assert summary["parameters"] == sum(p.numel() for p in model.parameters())
+    assert summary["parameter_bytes"] == sum(p.nbytes for p in model.parameters())
+
+
+def test_shapes_are_those_of_the_tensors(tmp_path):
+    document = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path)
+    shapes = {n: document["values"][o["outputs"][0]]["shape"] for n, o in operators(document).items()}
+    assert (shapes["stem"], shapes["mean"], shapes["fc"]) == ([2, 8, 14, 14], [2, 8], [2, 10])
+
+
+def test_a_shared_module_called_twice_stands_twice_with_one_name_in_the_profile(tmp_path):
+    found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
+    first, second = found["layers.0.conv"], found["layers.0#2.conv"]
+    assert first["attributes"]["profile_name"] == second["attributes"]["profile_name"]
+    assert first["inputs"][1:] == second["inputs"][1:]  # the same weights
+    assert second["scope"] == ["layers", "0#2"]
+
+
+def test_functions_between_layers_are_operators_of_the_module_that_calls_them(tmp_path):
+    found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
+    assert found["layers.1.add"]["scope"] == ["layers", "1"]
+    assert found["mean"]["documentation"].endswith("torch.mean.html")
+    assert found["mean"]["attributes"] == {"arguments": "(2, 3)"}
+
+
+def test_nested_inputs_and_outputs_are_named_by_their_place(tmp_path):
+    document = recorded(Transformer(), {"batch": {"ids": torch.zeros(2, 6, dtype=torch.long)}}, tmp_path)
+    ends = {n["name"] for n in document["nodes"] if n["kind"] in ("input", "output")}
+    assert ends == {"batch.ids", "output.logits", "output.hidden.0", "output.hidden.1"}
+    assert Answer.__name__ == "Answer"
+
+
+def test_writing_in_place_makes_a_new_value(tmp_path):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            y[:, 0] = 0
+            y += 1
+            return y.T
+
+    found = operators(recorded(Model(), torch.ones(2, 3), tmp_path))
+    assert list(found) == ["mul", "setitem", "add_", "T"]
+    chain = [found[n] for n in found]
+    assert all(a["outputs"][0] in b["inputs"] for a, b in zip(chain, chain[1:], strict=False))
+
+
+def test_the_model_is_left_as_it_was(tmp_path):
+    model = Cnn()
+    model.layers[0].norm.eval()
+    flags = [m.training for m in model.modules()]
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    state, call = torch.get_rng_state(), nn.Module.__call__
+    add_graph(nn.Sequential(model, nn.Dropout()), torch.randn(2, 3, 16, 16, generator=torch.Generator()), tmp_path)
+    assert [m.training for m in model.modules()] == flags
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert nn.Module.__call__ is call
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_an_error_of_the_model_passes_and_leaves_nothing_behind(tmp_path):
+    model, call = nn.Sequential(nn.Linear(2, 2)), nn.Module.__call__
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        add_graph(model, torch.ones(1, 3), tmp_path)
+    assert nn.Module.__call__ is call
+    assert model.training
+    assert not list(tmp_path.iterdir())
+
+
+def test_modules_that_are_not_registered_are_seen(tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = [nn.Linear(2, 2)]
+
+        def forward(self, x):
+            return self.hidden[0](x)
+
+    assert "Linear" in operators(recorded(Model(), torch.ones(1, 2), tmp_path))
+
+
+def test_a_layer_alone_and_names_that_are_no_file_names(tmp_path):
+    path = add_graph(nn.Linear(2, 3), torch.ones(1, 2), tmp_path / "new", "a/../b <x>")
+    assert path == tmp_path / "new" / "a_.._b_x_.graph.json"
+    assert read_model(path).name == "a/../b <x>"
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_attention_is_a_layer_with_its_four_weights(tmp_path):
+    found = operators(recorded(Transformer(), ({"ids": torch.zeros(2, 6, dtype=torch.long)},), tmp_path))
+    node = found["encoder.layers.0.self_attn"]
+    assert (node["type"], len(node["inputs"])) == ("MultiheadAttention", 5)
+
+
+def test_names_equal_those_of_the_profiler(tmp_path):
+    model, images = Cnn(), torch.randn(2, 3, 16, 16)
+    document = recorded(model, images, tmp_path)
+    with torch.profiler.profile(with_stack=True, with_modules=True) as profile:
+        model(images)
+    profile.export_chrome_trace(str(tmp_path / "profile.json"))
+    events = json.loads((tmp_path / "profile.json").read_text())["traceEvents"]
+    called = {e["name"] for e in events if e.get("name", "").startswith("nn.Module: ")}
+    told = {each["attributes"].get("profile_name", "") for each in (*document["nodes"], *document["scopes"])} - {""}
+    assert called == told

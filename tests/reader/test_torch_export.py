@@ -1,0 +1,281 @@
+"""torch.export and TorchScript archives without torch: counts against torch's own, and hostile files that run nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES
+from visualprof.errors import FormatError, UnknownFormat
+from visualprof.reader.graph import ModelGraph
+from visualprof.reader.models import read_model
+from visualprof.reader.models.torch_archive import names_in, refusal
+from visualprof.views.graph import compute
+
+EXPORTED = FIXTURES / "graphs" / "torch_cnn.pt2"
+SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
+
+
+def operators(model: ModelGraph) -> list[str]:
+    return [n.type for n in model.nodes if n.kind == "operator"]
+
+
+def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            if (data := change(name, old.read(name))) is not None:
+                new.writestr(name, data)
+    return target
+
+
+def test_export_has_the_parameters_and_nodes_of_the_model():
+    model = read_model(EXPORTED)
+    summary = compute(model).fields["model"]
+    assert (summary["parameters"], summary["parameter_bytes"]) == (1_522, 6_088)
+    assert model.producer == "torch 2.13.0+cpu"
+    block = ["conv2d", "batch_norm", "add", "relu_"]
+    assert operators(model) == ["conv2d", *block * 3, "mean", "mul", "linear"]
+    assert len([n for n in model.nodes if n.kind == "constant"]) == 13
+
+
+def test_export_has_shapes_scopes_and_attributes():
+    model = read_model(EXPORTED)
+    nodes = {n.name: n for n in model.nodes}
+    conv = nodes["layers.1.conv"]
+    assert [s.name for s in conv.scope] == ["layers", "1"]
+    assert model.values[conv.outputs[0]].shape == (2, 8, 14, 14)
+    assert (conv.attributes["padding"], conv.attributes["target"]) == ("[1, 1]", "torch.ops.aten.conv2d.default")
+    assert conv.attributes["source"].startswith("torch_models.py:")
+    assert [model.values[v].name for v in conv.inputs][1:] == ["layers.1.conv.weight", "layers.1.conv.bias"]
+
+
+@pytest.mark.parametrize("path", [EXPORTED, SCRIPT])
+def test_every_operator_is_reached_from_the_inputs(path):
+    model = read_model(path)
+    reached = {v for n in model.nodes if n.kind == "input" for v in n.outputs}
+    for node in model.nodes:
+        if node.kind in ("operator", "output"):
+            assert reached & set(node.inputs), node.name
+            reached |= set(node.outputs)
+
+
+@pytest.mark.parametrize(("path", "format"), [(EXPORTED, "torch_export"), (SCRIPT, "torchscript")])
+def test_archives_are_known_by_content(tmp_path, path, format):
+    copy = tmp_path / "unknown"
+    copy.write_bytes(path.read_bytes())
+    assert read_model(copy).format == format
+
+
+def test_older_exports_are_read(tmp_path):
+    with zipfile.ZipFile(EXPORTED) as file:
+        program = json.loads(file.read("torch_cnn/models/model.json"))
+    for node in program["graph_module"]["graph"]["nodes"]:
+        del node["name"]
+    del program["torch_version"]
+    with zipfile.ZipFile(tmp_path / "old.pt2", "w") as file:
+        file.writestr("serialized_exported_program.json", json.dumps(program))
+        file.writestr("version", "3.1")
+    assert operators(read_model(tmp_path / "old.pt2")) == operators(read_model(EXPORTED))
+
+
+def test_torchscript_shows_layers_and_calls():
+    model = read_model(SCRIPT)
+    block = ["Conv2d", "BatchNorm2d", "add", "ReLU"]
+    assert operators(model) == ["Conv2d", *block * 3, "mean", "mul", "Linear"]
+    nodes = {n.name: n for n in model.nodes}
+    assert [s.name for s in nodes["layers.0.conv"].scope] == ["layers", "0"]
+    assert [model.values[v].name for v in nodes["layers.0.add"].inputs] == ["layers.0.norm", "stem"]
+    assert "not opened" in model.warnings[0]
+
+
+def test_torchscript_that_grows_without_bound_is_refused(tmp_path):
+    levels = "\n".join(
+        f"class M{i}(Module):\n  a : __torch__.M{i + 1}\n  def forward(self, x):\n    return (self.a).forward((self.a).forward(x))"
+        for i in range(40)
+    )
+    code = f"{levels}\nclass M40(Module):\n  def forward(self, x):\n    return x\n"
+    with zipfile.ZipFile(tmp_path / "m.pt", "w") as file:
+        file.writestr("m/code/__torch__.py", code)
+        file.writestr("m/data.pkl", b"\x80\x02c__torch__\nM0\nq\x00.")
+    with pytest.raises(FormatError, match="cannot be read"):
+        read_model(tmp_path / "m.pt")
+
+
+def test_torchscript_code_is_never_run(tmp_path):
+    mark = tmp_path / "ran"
+    attack = f"open({str(mark)!r}, 'w')\n".encode()
+    path = rewrite(SCRIPT, tmp_path / "m.pt", lambda name, data: attack + data if name.endswith(".py") else data)
+    read_model(path)
+    assert not mark.exists()
+
+
+class Bomb:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.mark}",)
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("name", ["x.pt", "x.pth", "x.tm", "x.pt2"])
+def test_a_pickle_bomb_is_an_error_and_not_opened(tmp_path, name, protocol):
+    mark, path = tmp_path / "ran", tmp_path / name
+    path.write_bytes(pickle.dumps(Bomb(mark), protocol))
+    with pytest.raises(FormatError):
+        read_model(path)
+    assert not mark.exists()
+
+
+def test_a_pickle_bomb_inside_an_archive_is_not_opened(tmp_path):
+    mark = tmp_path / "ran"
+    bomb = pickle.dumps(Bomb(mark), 2)
+    for source in (EXPORTED, SCRIPT):
+        path = rewrite(
+            source, tmp_path / source.name, lambda n, d: bomb if n.endswith((".pkl", ".pt")) or "weight" in n else d
+        )
+        with zipfile.ZipFile(path, "a") as file:
+            file.writestr("x/data/weights/weight_99", bomb)
+        try:
+            read_model(path)
+        except FormatError as error:  # TorchScript without the name of its class
+            assert "needs torch" in error.error  # noqa: PT017
+        assert not mark.exists()
+
+
+def test_weights_are_told_from_models(tmp_path):
+    path = tmp_path / "weights.pth"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("w/data.pkl", b"\x80\x02}q\x00.")
+        file.writestr("w/data/0", b"\0" * 64)
+    with pytest.raises(UnknownFormat):
+        read_model(path)
+    told = refusal(path.name, path.read_bytes())
+    assert told is not None
+    assert "weights in a Python pickle" in told.error
+    assert "torch.export.save" in told.hint
+    assert refusal("x", b"\x80\x02}q\x00.") is not None
+    assert refusal("x", EXPORTED.read_bytes()) is None
+
+
+def test_other_zips_are_not_claimed(tmp_path):
+    path = tmp_path / "x.pt2"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("word/document.xml", "<x/>")
+        file.writestr("data/0", "x")
+    with pytest.raises(UnknownFormat):
+        read_model(path)
+
+
+def test_a_compiled_package_says_what_to_do(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.pt2", "w") as file:
+        file.writestr("x/archive_format", "pt2")
+        file.writestr("x/data/aotinductor/model/wrapper.cpp", "")
+    with pytest.raises(FormatError, match=r"without the graph \(.*torch\.export\.save"):
+        read_model(tmp_path / "x.pt2")
+
+
+def test_a_zip_bomb_is_refused_by_its_directory(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.pt2", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x/models/model.json", b" " * (8 << 20))
+    with pytest.raises(FormatError, match="decompression bomb"):
+        read_model(tmp_path / "x.pt2")
+
+
+def test_a_directory_that_lies_about_sizes_is_an_error(tmp_path):
+    path = tmp_path / "x.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x/models/model.json", b" " * (8 << 20))
+    data = bytearray(path.read_bytes())
+    entry = data.find(b"PK\x01\x02")
+    struct.pack_into("<I", data, entry + 24, 1000)
+    path.write_bytes(data)
+    with pytest.raises(FormatError):
+        read_model(path)
+
+
+@pytest.mark.parametrize("source", [EXPORTED, SCRIPT])
+@pytest.mark.parametrize("part", [0.2, 0.5, 0.9, 0.999])
+def test_cut_archives_are_errors(tmp_path, source, part):
+    data = source.read_bytes()
+    path = tmp_path / "cut.pt2"
+    path.write_bytes(data[: int(len(data) * part)])
+    with pytest.raises(FormatError, match="damaged zip archive"):
+        read_model(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"graph_module": 3}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"graph_module":{"graph":{},"signature":{}}}',
+    ],
+)
+def test_broken_programs_are_errors(tmp_path, text):
+    path = rewrite(EXPORTED, tmp_path / "x.pt2", lambda name, data: text if name.endswith("model.json") else data)
+    with pytest.raises(FormatError, match="no exported program"):
+        read_model(path)
+
+
+def test_every_damaged_field_is_an_error_or_a_model(tmp_path):
+    with zipfile.ZipFile(EXPORTED) as file:
+        program = json.loads(file.read("torch_cnn/models/model.json"))
+    graph = program["graph_module"]["graph"]
+    for key in list(graph["nodes"][0]):
+        for wrong in (None, 3, "x", [], {}):
+            node = {**graph["nodes"][0], key: wrong}
+            changed = {**program, "graph_module": {**program["graph_module"], "graph": {**graph, "nodes": [node]}}}
+            path = tmp_path / "x.pt2"
+            with zipfile.ZipFile(path, "w") as file:
+                file.writestr("x/models/model.json", json.dumps(changed))
+            try:
+                read_model(path)
+            except FormatError as error:
+                assert "no exported program" in error.error  # noqa: PT017
+
+
+def test_names_in_the_head_of_an_archive():
+    assert names_in(EXPORTED.read_bytes())[0].endswith("data/weights/weight_0")
+    assert names_in(b"PK\x03\x04") == []
+    assert names_in(b"not a zip PK\x03\x04") == []
+
+
+def test_what_torch_writes_today_is_read(tmp_path):
+    torch = pytest.importorskip("torch")
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(4, 8, batch_first=True)
+
+        def forward(self, x, flag):
+            out, _ = self.lstm(x)
+            out = torch.cond(flag.sum() > 0, lambda y: y + 1, lambda y: y - 1, (out,))
+            return {"first": out, "parts": torch.split(out, 4, -1)}
+
+    model = Model().eval()
+    sizes = {"x": {0: torch.export.Dim.DYNAMIC}, "flag": None}
+    program = torch.export.export(model, (torch.ones(2, 5, 4), torch.ones(1)), dynamic_shapes=sizes)
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    read = read_model(tmp_path / "m.pt2")
+    assert compute(read).fields["model"]["parameters"] == sum(p.numel() for p in model.parameters())
+    outer = [n for n in read.nodes if n.kind == "operator" and not any(s.kind == "subgraph" for s in n.scope)]
+    own = [n for n in program.graph.nodes if n.op == "call_function" and "getitem" not in n.name]
+    assert len(outer) == len(own)
+    assert {n.type for n in read.nodes if any(s.kind == "subgraph" for s in n.scope)} == {"add", "sub"}
+    lstm = next(n for n in read.nodes if n.type == "lstm")
+    batch, *rest = read.values[lstm.outputs[0]].shape or ()
+    assert isinstance(batch, str)
+    assert rest == [5, 8]
