@@ -98,3 +98,10 @@ def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name):
     assert found.rule == "module"
     assert found.calls[found.event >= 0].sum() == sum(c not in around for c in called)
     assert measured(model, trace)["matched_nodes"] == len({c for c in called if c not in around})
+
+
+def test_the_example_in_the_documentation_is_a_model(tmp_path):
+    text = (ROOT / "docs" / "graph-format.md").read_text(encoding="utf-8")
+    (tmp_path / "x").write_text(text.split("```json\n")[1].split("```")[0], encoding="utf-8")
+    summary = compute(read_model(tmp_path / "x")).fields["model"]
+    assert (summary["parameters"], summary["operators"]) == (9, 1)

@@ -45,3 +45,15 @@ def test_the_model_stays_in_training(tmp_path):
     model = LeNet()
     add_graph(model, image(), tmp_path)
     assert all(m.training for m in model.modules())
+
+
+def test_tracing_works_before_and_after(tmp_path):
+    from megengine.traced_module import TracedModule, trace_module
+
+    assert isinstance(trace_module(LeNet(), image()), TracedModule)
+    made = [json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) for _ in range(2)]
+    assert made[0] == made[1]
+    assert any(n["type"] == "RELU" for n in made[1]["nodes"])
+    traced = trace_module(LeNet(), image())
+    assert isinstance(traced, TracedModule)
+    assert json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) == made[0]

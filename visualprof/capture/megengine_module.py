@@ -79,14 +79,27 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
     def apply(operator: Any, *tensors: Any) -> Any:
         return recorder.operator(lambda: run(operator, tensors), str(operator), tensors, _parameters(operator))
 
-    tracer = importlib.import_module("megengine.traced_module.expr")  # its hook, put back below, is set on import
-    core.set_module_trace_hook(apply)
+    # MegEngine takes its hook for good when it traces first, perhaps before us: the hook stays, its code changes.
+    tracer: Any = importlib.import_module("megengine.traced_module.expr")
+    hook = tracer.Apply.apply_module_trace_hook.__func__
+    code = hook.__code__
+    hook.__globals__["reported_operator"] = apply
+    hook.__code__ = _hook.__code__
     core.set_module_tracing()
     try:
         yield
     finally:
         core.unset_module_tracing()
-        core.set_module_trace_hook(tracer.Apply.apply_module_trace_hook)
+        hook.__code__ = code
+        del hook.__globals__["reported_operator"]
+
+
+reported_operator: Any = None  # where the code below runs, its namesake
+
+
+def _hook(cls: Any, opdef: Any, *inputs: Any) -> Any:
+    del cls
+    return reported_operator(opdef, *inputs)
 
 
 def _dtype(tensor: Any) -> str:

@@ -37,7 +37,7 @@ def _framework(torch: Any) -> Framework:
         writes=_writes,
         documentation=lambda kind: _layer_page(torch, kind),
         builtin=lambda kind: kind.__module__.startswith("torch.nn."),
-        profile_prefix="nn.Module: ",  # as torch.profiler writes it with with_stack=True or with_modules=True
+        profile_prefix="nn.Module: ",  # as torch.profiler writes it with with_stack=True
     )
 
 

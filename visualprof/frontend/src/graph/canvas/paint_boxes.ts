@@ -26,6 +26,11 @@ export function fitted(text: string, width: number, size: number): string {
   return `${text.slice(0, kept)}…`;
 }
 
+/** A figure without its share where both do not fit. */
+function short_figure(text: string, width: number): string {
+  return text_width(text) * 0.9 <= width ? text : (text.split(" · ")[0] ?? text);
+}
+
 function in_view(box: Box, view: Box): boolean {
   return box.x < view.x + view.w && box.x + box.w > view.x && box.y < view.y + view.h && box.y + box.h > view.y;
 }
@@ -113,7 +118,7 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
   pen.fillText(name, box.x + 12, open ? box.y + TITLE / 2 + 0.5 : box.y + 15);
   if (scale >= TEXT) {
     pen.font = font(10.5);
-    pen.fillStyle = colors.muted;
+    pen.fillStyle = Number.isNaN(share) ? colors.muted : colors.text;
     if (!open) pen.fillText(fitted(line, room, 10.5), box.x + 12, box.y + 31);
     else {
       const left = box.x + 12 + text_width(name) * 1.22 + 10;
@@ -154,9 +159,9 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
   pen.textBaseline = "middle";
   pen.fillStyle = colors.text;
   pen.font = font(12, 600);
-  const line = measured || label.line;
+  const line = measured ? short_figure(measured, box.w - 12) : label.line;
   pen.fillText(fitted(label.title, box.w - 16, 12.8), middle, box.y + (!line ? box.h / 2 : end ? 12 : 13.5));
-  pen.font = font(end ? 9.5 : 10.5, measured ? 600 : 400);
+  pen.font = font(end ? 9.5 : 10.5, measured ? 500 : 400);
   pen.fillStyle = measured ? colors.text : colors.muted;
   pen.fillText(fitted(line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
 }

@@ -24,7 +24,8 @@ export const GROUP_HEIGHT = 44;
 export const TITLE = 26;
 export const PADDING = 16;
 
-const LEAST = 84;
+/** Room for a time and its share. */
+const LEAST = 104;
 const MOST = 210;
 
 function bounded(width: number, least: number, most: number): number {

@@ -1,0 +1,236 @@
+"""The timeline, driven as a user drives it: keys, selection, search, links, areas, and the address that holds it all."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
+from tests.e2e.looks import raw_keys
+
+SETTLE_S = 0.5
+CNN = "pytorch-h200/cnn"
+EVERY_FRAMEWORK = [
+    CNN,
+    "pytorch-ddp-cpu",
+    "paddle-cpu",
+    "megengine-train",
+    "megengine-inference/resnet18_w16",
+    "onnxruntime-cpu/if_loop",
+    "synthetic-4gpu",
+]
+
+
+def canvas(page: Page) -> Locator:
+    """The slices, once a window of them stands there."""
+    found = page.get_by_role("application")
+    expect(found).to_be_visible()
+    expect(page.locator(".timeline")).to_have_attribute("data-renderer", re.compile("software|webgl"))
+    return found
+
+
+def address(page: Page) -> dict[str, str]:
+    """The parameters of the address, after the moment that the page leaves before it writes them."""
+    page.wait_for_timeout(SETTLE_S * 1000)
+    return {key: values[0] for key, values in parse_qs(page.url.partition("?")[2]).items()}
+
+
+def window(page: Page) -> tuple[int, int]:
+    start, end = address(page)["win"].split("~")
+    return int(start), int(end)
+
+
+def meta(samples: Dashboard, run: str) -> dict[str, Any]:
+    return samples.get("timeline/meta", run=run)
+
+
+def longest(samples: Dashboard, run: str, where: str) -> dict[str, Any]:
+    """The longest event of the first operator or kernel."""
+    view = "operator" if where == "host" else "kernel"
+    name = samples.get(f"views/{view}", run=run)["columns"]["name"][0]
+    return samples.get("timeline/longest", run=run, name=name, where=where)
+
+
+@pytest.mark.parametrize("run", EVERY_FRAMEWORK)
+@pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("zh", "dark")])
+def test_every_framework_has_its_timeline(
+    samples: Dashboard, visit: Visits, run: str, language: str, theme: str
+) -> None:
+    page = visit(samples, "trace", run=run, language=language, theme=theme)
+    canvas(page)
+    heads = page.locator(".timeline")
+    first = next(track for track in meta(samples, run)["tracks"] if track["events"])
+    expect(heads).to_contain_text(first["process"].strip() or first["name"].strip())
+    page.wait_for_load_state("networkidle")
+    painted = page.evaluate(
+        """() => {
+          const slices = document.querySelector('.body canvas');
+          const copy = Object.assign(document.createElement('canvas'), { width: slices.width, height: slices.height });
+          const pen = copy.getContext('2d');
+          pen.drawImage(slices, 0, 0);
+          const pixels = new Uint32Array(pen.getImageData(0, 0, copy.width, copy.height).data.buffer);
+          return new Set(pixels).size;
+        }"""
+    )
+    assert painted > 3, "the slices are not drawn"
+    assert not raw_keys(page)
+
+
+def test_keys_zoom_pan_reset_and_the_address_shows_the_same_again(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=CNN)
+    canvas(page).focus()
+    whole = meta(samples, CNN)["duration_ns"]
+    for _ in range(4):
+        page.keyboard.press("w")
+    start, end = window(page)
+    assert end - start < whole * 0.8
+    page.keyboard.press("d")
+    moved = window(page)
+    assert moved[0] > start
+    assert moved[1] - moved[0] == pytest.approx(end - start, abs=2)
+    again = visit(samples, at=page.url)
+    canvas(again)
+    assert window(again) == moved
+    page.keyboard.press("0")
+    assert address(page).get("win") is None
+
+
+def test_links_of_the_operator_table_lead_to_the_longest_instance(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "operator", run=CNN)
+    event = longest(samples, CNN, "host")
+    row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
+    row.get_by_role("link", name=re.compile("timeline", re.IGNORECASE)).click()
+    canvas(page)
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+    assert address(page)["sel"] == f"0.{event['event']}"
+    start, end = window(page)
+    assert start <= event["start_ns"]
+    assert end >= event["start_ns"] + event["duration_ns"]
+    page.locator(".details").get_by_role("link", name="Operator").click()
+    expect(page.get_by_role("table", name="Operators", exact=True)).to_be_visible()
+    assert address(page)["is.name"] == event["name"]
+
+
+def test_an_address_with_only_an_event_goes_there(samples: Dashboard, visit: Visits) -> None:
+    event = longest(samples, CNN, "device")
+    page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
+    canvas(page)
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+    start, end = window(page)
+    assert start <= event["start_ns"]
+    assert end >= event["start_ns"] + event["duration_ns"]
+    assert end - start <= 10 * event["duration_ns"]
+
+
+def test_brackets_follow_the_launch_of_a_kernel_and_come_back(samples: Dashboard, visit: Visits) -> None:
+    event = longest(samples, CNN, "device")
+    details = samples.get("timeline/event", run=CNN, event=event["event"])
+    launch = next(link for link in details["links"] if link["kind"] == "launch")
+    page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+    canvas(page).focus()
+    page.keyboard.press("[")
+    expect(page.locator(".details h3")).to_have_text(launch["name"])
+    page.keyboard.press("]")
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+    page.keyboard.press("Escape")
+    expect(page.locator(".details")).to_have_count(0)
+
+
+def test_a_click_selects_the_event_under_the_pointer(samples: Dashboard, visit: Visits) -> None:
+    event = longest(samples, CNN, "device")
+    page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+    slices = canvas(page)
+    slices.focus()
+    page.keyboard.press("f")
+    window(page)
+    page.wait_for_load_state("networkidle")
+    box = slices.bounding_box()
+    assert box
+    # The selected event fills most of the width: somewhere down the middle is its lane.
+    page.keyboard.press("Escape")
+    expect(page.locator(".details")).to_have_count(0)
+    for y in range(6, int(box["height"]), 9):
+        slices.click(position={"x": box["width"] / 2, "y": y})
+        page.wait_for_timeout(60)
+        if address(page).get("sel") == f"0.{event['event']}":
+            break
+    else:
+        raise AssertionError("the event is nowhere under the pointer")
+    expect(page.locator(".details h3")).to_have_text(event["name"])
+
+
+def test_search_counts_all_matches_and_walks_through_them(samples: Dashboard, visit: Visits) -> None:
+    hits = samples.get("timeline/search", run=CNN, text="conv", limit=3)
+    page = visit(samples, "trace", run=CNN)
+    canvas(page).focus()
+    page.keyboard.press("/")
+    page.keyboard.type("conv")
+    tally = page.get_by_role("search").locator(".tally")
+    expect(tally).to_contain_text(f"{hits['total']:,}")
+    page.keyboard.press("Enter")
+    expect(page.locator(".details h3")).to_have_text(hits["events"][0]["name"])
+    expect(tally).to_contain_text("1 ")
+    page.keyboard.press("Enter")
+    assert address(page)["sel"] == f"0.{hits['events'][1]['event']}"
+    assert address(page)["search"] == "conv"
+    page.keyboard.press("Shift+Enter")
+    assert address(page)["sel"] == f"0.{hits['events'][0]['event']}"
+
+
+def test_an_area_is_summed_up_by_name(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=CNN)
+    slices = canvas(page)
+    box = slices.bounding_box()
+    assert box
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] - 30, steps=6)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    start, end, *tracks = address(page)["area"].split("~")
+    shown = samples.get(
+        "timeline/window",
+        run=CNN,
+        start_ns=start,
+        end_ns=end,
+        tracks=",".join(track.partition(".")[2] for track in tracks),
+    )
+    expect(page.get_by_role("table").first).to_contain_text(shown["columns"]["name"][0])
+    page.locator("body").press("Escape")
+    assert "area" not in address(page)
+
+
+def test_markers_stay_in_the_address(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=CNN)
+    slices = canvas(page)
+    box = slices.bounding_box()
+    assert box
+    for share in (0.3, 0.6):
+        page.mouse.move(box["x"] + box["width"] * share, box["y"] + 40)
+        page.keyboard.press("m")
+    first, second = (int(text) for text in address(page)["marks"].split("~"))
+    whole = meta(samples, CNN)["duration_ns"]
+    assert (second - first) / whole == pytest.approx(0.3, abs=0.05)
+
+
+def test_help_names_the_keys(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=CNN)
+    canvas(page).focus()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("walk through the matches")
+
+
+def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
+    run = "synthetic-4gpu"
+    page = visit(samples, "trace", run=run, ranks="all")
+    canvas(page)
+    workers = next(one for one in samples.get("runs")["runs"] if one["id"] == run)["workers"]
+    assert len(workers) == 4
+    for worker in workers:
+        expect(page.locator(".timeline")).to_contain_text(worker["name"])
