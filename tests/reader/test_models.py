@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
 from pathlib import Path
 
@@ -132,12 +133,23 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):
         read_model(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\x80\x04\x95cos\nsystem\n"])
+@pytest.mark.parametrize("content", [b"", b"hello"])
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
     with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format"):
         read_model(path)
+
+
+def test_a_pickle_is_refused_unopened(tmp_path):
+    path, mark = tmp_path / "model.pt", tmp_path / "mark"
+    command = f"touch {mark}".encode()
+    path.write_bytes(b"\x80\x02cos\nsystem\nX" + struct.pack("<I", len(command)) + command + b"\x85R.")
+    with pytest.raises(FormatError, match=r"model\.pt: a Python pickle; opening one may run any code"):
+        read_model(path)
+    assert not mark.exists()
+    pickle.loads(path.read_bytes())  # it is a bomb indeed
+    assert mark.exists()
 
 
 def test_model_formats_have_distinct_names_and_priorities():

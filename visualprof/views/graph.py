@@ -9,7 +9,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from visualprof.errors import MissingData
 from visualprof.reader.graph import ModelGraph, Node, Value
 from visualprof.reader.trace import Floats, Trace
 from visualprof.views.measure.graph_join import join
@@ -75,18 +74,10 @@ def node_details(model: ModelGraph, place: int) -> Json:
 
 
 def measured(model: ModelGraph, trace: Trace) -> Json:
-    """Columns of what a profile measured, one entry a shown node.
-
-    Raises: MissingData: no event of the profile has the name of a node.
-    """
+    """Columns of what a profile measured, an entry a shown node; `matched_nodes` is 0 when it is of another model."""
     found, tree = join(model, trace), hierarchy_of(model)
     shown = np.array(tree.shown, np.int64)
     matched = int((found.event[shown] >= 0).sum()) if len(shown) else 0
-    if not matched:
-        raise MissingData(
-            "no operator of this profile has the name of a node of this model",
-            "choose the model that the profile was made of",
-        )
     events: list[int] = found.event[shown].tolist()
     return {
         "total_ns": found.total_ns, "matched_ns": found.matched_ns,

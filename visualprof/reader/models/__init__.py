@@ -11,6 +11,7 @@ from pathlib import Path
 
 from visualprof.errors import UnknownFormat
 from visualprof.reader.graph import ModelGraph
+from visualprof.reader.models import torch_archive
 from visualprof.reader.source import Source
 
 
@@ -45,6 +46,9 @@ def read_model(path: str | Path) -> ModelGraph:
     source = Source(path)
     chosen = recognise_model(source)
     if chosen is None:
+        told = torch_archive.refusal(source.name, source.head())
+        if told:
+            raise told
         raise UnknownFormat(
             f"{source.name}: no model format recognises its content",
             "visualprof reads ONNX, MegEngine .mge (version 2), MegEngine static profiles, torch.export .pt2 "

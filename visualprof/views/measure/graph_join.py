@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.graph import ModelGraph
+from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Trace
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
@@ -46,6 +47,13 @@ def join(model: ModelGraph, trace: Trace) -> Join:
         return _collect(model, trace, rows, np.maximum(trace.events.dur[rows], 0), modules, "module")
     rows, spent = _measured(trace)
     return _collect(model, trace, rows, spent, _names(model), "name")
+
+
+def _outermost(trace: Trace, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which of the events lie in no other of them."""
+    among = np.zeros(len(trace.events), bool)
+    among[rows] = True
+    return nearest_ancestor(trace.events.parent, among, trace.events.parent[rows]) < 0
 
 
 def _measured(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -90,8 +98,12 @@ def _collect(
     order = np.lexsort((trace.events.dur[rows[found]], node[found]))
     event = np.full(count, -1, np.int64)
     event[node[found][order]] = rows[found][order]  # the longest of each node comes last and stays
+    # Module calls hold each other: what the outermost took is all. The times of operators hold nothing of each other.
+    nested = rule == "module"
+    whole = spent[_outermost(trace, rows)] if nested else spent
+    matched = spent[found][_outermost(trace, rows[found])] if nested else spent[found]
     return Join(
-        int(spent.sum()), int(spent[found].sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
+        int(whole.sum()), int(matched.sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
         total(trace.arg("flops", rows, np.nan).astype(np.float64)),
         total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import type { Session } from "./session";
 export type Measured = ReturnType<typeof useMeasured>;
 
 export function useMeasured(model: () => string | null, session: Session) {
-  const { data, error } = useResource<ProfileAnswer>(
+  const { data: answer, error } = useResource<ProfileAnswer>(
     () => {
       const selection = selected_query.value;
       const id = model();
@@ -18,10 +18,11 @@ export function useMeasured(model: () => string | null, session: Session) {
     },
     () => file_stamp.value,
   );
+  const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
   const sums = computed<Sums | null>(() => (session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes ? sums_of(session.graph.value, data.value) : null));
   /** Figures that anything was measured of. */
   const available = computed<Measure[]>(() => (data.value && sums.value ? MEASURES.filter((name) => data.value?.columns[name].some((value) => value !== null && value !== 0)) : []));
   /** Whether the file was looked at and nothing of the model is in it. */
-  const unmatched = computed(() => error.value?.status === 409);
+  const unmatched = computed(() => answer.value?.matched_nodes === 0);
   return { data, error, sums, available, unmatched };
 }
