@@ -39,7 +39,7 @@ PRESS = """async (key) => {
   const area = document.querySelector('[data-boxes]');
   const before = area.dataset.boxes;
   const begun = performance.now();
-  window.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));
+  window.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey: /[A-Z]/.test(key[0]) && key.length === 1, bubbles: true }));
   while (area.dataset.boxes === before || area.dataset.ready !== 'true') await new Promise((r) => setTimeout(r, 1));
   await new Promise(requestAnimationFrame);
   return performance.now() - begun;

@@ -56,6 +56,7 @@ class Models:
         self._graphs: OrderedDict[tuple[str, int], ModelGraph] = OrderedDict()
         self._uploads: dict[str, Entry] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._reading: dict[tuple[str, int], threading.Lock] = {}
         self._lock = threading.Lock()
 
     def listing(self) -> tuple[list[Entry], list[schema.SkippedFile]]:
@@ -87,12 +88,16 @@ class Models:
             raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
         key = (str(entry.path), entry.modified_ns)
         with self._lock:
-            if key not in self._graphs:
-                self._graphs[key] = read_model(entry.path)
+            reading = self._reading.setdefault(key, threading.Lock())
+        with reading:  # one reader a model; others are served meanwhile
+            model = self._graphs.get(key) or read_model(entry.path)
+        with self._lock:
+            self._reading.pop(key, None)
+            self._graphs[key] = model
             self._graphs.move_to_end(key)
             while len(self._graphs) > KEPT:
                 self._graphs.popitem(last=False)
-            return self._graphs[key]
+        return model
 
     def keep(self, name: str, read: Callable[[int], bytes]) -> Entry:
         """Keeps an uploaded model until the server ends.
@@ -115,9 +120,10 @@ class Models:
                     digest.update(piece)
                     file.write(piece)
             model = read_model(path)
-        except VisualprofError as error:
+        except BaseException as error:  # the sender may also have gone away
             Path(path).unlink(missing_ok=True)
-            error.error = error.error.replace(Path(path).name, safe)
+            if isinstance(error, VisualprofError):
+                error.error = error.error.replace(Path(path).name, safe)
             raise
         entry = Entry(
             f"upload:{digest.hexdigest()}",

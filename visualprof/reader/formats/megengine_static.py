@@ -25,7 +25,7 @@ MAX_BYTES = 1 << 30  # a profile of a 20,000-operator graph is 40 MB
 def sniff(head: bytes) -> bool:
     """Its two top-level keys are its own; either may come first."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:200]
-    return start.startswith(b"{") and (b'"graph_exec"' in start or b'"profiler"' in start)
+    return start.startswith(b"{") and (b'"graph_exec"' in start or (b'"profiler"' in start and b'"opr_' in head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:

@@ -124,6 +124,8 @@ def _build(source: Source, model: _Table) -> ModelGraph:
 def _operator(builder: ModelBuilder, operator: _Table) -> None:
     kind, name = operator.text(0), operator.text(2)
     inputs, outputs = tuple(operator.numbers(7)), tuple(operator.numbers(8))
+    for row in (*inputs, *outputs):
+        builder.known(row)  # raises IndexError where the file is damaged
     held = operator.tables(11)
     for row, tensor in zip(outputs, held, strict=False):
         known = _value(tensor)

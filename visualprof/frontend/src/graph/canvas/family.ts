@@ -26,7 +26,7 @@ const RULES: readonly [Family, RegExp][] = [
   ["control", /^(if|loop|scan|while|switch|merge|enter|exit|nextiteration|cond|call|partitionedcall|statefulpartitionedcall)$/],
   ["norm", /(norm|bn$|lrn)/],
   ["pooling", /(pool|upsample|resize|interp|warpperspective|warpaffine|gridsample|roialign|adaptive)/],
-  ["matmul", /(matmul|gemm|linear|dense|einsum|mm$|addmm|dot$|inner_?product|^fc$|quant.*matmul)/],
+  ["matmul", /(matmul|gemm|linear|dense|einsum|mm$|addmm|dot$|inner_?product|fullyconnected|^fc$|quant.*matmul)/],
   ["activation", /(relu|sigmoid|tanh$|softmax|gelu|silu|swish|mish|hardswish|hardsigmoid|elu$|softplus|erf$|activation|prelu|nonlinear|softsign)/],
   ["reshape", /(reshape|transpose|concat|split|slice|squeeze|flatten|gather|scatter|expand|tile$|pad$|permute|view|stack|shape|cast|identity|subtensor|dimshuffle|broadcast|typecvt|axisaddremove|getvarshape|unfold|stride|copy|clone|contiguous|select|index|size$|range|nonzero|onehot|t$|to$)/],
   ["elementwise", /(add|sub$|subtract|mul|div|pow|sqrt|exp|log|abs|neg|min|max|mean|sum|prod|reduce|clip|clamp|where|equal|greater|less|not$|and$|or$|floor|ceil|round|mod$|sin|cos|elemwise|elementwise|scale|bias|argmax|topk|cumsum|reciprocal|sign|dropout)/],
