@@ -62,6 +62,21 @@ def test_a_group_of_many_children_is_cut_into_sections():
     assert max(found["groups"]["nodes"][1:]) <= SECTION
 
 
+def test_a_shared_weight_counts_once_in_each_group():
+    builder = ModelBuilder("m", "made")
+    weight, lonely, x, y, z = (builder.value(Value(n, "float32", (2, 3), 24)) for n in ("w", "lonely", "x", "y", "z"))
+    builder.node(Node("w", "Constant", kind="constant", outputs=(weight,)))
+    builder.node(Node("lonely", "Constant", kind="constant", outputs=(lonely,)))
+    builder.node(Node("x", "Input", kind="input", outputs=(x,)))
+    builder.node(Node("a/b/one", "MatMul", (Scope("a"), Scope("b")), "operator", (x, weight), (y,)))
+    builder.node(Node("a/c/two", "MatMul", (Scope("a"), Scope("c")), "operator", (y, weight, weight), (z,)))
+    found = columns(builder.build())
+    of = dict(zip(found["groups"]["name"], found["groups"]["parameters"], strict=True))
+    assert of == {"m": 12, "a": 6}  # groups of one node are dissolved
+    assert found["groups"]["parameter_bytes"][0] == found["model"]["parameter_bytes"] == 48
+    assert found["nodes"]["parameters"] == [0, 6, 6]
+
+
 @pytest.mark.parametrize(
     "file",
     [

@@ -31,20 +31,23 @@ def compute(model: ModelGraph) -> Result:
     used = sorted(set(tree.value))
     values = [model.values[v] for v in used]
     place = {v: i for i, v in enumerate(used)}
-    below = _below(tree)
+    elements, size = ([max(0, int(getattr(v, what))) for v in model.values] for what in ("elements", "bytes"))
+    weights = _weights(model)
     return Result(
         fields={
             "model": _summary(model),
             "nodes": Table({
                 "name": [_label(n) for n in nodes], "full_name": [n.name for n in nodes],
-                "type": [n.type for n in nodes], "group": list(tree.group), "constants": list(tree.constants),
-                "parameters": list(tree.parameters), "parameter_bytes": list(tree.parameter_bytes),
+                "type": [n.type for n in nodes], "group": list(tree.group), "constants": [len(held) for held in tree.folded],
+                "parameters": [sum(elements[v] for v in held) for held in tree.folded],
+                "parameter_bytes": [sum(size[v] for v in held) for held in tree.folded],
             }),
             "edges": Table({"src": list(tree.src), "dst": list(tree.dst), "value": [place[v] for v in tree.value]}),
             "groups": Table({
                 "name": [g.name for g in tree.groups], "parent": [g.parent for g in tree.groups],
                 "kind": [g.kind for g in tree.groups], "twin": list(tree.twin),
-                "nodes": below[0], "parameters": below[1], "parameter_bytes": below[2],
+                "nodes": _nodes_below(tree), "parameters": _below(tree, weights, elements),
+                "parameter_bytes": _below(tree, weights, size),
             }),
             "values": Table({
                 "name": [v.name for v in values], "dtype": [v.dtype for v in values],
@@ -142,7 +145,7 @@ def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> list
 
 
 def _summary(model: ModelGraph) -> Json:
-    weights = [model.values[v] for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
+    weights = [model.values[v] for v in _weights(model)]
     ends = {
         kind: [model.values[v] for n in model.nodes if n.kind == kind and not n.scope for v in (n.outputs or n.inputs)]
         for kind in ("input", "output")
@@ -157,16 +160,37 @@ def _summary(model: ModelGraph) -> Json:
     }  # fmt: skip
 
 
-def _below(tree: Hierarchy) -> tuple[list[int], list[int], list[int]]:
-    """Nodes, parameters and their bytes of each group with everything inside it."""
-    sums = [[0] * len(tree.groups) for _ in range(3)]
-    for node, group in enumerate(tree.group):
-        for column, value in zip(sums, (1, tree.parameters[node], tree.parameter_bytes[node]), strict=True):
-            column[group] += value
+def _nodes_below(tree: Hierarchy) -> list[int]:
+    """Nodes of each group with everything inside it."""
+    sums = [0] * len(tree.groups)
+    for group in tree.group:
+        sums[group] += 1
     for number in reversed(range(1, len(tree.groups))):
-        for column in sums:
-            column[tree.groups[number].parent] += column[number]
-    return sums[0], sums[1], sums[2]
+        sums[tree.groups[number].parent] += sums[number]
+    return sums
+
+
+def _weights(model: ModelGraph) -> list[int]:
+    """Rows of the values of all constants."""
+    return [v for n in model.nodes if n.kind == "constant" for v in n.outputs[:1]]
+
+
+def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
+    """Sum over the constants in each group with everything inside it; what several nodes share counts once.
+
+    The model itself has all of them, also those that no operator reads.
+    """
+    sums = [0] * len(tree.groups)
+    counted: set[tuple[int, int]] = set()
+    for node, held in enumerate(tree.folded):
+        for value in held:
+            at = tree.group[node]
+            while at > 0 and (at, value) not in counted:  # counted here is counted further out too
+                counted.add((at, value))
+                sums[at] += amount[value]
+                at = tree.groups[at].parent
+    sums[0] = sum(amount[v] for v in weights)
+    return sums
 
 
 def _label(node: Node) -> str:

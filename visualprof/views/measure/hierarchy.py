@@ -35,8 +35,8 @@ class Hierarchy:
     """The nodes of a model that are drawn, with their edges and groups; constants are folded into their consumers.
 
     shown: rows of the model's nodes. group: of each shown node. src, dst, value: edges between shown nodes (places in
-    `shown`) and the row of their value. constants, parameters, parameter_bytes: folded into each shown node. groups:
-    the tree, row 0 the model. twin: first group of the same structure.
+    `shown`) and the row of their value. folded: rows of the values of the constants folded into each shown node, each
+    once. groups: the tree, row 0 the model. twin: first group of the same structure.
     """
 
     shown: tuple[int, ...]
@@ -44,9 +44,7 @@ class Hierarchy:
     src: tuple[int, ...]
     dst: tuple[int, ...]
     value: tuple[int, ...]
-    constants: tuple[int, ...]
-    parameters: tuple[int, ...]
-    parameter_bytes: tuple[int, ...]
+    folded: tuple[tuple[int, ...], ...]
     groups: tuple[Group, ...]
     twin: tuple[int, ...]
 
@@ -59,8 +57,9 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     src: list[int] = []
     dst: list[int] = []
     value: list[int] = []
-    constants, parameters, parameter_bytes = ([0] * len(shown) for _ in range(3))
+    folded: list[tuple[int, ...]] = []
     for i, row in enumerate(shown):
+        held: dict[int, None] = {}
         for v in model.nodes[row].inputs:
             origin = producer.get(v)
             if origin is None:
@@ -70,14 +69,12 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
                 dst.append(i)
                 value.append(v)
             else:
-                held = model.values[v]
-                constants[i] += 1
-                parameters[i] += max(0, held.elements)
-                parameter_bytes[i] += max(0, held.bytes)
+                held[v] = None
+        folded.append(tuple(held))
     groups, group = _tree(model, shown)
     return Hierarchy(
-        tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(constants), tuple(parameters),
-        tuple(parameter_bytes), tuple(groups), _twins(model, shown, groups, src, dst),
+        tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
+        _twins(model, shown, groups, src, dst),
     )  # fmt: skip
 
 

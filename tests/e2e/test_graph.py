@@ -1,0 +1,139 @@
+"""The graph page, driven as a user drives it: folding, search, details, measured time, comparison, upload, export."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
+from tests.e2e.looks import raw_keys
+
+STATIC_RUN = "megengine-inference/resnet18_w16"
+STATIC = "megengine-inference/resnet18_w16.profile.json.gz"
+MGE = "megengine-train/lenet.mge"
+ONNX = "onnxruntime-cpu/subgraphs_if_loop.onnx"
+
+
+def picture(page: Page) -> Locator:
+    """The picture, once it is laid out."""
+    area = page.locator(".area").first
+    expect(area).to_have_attribute("data-ready", "true")
+    return area
+
+
+def boxes(page: Page) -> int:
+    """Nodes and groups in sight of the picture."""
+    return int(picture(page).get_attribute("data-boxes") or 0)
+
+
+def address(page: Page) -> dict[str, str]:
+    page.wait_for_timeout(400)
+    return {key: values[0] for key, values in parse_qs(page.url.partition("?")[2]).items()}
+
+
+def graph(samples: Dashboard, model: str) -> dict[str, Any]:
+    return samples.get("graph", model=model)
+
+
+@pytest.mark.parametrize("model", [STATIC, MGE, ONNX])
+@pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("zh", "dark")])
+def test_every_model_of_the_samples_has_its_picture(
+    samples: Dashboard, visit: Visits, model: str, language: str, theme: str
+) -> None:
+    page = visit(samples, "graph", model=model, language=language, theme=theme)
+    assert boxes(page) > 2
+    told = graph(samples, model)["model"]
+    expect(page.locator("aside")).to_contain_text(f"{told['parameters']:,}")
+    assert not raw_keys(page)
+
+
+def test_unfolding_shows_every_operator_and_the_address_keeps_it(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=STATIC)
+    folded = boxes(page)
+    page.get_by_role("button", name="Unfold all").click()
+    nodes, groups = (len(graph(samples, STATIC)[kind]["name"]) for kind in ("nodes", "groups"))
+    expect(page.locator(".area").first).not_to_have_attribute("data-boxes", str(folded))
+    whole = boxes(page)
+    assert whole <= nodes + groups - 1
+    assert whole >= nodes * 0.9
+    address(page)
+    assert boxes(visit(samples, at=page.url)) == whole
+    page.get_by_role("button", name="Fold all", exact=False).first.click()
+    expect(page.locator(".area").first).to_have_attribute("data-boxes", str(folded))
+
+
+def test_search_jumps_to_a_node_and_shows_its_details(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=STATIC)
+    picture(page)
+    page.keyboard.press("/")
+    page.keyboard.type("layer3.1.conv2")
+    page.keyboard.press("Enter")
+    expect(page.locator("aside")).to_contain_text("Convolution")
+    expect(page.locator("aside")).to_contain_text("layer3")
+    assert "node" in address(page) or "sel" in address(page)
+
+
+def test_measured_time_stands_on_the_model_of_the_run(samples: Dashboard, visit: Visits) -> None:
+    measured = samples.get("graph/profile", model=STATIC, run=STATIC_RUN)
+    assert measured["matched_nodes"] > 0
+    page = visit(samples, "graph", run=STATIC_RUN)
+    picture(page)
+    expect(page.locator("aside")).to_contain_text(f"{measured['matched_ratio'] * 100:.1f} %")
+    expect(page.locator("aside")).to_contain_text("3.50 ms")  # layer1: sum of its nodes
+
+
+def test_a_profile_of_another_model_is_said_and_no_error(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=MGE, run="pytorch-h200/cnn")
+    picture(page)
+    expect(page.locator("aside")).to_contain_text("Nothing in the selected run belongs to this model")
+
+
+def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
+    other = "megengine-inference/transformer_tiny.profile.json.gz"
+    compared = samples.get("graph/compare", model=STATIC, other=other)
+    page = visit(samples, "graph", model=STATIC)
+    picture(page)
+    page.get_by_role("button", name=re.compile("^Compare with")).click()
+    page.get_by_role("option", name=re.compile("transformer_tiny")).click()
+    expect(page.locator(".area")).to_have_count(2)
+    expect(page.locator(".area").nth(1)).to_have_attribute("data-ready", "true")
+    assert compared["status"].count("removed") > 0
+    expect(page.locator("aside")).to_contain_text(str(compared["status"].count("removed")))
+
+
+def test_upload_of_a_model_and_of_what_is_none(samples: Dashboard, visit: Visits, tmp_path: Path) -> None:
+    page = visit(samples, "graph", model=MGE)
+    picture(page)
+    copy = tmp_path / "mine.onnx"
+    copy.write_bytes((SAMPLES / ONNX).read_bytes())
+    page.locator("input[type=file]").set_input_files(copy)
+    expect(page.get_by_role("button", name=re.compile("^Model"))).to_contain_text("mine.onnx")
+    picture(page)
+    bomb = tmp_path / "bomb.pt"
+    bomb.write_bytes(b"\x80\x04cos\nsystem\n")
+    visit.tolerate("422")
+    page.locator("input[type=file]").set_input_files(bomb)
+    expect(page.get_by_role("alert")).to_contain_text("a Python pickle")
+
+
+def test_the_picture_can_be_saved_as_svg(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=MGE)
+    picture(page)
+    page.get_by_role("button", name="Save the picture").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name=re.compile("SVG")).click()
+    text = Path(download.value.path()).read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    assert "Convolution" in text
+
+
+def test_an_unknown_model_is_said(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model="gone.onnx")
+    expect(page.locator(".missing")).to_contain_text("gone.onnx")
+    page.locator(".missing").get_by_role("button").click()
+    picture(page)
