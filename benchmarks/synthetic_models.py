@@ -70,7 +70,9 @@ def _attention(b: Builder, group: int, x: int, mask: int) -> int:
     heads: list[int] = []
     for _ in range(3):
         y = b.node("Add", group, [b.node("MatMul", group, [x], parameters=589_824)], parameters=768)
-        shape = b.node("Concat", group, [b.node("Gather", group, [b.node("Shape", group, [y])]), b.node("Shape", group, [y])])
+        shape = b.node(
+            "Concat", group, [b.node("Gather", group, [b.node("Shape", group, [y])]), b.node("Shape", group, [y])]
+        )
         heads.append(b.node("Transpose", group, [b.node("Reshape", group, [y, shape])]))
     scores = b.node("Add", group, [b.node("Div", group, [b.node("MatMul", group, heads[:2])]), mask])
     mixed = b.node("MatMul", group, [b.node("Softmax", group, [scores]), heads[2]])

@@ -91,6 +91,7 @@ export function useWorkspace() {
   }
 
   function select(item: number): void {
+    if (state.find.value && !exact.value.includes(item)) state.find.value = "";
     state.selected.value = main.graph.value && item >= 0 ? item_text(main.graph.value, item) : "";
     if (!comparing.value) return;
     other_selected.value = comparison.partner(item, true);
@@ -102,6 +103,10 @@ export function useWorkspace() {
     const own = comparison.partner(item, false);
     state.selected.value = main.graph.value && own >= 0 ? item_text(main.graph.value, own) : "";
     show_in(main, stage, own);
+  }
+
+  function shown_item(item: number): number {
+    return main.graph.value?.shown(item, main.open.value) ?? item;
   }
 
   function show_other(item: number): void {
@@ -142,6 +147,13 @@ export function useWorkspace() {
     first_scene();
     if (selected.value >= 0) void nextTick(() => show_in(main, stage, selected.value));
   });
+  watch(() => state.direction.value, () => {
+    const stop = watch(main.scene, () => {
+      stop();
+      if (selected.value >= 0) void nextTick(() => stage.reveal(shown_item(selected.value)));
+    });
+  });
+  watch(comparison.data, (answer) => answer && (other_selected.value = comparison.partner(selected.value, true)));
   watch([models.stamp, run], () => void models.load(), { immediate: true });
 
   function choose(id: string): void {

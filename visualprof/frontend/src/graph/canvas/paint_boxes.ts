@@ -4,6 +4,7 @@ import { is_end } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { BUTTON, button_at } from "./hit";
+import { fitted } from "./fitted";
 import { UPSTREAM, type Marks } from "./marks";
 import { font, type Pen } from "./pen";
 import { box_of, type Scene } from "./scene";
@@ -15,15 +16,6 @@ const ROUND = 0.2;
 
 export interface Words {
   nodes: (n: number) => string;
-}
-
-/** As much of a text as fits. */
-export function fitted(text: string, width: number, size: number): string {
-  const share = size / 12;
-  if (text_width(text) * share <= width) return text;
-  let kept = text.length;
-  while (kept > 1 && text_width(`${text.slice(0, kept)}…`) * share > width) kept -= 1;
-  return `${text.slice(0, kept)}…`;
 }
 
 /** A figure without its share where both do not fit. */

@@ -1,9 +1,10 @@
 // Edges: curves that leave and arrive along the flow, an arrow at the consumer, the shape at the producer.
-import { TOP_DOWN } from "../layout/direction";
+import { spacing_of, TOP_DOWN } from "../layout/direction";
 import { BACK, FAR, STUB } from "../layout/problem";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { UPSTREAM, type Marks } from "./marks";
+import { fitted } from "./fitted";
 import { font, type Pen } from "./pen";
 import type { Scene } from "./scene";
 
@@ -15,6 +16,8 @@ const CURVED = 0.25;
 const ARROWED = 0.35;
 const LABELLED = 0.85;
 const LOOP_ROOM = 34;
+/** Longer shapes are cut; in left-right pictures they must fit between the ranks. */
+const MOST_SHAPE = 150;
 
 function seen(scene: Scene, e: number, view: Box): boolean {
   const { bounds } = scene;
@@ -130,7 +133,7 @@ function paint_shapes(pen: Pen, scene: Scene, edges: readonly number[], colors: 
   pen.textBaseline = "middle";
   const told = new Set<string>();
   for (const e of edges) {
-    const text = scene.shapes[e];
+    const text = fitted(scene.shapes[e] ?? "", down ? MOST_SHAPE : spacing_of(picture.direction).rank - 14, 9.5);
     const p = picture.start[e] as number;
     // Where edges enter an open group the name of the shape has been told outside.
     if (!text || (picture.from[e] as number) < 0) continue;

@@ -5,7 +5,7 @@ import { text_width } from "../layout/sizes";
 import { is_end, node_label } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
-import { fitted } from "./paint_boxes";
+import { fitted } from "./fitted";
 import { font, type Pen } from "./pen";
 import { box_of, source_of, type Scene } from "./scene";
 

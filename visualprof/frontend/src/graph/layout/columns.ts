@@ -4,6 +4,9 @@ import type { Order } from "./order";
 import type { Segments } from "./segments";
 import type { Spacing } from "./problem";
 
+/** How much wider a picture may get for a straight trunk. */
+const MOST_WANDERING = 1.3;
+
 /** Segments that cross a passing edge: they yield, so that passing edges stay straight. */
 function conflicts_of(segments: Segments, order: Order): Uint8Array {
   const { up, upper, items } = segments;
@@ -34,6 +37,22 @@ function conflicts_of(segments: Segments, order: Order): Uint8Array {
   return yields;
 }
 
+/** Where a box has a box next to it on its way, that is the trunk: edges that only pass yield it the straight place. */
+function mark_side_ways(segments: Segments, yields: Uint8Array): void {
+  const { upper, lower, items } = segments;
+  const feeds = new Uint8Array(items);
+  const is_fed = new Uint8Array(items);
+  for (let s = 0; s < upper.length; s += 1) {
+    const [a, b] = [upper[s] as number, lower[s] as number];
+    if (a < items && b < items) feeds[a] = is_fed[b] = 1;
+  }
+  for (let s = 0; s < upper.length; s += 1) {
+    const [a, b] = [upper[s] as number, lower[s] as number];
+    if (a < items && b >= items && feeds[a]) yields[s] = 1;
+    if (a >= items && b < items && is_fed[b]) yields[s] = 1;
+  }
+}
+
 interface Columns {
   root: Int32Array;
   /** From the root's middle. */
@@ -56,15 +75,14 @@ function align(segments: Segments, order: Order, yields: Uint8Array, downwards: 
     for (let j = 0; j < layer.length; j += 1) {
       const v = layer[j] as number;
       const from = near.start[v] as number;
-      const degree = (near.start[v + 1] as number) - from;
+      let edges = near.list.subarray(from, near.start[v + 1]);
+      if (edges.length > 1) edges = edges.filter((s) => !yields[s]);
+      const degree = edges.length;
       if (degree === 0) continue;
-      let edges = near.list.subarray(from, from + degree);
       if (degree > 1) edges = edges.slice().sort((a, b) => (place[other[a] as number] as number) - (place[other[b] as number] as number) || (at_other[a] as number) - (at_other[b] as number));
       const low = (degree - 1) >> 1;
       const high = degree >> 1;
-      // Between a box and a passing edge the box is the trunk: what it feeds stands straight below it.
-      const trunk = (other[edges[low] as number] as number) >= segments.items && (other[edges[high] as number] as number) < segments.items;
-      for (const middle of trunk ? [high, low] : [low, high]) {
+      for (const middle of [low, high]) {
         const s = edges[middle] as number;
         const u = other[s] as number;
         const at = place[u] as number;
@@ -141,9 +159,23 @@ function mirrored(segments: Segments, order: Order): [Segments, Order] {
   ];
 }
 
+interface Standing {
+  x: Float64Array;
+  width: number;
+}
+
 /** Middles of all entities. */
 export function columns_of(segments: Segments, order: Order, spacing: Spacing): Float64Array {
   const yields = conflicts_of(segments, order);
+  const plain = stand(segments, order, spacing, yields);
+  const yielding = yields.slice();
+  mark_side_ways(segments, yielding);
+  const straight = stand(segments, order, spacing, yielding);
+  // A straight trunk may wander to one side over hundreds of ranks; passing edges then hold it better.
+  return straight.width <= MOST_WANDERING * plain.width ? straight.x : plain.x;
+}
+
+function stand(segments: Segments, order: Order, spacing: Spacing, yields: Uint8Array): Standing {
   const count = segments.rank.length;
   const answers: { x: Float64Array; low: number; high: number; leftwards: boolean }[] = [];
   for (const leftwards of [true, false]) {
@@ -163,9 +195,14 @@ export function columns_of(segments: Segments, order: Order, spacing: Spacing): 
   const narrow = answers.reduce((best, one) => (one.high - one.low < best.high - best.low ? one : best));
   const moves = answers.map((one) => (one.leftwards ? narrow.low - one.low : narrow.high - one.high));
   const four = new Float64Array(4);
-  return Float64Array.from({ length: count }, (_, v) => {
+  let [low, high] = [Infinity, -Infinity];
+  const x = Float64Array.from({ length: count }, (_, v) => {
     for (let i = 0; i < 4; i += 1) four[i] = ((answers[i] as { x: Float64Array }).x[v] as number) + (moves[i] as number);
     four.sort();
-    return ((four[1] as number) + (four[2] as number)) / 2;
+    const middle = ((four[1] as number) + (four[2] as number)) / 2;
+    low = Math.min(low, middle - (segments.width[v] as number) / 2);
+    high = Math.max(high, middle + (segments.width[v] as number) / 2);
+    return middle;
   });
+  return { x, width: high - low };
 }
