@@ -2,7 +2,7 @@
 
     python -m benchmarks.graph_page [--nodes 20000] [--flat 5000] [--dagre 60] [--chromium /usr/bin/chromium]
 
-Needs `pip install playwright`, a system Chromium, a built page and its node_modules (dagre is a development dependency).
+Needs `pip install playwright`, a system Chromium, a built page and its node_modules (dagre is there for this only).
 The models are transformer layers in scopes with one mask node that feeds every layer: the edge that other layouts
 pay for. A small server answers the graph routes from memory, so that what is timed is the page: fetch, index, layout,
 first paint.
@@ -46,7 +46,8 @@ PRESS = """async (key) => {
   const area = document.querySelector('[data-boxes]');
   const before = area.dataset.boxes;
   const begun = performance.now();
-  window.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey: /[A-Z]/.test(key[0]) && key.length === 1, bubbles: true }));
+  const shiftKey = key.length === 1 && /[A-Z]/.test(key);
+  window.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true }));
   while (area.dataset.boxes === before || area.dataset.ready !== 'true') await new Promise((r) => setTimeout(r, 1));
   await new Promise(requestAnimationFrame);
   return performance.now() - begun;
@@ -56,7 +57,8 @@ PAN = """async (ms) => {
   const times = [];
   const end = performance.now() + ms;
   for (let now = performance.now(), i = 0; now < end; i += 1) {
-    canvas.dispatchEvent(new WheelEvent('wheel', { deltaX: i % 40 < 20 ? 6 : -6, deltaY: 9, bubbles: true, cancelable: true }));
+    const deltaX = i % 40 < 20 ? 6 : -6;
+    canvas.dispatchEvent(new WheelEvent('wheel', { deltaX, deltaY: 9, bubbles: true, cancelable: true }));
     now = await new Promise(requestAnimationFrame);
     times.push(now);
   }
@@ -66,7 +68,8 @@ DAGRE = """
 import dagre from "@dagrejs/dagre";
 import { readFileSync } from "node:fs";
 const { boxes, edges } = JSON.parse(readFileSync(0, "utf8"));
-const graph = new dagre.graphlib.Graph().setGraph({ nodesep: 20, ranksep: 50, edgesep: 20 }).setDefaultEdgeLabel(() => ({}));
+const graph = new dagre.graphlib.Graph().setGraph({ nodesep: 20, ranksep: 50, edgesep: 20 });
+graph.setDefaultEdgeLabel(() => ({}));
 for (let i = 0; i < boxes; i += 1) graph.setNode(String(i), { width: 120, height: 40 });
 for (const [a, b] of edges) graph.setEdge(String(a), String(b));
 const begun = performance.now();
@@ -80,7 +83,10 @@ def server(models: dict[str, Json]) -> Generator[str]:
     """The built page and the graph routes of these models."""
     packed = {name: gzip.compress(json.dumps(model).encode(), 1) for name, model in models.items()}
     listing = [
-        {"id": n, "name": n, "file": n, "format": "onnx", "run": None, "size_bytes": 0, "modified_ns": 0, "uploaded": False}
+        {
+            "id": n, "name": n, "file": n, "format": "onnx", "run": None,
+            "size_bytes": 0, "modified_ns": 0, "uploaded": False,
+        }
         for n in models
     ]  # fmt: skip
     answers: dict[str, Json] = {

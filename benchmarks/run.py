@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from pathlib import Path
 from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
 from benchmarks.ranks import many_ranks
+from benchmarks.tiles import levels, tiles
+from benchmarks.timeline_page import timeline_page
 
 ROOT = Path(__file__).parents[1]
 LOADS = """
@@ -114,6 +117,7 @@ def opening(folder: Path, events: int) -> Iterator[Row]:
     yield Row("second opening", f"{second:.2f} s", "at most 1.0 s", second <= 1.0)
     peak = max(peaks) / size
     yield Row("peak memory", f"{max(peaks) / MB:.0f} MiB = {peak:.2f} x the file", "at most 2.5 x", peak <= 2.5)
+    yield from starmap(Row, levels(path))
 
 
 def huge(folder: Path) -> Iterator[Row]:
@@ -177,6 +181,16 @@ def serving(folder: Path) -> Iterator[Row]:
             "p95 at most 100 ms",
             p95 <= 0.1,
         )
+        yield from starmap(Row, tiles(address, answer["runs"][0]["id"]))
+
+
+def pages(events: int) -> Iterator[Row]:
+    """What a browser without a GPU makes of it."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        yield Row("Trace page", "not measured: no Chromium on PATH")
+        return
+    yield from starmap(Row, timeline_page(events, chromium))
 
 
 def main() -> int:
@@ -193,6 +207,7 @@ def main() -> int:
             serving(folder),
             starmap(Row, memory_view(folder, options.events)),
             starmap(Row, many_ranks(folder)),
+            pages(10_000_000 if options.huge else options.events),
         ]
         for part in (*parts, *([huge(folder)] if options.huge else [])):
             for row in part:

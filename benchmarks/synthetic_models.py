@@ -43,13 +43,14 @@ class Builder:
         while group >= 0:
             self.groups["nodes"][group] += 1
             self.groups["parameters"][group] += parameters
+            self.groups["parameter_bytes"][group] += 4 * parameters
             group = self.groups["parent"][group]
         return place
 
     def answer(self) -> Json:
         """What the route answers."""
         total = self.groups["parameters"][0]
-        model = {
+        model: Json = {
             "id": self.name, "name": self.name, "format": "onnx", "producer": "", "inputs": [], "outputs": [],
             "parameters": total, "parameter_bytes": 4 * total, "operators": len(self.nodes["name"]),
             "properties": {}, "warnings": [],

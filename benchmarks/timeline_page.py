@@ -217,7 +217,14 @@ def main() -> int:
     parser.add_argument("--huge", action="store_true", help="10 M events")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
-    events = HUGE if options.huge else options.events
+    rows = timeline_page(HUGE if options.huge else options.events, options.chromium)
+    for what, figure, bar, met in rows:
+        print(f"{'ok    ' if met else 'MISSED'} {what}: {figure}{f' (bar: {bar})' if bar else ''}")
+    return 0 if all(met for *_, met in rows) else 1
+
+
+def timeline_page(events: int, chromium: str) -> list[tuple[str, str, str, bool]]:
+    """Rows of what, figure, bar, met."""
     with tempfile.TemporaryDirectory() as folder:
         logs, cache = Path(folder) / "logs" / "run", Path(folder) / "cache"
         logs.mkdir(parents=True)
@@ -226,10 +233,7 @@ def main() -> int:
         with server(logs.parent, cache):
             print(f"{events:,} events read in {time.perf_counter() - begun:.1f} s", flush=True)
         with server(logs.parent, cache) as base:
-            rows = measure(base, options.chromium)
-    for what, figure, bar, met in rows:
-        print(f"{'ok    ' if met else 'MISSED'} {what}: {figure}{f' (bar: {bar})' if bar else ''}")
-    return 0 if all(met for *_, met in rows) else 1
+            return [(f"Trace page, {what}", *rest) for what, *rest in measure(base, chromium)]
 
 
 if __name__ == "__main__":

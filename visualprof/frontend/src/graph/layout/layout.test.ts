@@ -94,6 +94,12 @@ describe("nested layout", () => {
     expect(picture.kind.filter((kind) => kind === STUB).length).toBeGreaterThan(20);
   });
 
+  it("does not wander to one side over many layers", () => {
+    const narrow = drawn(flat(4), TOP_DOWN).picture.width;
+    expect(drawn(flat(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * narrow);
+    expect(drawn(transformer(60), TOP_DOWN).picture.width).toBeLessThan(1.5 * drawn(transformer(4), TOP_DOWN).picture.width);
+  });
+
   it("draws a loop against the flow", () => {
     const { picture } = drawn(unusual(), TOP_DOWN);
     expect(picture.kind.filter((kind) => kind === BACK).length).toBe(1);

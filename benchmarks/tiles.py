@@ -1,0 +1,66 @@
+"""The timeline on the server: what its levels cost beside reading the file, and how long a warm tile takes."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+INGEST = """
+import sys, time
+import visualprof
+from visualprof.reader.pyramid import build_pyramid
+start = time.perf_counter()
+trace = visualprof.read_trace(sys.argv[1])
+ingest = time.perf_counter() - start
+events = trace.events
+start = time.perf_counter()
+build_pyramid(events.ts, events.dur, events.depth, events.track, len(trace.tracks))
+print(time.perf_counter() - start, ingest)
+"""
+TILES = 400
+
+
+def levels(path: Path) -> Iterator[tuple[str, str, str, bool]]:
+    """Rows of what, figure, bar, met: building the levels beside reading the file."""
+    done = subprocess.run([sys.executable, "-c", INGEST, str(path)], capture_output=True, text=True, check=True)
+    built, ingest = map(float, done.stdout.split())
+    ratio = built / ingest
+    yield (
+        "timeline: building its levels",
+        f"{built * 1e3:.0f} ms = {ratio:.3f} x reading the file ({ingest:.1f} s)",
+        "at most 0.25 x",
+        ratio <= 0.25,
+    )
+
+
+def tiles(address: str, run: str) -> Iterator[tuple[str, str, str, bool]]:
+    """The same of warm tiles over HTTP, one after the other, as the page asks for them."""
+    meta = json.loads(urllib.request.urlopen(f"{address}/api/v1/timeline/meta?{urlencode({'run': run})}").read())
+    groups = sorted({track["group"] for track in meta["tracks"]})
+    coarsest = max(0, (meta["duration_ns"] // meta["tile_buckets"]).bit_length())
+    rng = random.Random(7)
+    took, sizes = [], []
+    for attempt in range(TILES + 20):
+        level = rng.randint(0, coarsest)
+        index = rng.randrange(max(1, meta["duration_ns"] // (meta["tile_buckets"] << level)))
+        query = {"run": run, "v": meta["version"], "group": rng.choice(groups), "level": level, "index": index}
+        start = time.perf_counter()
+        body = urllib.request.urlopen(f"{address}/api/v1/timeline/tile?{urlencode(query)}").read()
+        if attempt >= 20:
+            took.append((time.perf_counter() - start) * 1e3)
+            sizes.append(len(body))
+    slowest, largest = (statistics.quantiles(values, n=20)[18] for values in (took, sizes))
+    yield (
+        f"timeline: {TILES} warm tiles over HTTP",
+        f"p95 {slowest:.1f} ms, {largest / 1000:.0f} kB",
+        "p95 at most 30 ms, 64 kB",
+        slowest <= 30 and largest <= 64_000,
+    )
