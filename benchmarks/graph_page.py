@@ -30,6 +30,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from benchmarks.synthetic_models import Json, transformer
 
+Row = tuple[str, str, str, bool]
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "visualprof" / "frontend"
 READY_MS, EXPAND_MS, FLAT_MS, FRAME_MS = 1000, 100, 1500, 17
@@ -136,14 +138,9 @@ def server(models: dict[str, Json]) -> Generator[str]:
         thread.join()
 
 
-def told(what: str, ms: float, bar: float | None) -> bool:
-    """Prints a figure with its bar; whether it is met."""
-    met = bar is None or ms <= bar
-    print(
-        f"{'ok  ' if met else 'MISS'}  {what}: {ms:,.0f} ms{'' if bar is None else f'  (at most {bar:,.0f} ms)'}",
-        flush=True,
-    )
-    return met
+def told(what: str, ms: float, bar: float | None) -> Row:
+    """A figure with its bar."""
+    return what, f"{ms:,.0f} ms", "" if bar is None else f"at most {bar:,.0f} ms", bar is None or ms <= bar
 
 
 def address(base: str, model: str, **more: str) -> str:
@@ -159,18 +156,19 @@ def opened(browser: Any, url: str) -> tuple[Any, float]:
     return page, float(ms)
 
 
-def in_browser(options: argparse.Namespace, nested: Json, flat: Json) -> list[bool]:
+def in_browser(chromium: str, nested: Json, flat: Json) -> list[Row]:
     """Every figure of the page."""
     sync_playwright = importlib.import_module("playwright.sync_api").sync_playwright
     big, wide = nested["model"]["name"], flat["model"]["name"]
-    met: list[bool] = []
+    nodes = len(nested["nodes"]["name"])
+    rows: list[Row] = []
     with server({big: nested, wide: flat}) as base, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=options.chromium, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         opened(browser, address(base, wide, open="none"))[0].context.close()  # the browser's own start
         times = [opened(browser, address(base, big, open="none")) for _ in range(3)]
-        met.append(
+        rows.append(
             told(
-                f"{options.nodes:,} nodes, page ready collapsed (median of 3)",
+                f"{nodes:,} nodes, page ready collapsed (median of 3)",
                 statistics.median(t for _, t in times),
                 READY_MS,
             )
@@ -184,25 +182,25 @@ def in_browser(options: argparse.Namespace, nested: Json, flat: Json) -> list[bo
             page.evaluate(f"location.hash = location.hash.replace(/&sel=[^&]*/, '') + '&sel=g{group}'")
             page.wait_for_timeout(80)
             took.append(float(page.evaluate(PRESS, "Enter")))
-        met.append(told(f"expanding a group, median of {len(took)}", statistics.median(took), EXPAND_MS))
-        met.append(told("expanding a group, slowest", max(took), EXPAND_MS))
+        rows.append(told(f"expanding a group, median of {len(took)}", statistics.median(took), EXPAND_MS))
+        rows.append(told("expanding a group, slowest", max(took), EXPAND_MS))
         frames = page.evaluate(PAN, 1500)
-        met.append(told("frame while panning, median", statistics.median(frames), FRAME_MS))
+        rows.append(told("frame while panning, median", statistics.median(frames), FRAME_MS))
         page.keyboard.press("Escape")
-        told(f"unfolding all {options.nodes:,} nodes", float(page.evaluate(PRESS, "E")), None)
+        rows.append(told(f"unfolding all {nodes:,} nodes", float(page.evaluate(PRESS, "E")), None))
         page.context.close()
         flat_times = [opened(browser, address(base, wide)) for _ in range(3)]
-        met.append(
+        rows.append(
             told(
-                f"flat {options.flat:,} nodes, page ready (median of 3)",
+                f"flat {len(flat['nodes']['name']):,} nodes, page ready (median of 3)",
                 statistics.median(t for _, t in flat_times),
                 FLAT_MS,
             )
         )
         frames = flat_times[-1][0].evaluate(PAN, 1500)
-        met.append(told("frame while panning the flat model, median", statistics.median(frames), FRAME_MS))
+        rows.append(told("frame while panning the flat model, median", statistics.median(frames), FRAME_MS))
         browser.close()
-    return met
+    return rows
 
 
 def dagre_took(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> str:
@@ -227,9 +225,9 @@ def dagre_took(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> str:
         script.unlink()
 
 
-def beside(what: str, boxes: int, edges: list[tuple[int, int]], limit_s: float) -> None:
+def beside(what: str, boxes: int, edges: list[tuple[int, int]], limit_s: float) -> Row:
     """The same layout by @dagrejs/dagre."""
-    print(f"      @dagrejs/dagre, {what}: {dagre_took(boxes, edges, limit_s)}", flush=True)
+    return f"@dagrejs/dagre, {what}", dagre_took(boxes, edges, limit_s), "", True
 
 
 def level(model: Json) -> tuple[int, list[tuple[int, int]]]:
@@ -253,13 +251,21 @@ def main() -> int:
     parser.add_argument("--dagre", type=float, default=60, help="seconds that dagre may take, 0 leaves it out")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "/usr/bin/chromium")
     options = parser.parse_args()
-    nested, flat = transformer(options.nodes), transformer(options.flat, flat=True)
-    met = in_browser(options, nested, flat)
-    if options.dagre:
-        beside("the opened encoder, layers folded, mask edges in", *level(nested), options.dagre)
+    rows = graph_page(options.chromium, options.nodes, options.flat, options.dagre)
+    for what, figure, bar, met in rows:
+        print(f"{'ok  ' if met else 'MISS'}  {what}: {figure}{f' ({bar})' if bar else ''}")
+    return 0 if all(met for *_, met in rows) else 1
+
+
+def graph_page(chromium: str, nodes: int = 20_000, wide: int = 5_000, dagre_s: float = 60) -> list[Row]:
+    """Rows of what, figure, bar, met; dagre beside them where `dagre_s` seconds are given to it."""
+    nested, flat = transformer(nodes), transformer(wide, flat=True)
+    rows = in_browser(chromium, nested, flat)
+    if dagre_s:
+        rows.append(beside("the opened encoder, layers folded, mask edges in", *level(nested), dagre_s))
         edges = list(zip(flat["edges"]["src"], flat["edges"]["dst"], strict=True))
-        beside(f"flat {options.flat:,} nodes", len(flat["nodes"]["name"]), edges, options.dagre)
-    return 0 if all(met) else 1
+        rows.append(beside(f"flat {wide:,} nodes", len(flat["nodes"]["name"]), edges, dagre_s))
+    return [(f"Graph page, {what}", *rest) for what, *rest in rows]
 
 
 if __name__ == "__main__":

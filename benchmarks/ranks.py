@@ -13,7 +13,7 @@ BAR = 1.2
 
 
 def many_ranks(folder: Path) -> Iterator[tuple[str, str, str, bool]]:
-    """Rows (what, figure, bar, met): 64 ranks of 20,000 events with a collective every 40 kernels: every view of every rank, and of the run."""
+    """Rows (what, figure, bar, met) of 64 ranks, a collective every 40 kernels: all views of each and of the run."""
     from visualprof.reader import read_trace
     from visualprof.views import all_views
 

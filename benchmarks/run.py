@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 
+from benchmarks.graph_page import graph_page
 from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
 from benchmarks.ranks import many_ranks
@@ -188,9 +189,10 @@ def pages(events: int) -> Iterator[Row]:
     """What a browser without a GPU makes of it."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
-        yield Row("Trace page", "not measured: no Chromium on PATH")
+        yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
     yield from starmap(Row, timeline_page(events, chromium))
+    yield from starmap(Row, graph_page(chromium))
 
 
 def main() -> int:

@@ -137,3 +137,26 @@ def test_an_unknown_model_is_said(samples: Dashboard, visit: Visits) -> None:
     expect(page.locator(".missing")).to_contain_text("gone.onnx")
     page.locator(".missing").get_by_role("button").click()
     picture(page)
+
+
+def test_search_finds_attributes(samples: Dashboard, visit: Visits) -> None:
+    attributes = graph(samples, MGE)["nodes"]["attributes"]
+    named = next(text for text in attributes if "=" in text)
+    page = visit(samples, "graph", model=MGE, search=named.partition(" ")[0])
+    picture(page)
+    count = sum(named.partition(" ")[0].lower() in text.lower() for text in attributes)
+    expect(page.get_by_role("search")).to_contain_text(re.compile(rf"\b{count}\b"))
+
+
+def test_a_row_of_the_operator_table_leads_to_its_node(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "operator", run=STATIC_RUN)
+    row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
+    row.get_by_role("link", name="Show in the model").click()
+    picture(page)
+    name = samples.get("view/operator", run=STATIC_RUN)["columns"]["name"][0]
+    kind = next(
+        kind
+        for full, kind in zip(*(graph(samples, STATIC)["nodes"][key] for key in ("full_name", "type")), strict=True)
+        if full == name
+    )
+    expect(page.locator("aside")).to_contain_text(kind)

@@ -16,6 +16,7 @@ from visualprof.views.measure.hierarchy import Hierarchy, build_hierarchy
 from visualprof.views.table import Result, Table
 
 Json = dict[str, object]
+ATTRIBUTE_CHARS = 80
 
 
 @lru_cache(maxsize=16)
@@ -38,7 +39,8 @@ def compute(model: ModelGraph) -> Result:
             "model": _summary(model),
             "nodes": Table({
                 "name": [_label(n) for n in nodes], "full_name": [n.name for n in nodes],
-                "type": [n.type for n in nodes], "group": list(tree.group), "constants": [len(held) for held in tree.folded],
+                "type": [n.type for n in nodes], "attributes": [_attributes(n) for n in nodes],
+                "group": list(tree.group), "constants": [len(held) for held in tree.folded],
                 "parameters": [sum(elements[v] for v in held) for held in tree.folded],
                 "parameter_bytes": [sum(size[v] for v in held) for held in tree.folded],
             }),
@@ -168,6 +170,11 @@ def _nodes_below(tree: Hierarchy) -> list[int]:
     for number in reversed(range(1, len(tree.groups))):
         sums[tree.groups[number].parent] += sums[number]
     return sums
+
+
+def _attributes(node: Node) -> str:
+    """What a search looks into: `kernel_shape=[3, 3] group=1`, long values cut."""
+    return " ".join(f"{name}={value[:ATTRIBUTE_CHARS]}" for name, value in node.attributes.items())
 
 
 def _weights(model: ModelGraph) -> list[int]:

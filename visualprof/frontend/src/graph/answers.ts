@@ -39,7 +39,7 @@ export interface GraphAnswer {
     warnings: string[];
   };
   groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; nodes: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
-  nodes: { name: string[]; full_name?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  nodes: { name: string[]; full_name?: string[]; attributes?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
   edges: { src: number[]; dst: number[]; value: number[] };
   values: { name: string[]; dtype: (string | null)[]; shape: (string | null)[] };
 }

@@ -1,4 +1,4 @@
-// Search in a model: every word must occur in an item's name, type, tensor names, shapes or types.
+// Search in a model: every word must occur in an item's name, type, attributes, tensor names, shapes or types.
 import type { Graph } from "./graph";
 
 const texts = new WeakMap<Graph, string[]>();
@@ -7,7 +7,7 @@ function texts_of(graph: Graph): string[] {
   const known = texts.get(graph);
   if (known) return known;
   const { nodes, groups, edges, values } = graph.answer;
-  const out: string[] = nodes.name.map((name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}`);
+  const out: string[] = nodes.name.map((name, n) => `${nodes.full_name?.[n] ?? name}\n${name}\n${nodes.type[n] ?? ""}\n${nodes.attributes?.[n] ?? ""}`);
   edges.src.forEach((node, e) => {
     const value = edges.value[e] ?? 0;
     out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;
