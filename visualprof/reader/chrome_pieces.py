@@ -100,7 +100,7 @@ class Pieces:
         if last:
             return self._finish(data)
         for cut in _cuts(data):
-            end = self._take(data[: cut + 1])
+            end = self._take(memoryview(data)[: cut + 1])
             if end is None:
                 return data[data.index(b",", cut) + 1 :]
             if end >= 0:
@@ -109,11 +109,12 @@ class Pieces:
             raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
         return data
 
-    def _take(self, piece: bytes) -> int | None:
+    def _take(self, view: memoryview) -> int | None:
         """Decodes one piece: None when it was whole events, >= 0 where the list ended, -1 for a wrong cut."""
         try:
-            self.columns.add(b"[" + piece + b"]")
+            self.columns.add(b"".join((b"[", view, b"]")))  # the only copy
         except UNREADABLE as error:
+            piece = bytes(view)
             end = _list_end(error, piece)
             if end is not None:
                 self.columns.add(b"[" + piece[:end])

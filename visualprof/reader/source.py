@@ -14,7 +14,7 @@ from typing import BinaryIO
 from visualprof.errors import FormatError, SourceError
 
 HEAD_BYTES = 64 * 1024
-CHUNK_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 1024 * 1024  # four times as much takes 1.3 times as long: it leaves the processor cache
 GZIP_MAGIC = b"\x1f\x8b"
 # A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
 MAX_RATIO = 200
