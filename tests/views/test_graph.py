@@ -147,6 +147,38 @@ def test_a_profile_of_another_model_says_so():
     assert found["total_ns"] > 0
 
 
+def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]):
+    """A model of (name, type, inputs, outputs) by the names of its tensors."""
+    builder = ModelBuilder("m", "made")
+    rows: dict[str, int] = {}
+    for name, kind, inputs, outputs in nodes:
+        ends = [
+            tuple(
+                rows.setdefault(v, builder.value(Value(v, "float32", (1, 4)))) if v not in rows else rows[v]
+                for v in side
+            )
+            for side in (inputs, outputs)
+        ]
+        builder.node(Node(name, kind, (), "input" if kind == "Input" else "operator", *ends))
+    return builder.build()
+
+
+def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made():
+    source = written([
+        ("x", "Input", (), ("x",)), ("conv", "Conv", ("x",), ("a",)), ("norm", "BatchNormalization", ("a",), ("b",)),
+        ("relu", "Relu", ("b",), ("c",)), ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
+    ])  # fmt: skip
+    executed = written([
+        ("x", "Input", (), ("x",)), ("fused conv", "FusedConv", ("x",), ("c",)),
+        ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
+    ])  # fmt: skip
+    found = compare(source, executed)
+    assert found["pairs"] == [[0, 0], [1, 1], [2, 1], [3, 1], [4, 2], [5, 3]]
+    assert found["status"] == ["same", "changed", "changed", "changed", "same", "same"]
+    assert found["other_status"] == ["same", "changed", "same", "same"]
+    assert found["changes"][0] == {"node": 1, "other": 1, "what": ["Conv + BatchNormalization + Relu → FusedConv"]}
+
+
 def test_details_of_a_node():
     model = read_model(SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx")
     place = columns(model)["nodes"]["type"].index("If")

@@ -97,9 +97,14 @@ def measured(model: ModelGraph, trace: Trace) -> Json:
 
 
 def compare(model: ModelGraph, other: ModelGraph) -> Json:
-    """Nodes of two models that correspond: by name, then by type and place in what names left over."""
+    """Nodes of two models that correspond: by name, by the tensors between them, then by type and place in the rest.
+
+    Several nodes may correspond to one that an optimizer made of them: they compute its outputs from its inputs.
+    """
     mine, theirs = ([m.nodes[r] for r in hierarchy_of(m).shown] for m in (model, other))
     pairs = _by_name(mine, theirs)
+    merged = _merged((model, mine), (other, theirs), pairs)
+    pairs |= {a: b for b, parts in merged.items() for a in parts}
     left = [i for i in range(len(mine)) if i not in pairs]
     right_taken = set(pairs.values())
     right = [i for i in range(len(theirs)) if i not in right_taken]
@@ -107,6 +112,9 @@ def compare(model: ModelGraph, other: ModelGraph) -> Json:
     for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
         pairs |= {left[a + k]: right[b + k] for k in range(size)}
     differences = {(a, b): _differences(model, mine[a], other, theirs[b]) for a, b in sorted(pairs.items())}
+    for b, parts in merged.items():
+        told = f"{' + '.join(mine[a].type for a in parts)} → {theirs[b].type}"
+        differences |= {(a, b): [told] for a in parts}
     changed = {a for (a, _), what in differences.items() if what}
     back = {b: a for a, b in pairs.items()}
     return {
@@ -129,6 +137,39 @@ def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
         tables.append(table)
     first, second = tables
     return {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
+
+
+def _merged(
+    before: tuple[ModelGraph, Sequence[Node]], after: tuple[ModelGraph, Sequence[Node]], pairs: dict[int, int]
+) -> dict[int, list[int]]:
+    """By node of the second model: the nodes of the first that compute its outputs from its inputs, in their order.
+
+    Tensors that an optimizer keeps keep their names. Cost: each node of the first is walked over about once.
+    """
+    (model, nodes), (other, made) = before, after
+    producer = {model.values[v].name: i for i, node in enumerate(nodes) for v in node.outputs}
+    kept = {other.values[v].name for node in made for v in (*node.inputs, *node.outputs)}
+    paired, taken = set(pairs), set(pairs.values())
+    found: dict[int, list[int]] = {}
+    for b, node in enumerate(made):
+        if b in taken or node.kind != "operator":
+            continue
+        ahead = [producer[name] for v in node.outputs if (name := other.values[v].name) in producer]
+        parts: set[int] = set()
+        while ahead:
+            a = ahead.pop()
+            if a in parts or a in paired or nodes[a].kind != "operator":
+                continue
+            parts.add(a)
+            names = (model.values[v].name for v in nodes[a].inputs)
+            ahead += [producer[name] for name in names if name in producer and name not in kept]
+        given = {other.values[v].name for v in node.inputs}
+        taken_in = {model.values[v].name for a in parts for v in nodes[a].inputs}
+        outside = {name for name in taken_in if name in producer and producer[name] not in parts}
+        if len(parts) > 1 and outside <= given:  # one for one is told better by name and type
+            found[b] = sorted(parts)
+            paired |= parts
+    return found
 
 
 def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> list[str]:
