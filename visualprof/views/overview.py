@@ -171,12 +171,14 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
 
 
 def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
-    """Of each event: does it lie in one of the same name?"""
+    """Of each event: does it lie in another of them that has the same name?"""
     events = trace.events
+    listed = np.zeros(len(events), bool)
+    listed[rows] = True
     above = events.parent[rows]
     found = np.zeros(len(rows), bool)
     while (above >= 0).any():
-        found |= (above >= 0) & (events.name[above] == events.name[rows])
+        found |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
         above = np.where(above >= 0, events.parent[above], -1)
     return found
 
