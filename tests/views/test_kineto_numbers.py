@@ -234,3 +234,13 @@ def test_triton_launch_through_the_driver_is_a_runtime_call():
 
 def test_cpu_only_rank_has_no_device():
     assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz")).to_json()["devices"] == []
+
+
+def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write):
+    def event(cat: str, name: str, ts: int, dur: int) -> dict[str, object]:
+        return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+
+    ranges = [("block", 10, 50), ("block", 20, 10), ("inner", 20, 5)]
+    path = write([event("cpu_op", "block", 0, 100), *(event("user_annotation", *each) for each in ranges)])
+    found = answer("overview", path).fields["annotations"].to_json()["columns"]
+    assert dict(zip(found["name"], found["host_total_ns"], strict=True)) == {"block": 50_000, "inner": 5_000}
