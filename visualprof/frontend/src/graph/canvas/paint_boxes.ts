@@ -111,7 +111,7 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
   if (scale >= TEXT) {
     pen.font = font(10.5);
     pen.fillStyle = Number.isNaN(share) ? colors.muted : colors.text;
-    if (!open) pen.fillText(fitted(line, room, 10.5), box.x + 12, box.y + 31);
+    if (!open) pen.fillText(fitted(short_figure(line, room), room, 10.5), box.x + 12, box.y + 31);
     else {
       const left = box.x + 12 + text_width(name) * 1.22 + 10;
       if (left + text_width(line) * 0.88 < box.x + box.w - BUTTON - 16) pen.fillText(line, left, box.y + TITLE / 2 + 0.5);
