@@ -76,16 +76,7 @@ def opened(source: Source) -> Generator[Archive]:
     try:
         with zipfile.ZipFile(source.path) as file:
             yield Archive(source, file)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        OSError,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        ValueError,
-        struct.error,
-    ) as error:
+    except BROKEN as error:
         raise FormatError(f"{source.name}: damaged zip archive ({error})", "was it cut while being copied?") from error
 
 
