@@ -29,19 +29,13 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
 from benchmarks.synthetic_models import Json, transformer
+from benchmarks.timeline_page import FLAGS
 
 Row = tuple[str, str, str, bool]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "visualprof" / "frontend"
 READY_MS, EXPAND_MS, FLAT_MS, FRAME_MS = 1000, 100, 1500, 17
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-]
 READY = "() => document.querySelector('[data-boxes]')?.dataset.ready === 'true' && performance.now()"
 # From the key press to the first frame that shows the new picture.
 PRESS = """async (key) => {

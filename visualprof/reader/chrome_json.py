@@ -1,4 +1,4 @@
-"""Chrome trace-event JSON as numpy rows, in pieces of a few MiB: what most profile formats share.
+"""Chrome trace-event JSON as numpy rows, in pieces of about 1 MiB: what most profile formats share.
 
 A piece is decoded by msgspec into typed structs and turned into columns at once, so the memory in use
 follows the number of events, not the size of the file. Formats give a Struct for the arguments they

@@ -1,4 +1,4 @@
-"""A file of Chrome trace events cut into pieces of a few MiB, each a valid JSON list of whole events.
+"""A file of Chrome trace events cut into pieces of about 1 MiB, each a valid JSON list of whole events.
 
 Also where a file is damaged, cut short or not quite JSON, as profilers write it: what can be kept is kept.
 """

@@ -89,14 +89,17 @@ class Models:
         key = (str(entry.path), entry.modified_ns)
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
-        with reading:  # one reader a model; others are served meanwhile
-            model = self._graphs.get(key) or read_model(entry.path)
-        with self._lock:
-            self._reading.pop(key, None)
-            self._graphs[key] = model
-            self._graphs.move_to_end(key)
-            while len(self._graphs) > KEPT:
-                self._graphs.popitem(last=False)
+        try:
+            with reading:  # one reader a model; other models are served meanwhile
+                model = self._graphs.get(key) or read_model(entry.path)
+                with self._lock:
+                    self._graphs[key] = model
+                    self._graphs.move_to_end(key)
+                    while len(self._graphs) > KEPT:
+                        self._graphs.popitem(last=False)
+        finally:
+            with self._lock:
+                self._reading.pop(key, None)
         return model
 
     def keep(self, name: str, read: Callable[[int], bytes]) -> Entry:

@@ -67,8 +67,8 @@ def columns(model: ModelGraph) -> Json:
 
 def node_details(model: ModelGraph, place: int) -> Json:
     """One shown node: attributes, inputs with folded constants, outputs, documentation."""
-    node = model.nodes[hierarchy_of(model).shown[place]]
-    constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
+    tree = hierarchy_of(model)
+    node, constants = model.nodes[tree.shown[place]], tree.folded[place]
     return {
         "name": node.name, "type": node.type, "scope": "/".join(s.name for s in node.scope),
         "attributes": dict(node.attributes),

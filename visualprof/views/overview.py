@@ -95,8 +95,7 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
         host = (stage.end - stage.start)[keep]
         device = device_time_within(trace, joined.work, joined.issue, stage.start[keep], stage.end[keep])
         rows.append(_stage_row(name, host, device, whole, in_steps))
-    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
-    other = (windows.end - windows.start) - covered(spans, windows.start, windows.end)
+    other = _outside(windows, stages)
     claimed = sum(int(r["device_total_ns"]) for r in rows)
     row = _stage_row("other", other, np.zeros(0, np.int64), whole, in_steps)
     row["device_total_ns"] = max(0, in_steps - claimed) if len(work) else 0
@@ -125,9 +124,14 @@ def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> dict[str, object
     for name in STAGES:
         spans = stages[name].spans() if name in stages else np.zeros((0, 2), np.int64)
         out[f"{name}_ns"] = covered(spans, windows.start, windows.end)
-    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
-    out["other_ns"] = (windows.end - windows.start) - covered(spans, windows.start, windows.end)
+    out["other_ns"] = _outside(windows, stages)
     return out
+
+
+def _outside(windows: Windows, stages: dict[str, Stage]) -> Ints:
+    """Host time of each step that no stage covers."""
+    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
+    return (windows.end - windows.start) - covered(spans, windows.start, windows.end)
 
 
 def _events(trace: Trace, inside: Mask) -> Table:

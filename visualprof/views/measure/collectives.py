@@ -67,10 +67,9 @@ def collectives(trace: Trace) -> list[Collective]:
     kernel = comm[joined.work]
     work, owner = joined.work[kernel], joined.op[kernel]
     around = np.where(owner >= 0, _outermost(trace, owner, host), -1)
-    found: list[Collective] = []
-    for row in rows.tolist():
-        mine = work[around == row]
-        found.append(_collective(trace, row, mine[np.argsort(events.ts[mine], kind="stable")].tolist()))
+    order = np.lexsort((events.ts[work], around))
+    mine = np.split(work[order], np.searchsorted(around[order], np.stack((rows, rows + 1), axis=1).ravel()))[1::2]
+    found = [_collective(trace, row, part.tolist()) for row, part in zip(rows.tolist(), mine, strict=True)]
     found += [_collective(trace, -1, [int(w)]) for w in work[around < 0]]
     done = [c for c in found if not c.is_request]
     return sorted(done or found, key=lambda c: c.ts)
