@@ -2,7 +2,7 @@
 // where a schema says "anything", this file says what the pages may count on.
 import type { components } from "./types";
 
-type Schemas = components["schemas"];
+export type Schemas = components["schemas"];
 
 /** Everything a table cell can hold; lists appear for shapes, dims and stacks. */
 export type Cell = string | number | boolean | null | Cell[];
