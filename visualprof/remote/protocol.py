@@ -1,0 +1,231 @@
+"""What the server and its agents say to each other. Standard library only: it also runs in a runtime's interpreter.
+
+A job is a model with its inputs; it has one task for each spec. A task is leased by one agent, which reports it
+under a lease token; a task that is given out again has a higher `attempt` and another token.
+Times are int ns, sizes int bytes, `*_s` seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PROTOCOL = 1
+JOB_SCHEMA = "visualprof.job/1"
+MONITOR_SCHEMA = "visualprof.monitor/1"
+
+State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
+Phase = Literal["preparing", "converting", "measuring", "profiling", "uploading"]
+FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
+
+# Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
+Reason = Literal[
+    "model_error",  # the runtime refused the model or raised while running it
+    "input_error",  # inputs do not fit the model
+    "crashed",  # the child ended by a signal
+    "out_of_memory",
+    "timeout",  # beyond timeout_s
+    "no_runtime",  # the agent lost the runtime that the spec wants
+    "disk_full",
+    "upload_failed",  # the result did not arrive whole
+    "rejected",  # the result arrived and is not what it should be
+    "agent_lost",  # no heartbeat, and no attempt left
+    "expired",  # nobody took it in time, or its upload was never completed
+    "agent_error",  # a fault of the agent itself
+]
+
+Platform = Literal["x86", "cuda", "arm"]
+Precision = Literal["", "f32", "f16", "bf16"]
+Fill = Literal["random", "zeros", "file"]
+DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+
+SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
+INPUT_NAME_MAX = 200
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of the model.
+
+    dims: sizes; a text names a dimension that `Sweep` or `Request.dims` gives a size.
+    fill: where the values come from; blob is the sha256 of an uploaded .npy for "file".
+    """
+
+    name: str
+    dtype: str
+    dims: list[int | str]
+    fill: Fill = "random"
+    blob: str = ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The dimension that is swept, and its sizes in the order of measuring. dim "": none, one point."""
+
+    dim: str = "batch"
+    values: list[int] = field(default_factory=lambda: [1])
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How long a point is measured: until min_s and min_n are both reached, at most max_s. warmup_s: at least."""
+
+    warmup_s: float = 0.2
+    min_s: float = 3.0
+    max_s: float = 60.0
+    min_n: int = 662
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The profile pass: runs in it (0 leaves it out), and at which size of the swept dimension (0: the first)."""
+
+    runs: int = 20
+    at: int = 0
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One way to run the model: the runtime, on whom, and with which options.
+
+    agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
+    threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+    """
+
+    id: str
+    backend: str
+    version: str = ""
+    agent: str = ""
+    platform: str = ""
+    device: str = "cpu"
+    precision: Precision = ""
+    threads: int = 0
+    options: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """An uploaded model."""
+
+    blob: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is submitted; never changed afterwards.
+
+    key: chosen by whoever submits; the same key again gives the same job, not another one.
+    dims: sizes of named dimensions that are not swept. retries: after a lost agent.
+    """
+
+    key: str
+    model: ModelRef
+    specs: list[Spec]
+    name: str = ""
+    inputs: list[Input] = field(default_factory=list[Input])
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+    sweep: Sweep = field(default_factory=Sweep)
+    measure: Measure = field(default_factory=Measure)
+    profile: Profile = field(default_factory=Profile)
+    monitor_interval_s: float = 0.1
+    timeout_s: float = 900.0
+    retries: int = 2
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A runtime that an agent found: which backend it serves, its version, and the interpreter that has it."""
+
+    backend: str
+    version: str
+    python: str  # path of the interpreter
+    python_version: str
+    devices: list[str] = field(default_factory=lambda: ["cpu"])  # "cpu", "cuda:0", ...
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU of an agent."""
+
+    id: str  # "cuda:0"
+    name: str
+    memory_bytes: int
+    driver: str = ""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap."""
+
+    platform: Platform
+    machine: str  # x86_64, aarch64, ...
+    system: str
+    hostname: str
+    cpu: str
+    cores: int
+    memory_bytes: int
+    sandbox: int
+    version: str  # of visualprof
+    gpus: list[Gpu] = field(default_factory=list[Gpu])
+    runtimes: list[Runtime] = field(default_factory=list[Runtime])
+    tags: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Set by the server, so that they change everywhere at once."""
+
+    lease_s: float = 30.0
+    heartbeat_s: float = 10.0
+    poll_s: float = 20.0
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that a task needs: role `model` or `input` (of the input with that name)."""
+
+    role: Literal["model", "input"]
+    name: str
+    url: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A task that was given to an agent. run: folder of the result below the log directory."""
+
+    task: str
+    job: str
+    run: str
+    attempt: int
+    lease: str
+    spec: Spec
+    request: Request
+    files: list[File]
+
+
+def build(kind: Any, given: Any) -> Any:
+    """A dataclass of this module from JSON's objects; names it does not know are ignored, so that either side may be newer.
+
+    Raises: TypeError, KeyError: a field is missing or of the wrong form.
+    """
+    from dataclasses import MISSING, fields, is_dataclass
+    from typing import get_args, get_origin, get_type_hints
+
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        values = {f.name: build(hints[f.name], given[f.name]) for f in fields(kind) if f.name in given}
+        missing = [
+            f.name
+            for f in fields(kind)
+            if f.name not in values and f.default is MISSING and f.default_factory is MISSING
+        ]
+        if missing:
+            raise KeyError(missing[0])
+        return kind(**values)  # type: ignore[operator]
+    if get_origin(kind) is list:
+        return [build(get_args(kind)[0], each) for each in given]
+    return given
