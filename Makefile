@@ -10,10 +10,10 @@ SOURCES := $(shell find $(PAGE)/src $(PAGE)/public -type f 2>/dev/null) $(PAGE)/
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-demo: $(VENV)/demo ## install, compute every view of the sample runs, open the dashboard (CI=true: only compute)
+demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: without opening)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)
 
-test: $(VENV)/dev $(PAGE)/dist/index.html ## all tests: Python, page, browser (skipped without Chromium)
+test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python, page, browser (skipped without Chromium)
 	$(BIN)/python -m pytest -n 2 -q
 	$(BIN)/python -m benchmarks.npm test
 
@@ -42,15 +42,20 @@ $(VENV)/created:
 	touch $@
 
 $(VENV)/demo: $(VENV)/pip pyproject.toml setup.py $(SOURCES)
-	VISUALPROF_REBUILD=1 $(BIN)/python -m pip install -q .
+	VISUALPROF_REBUILD=1 $(BIN)/python -m pip install -q '.[onnxruntime]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/pip pyproject.toml
-	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]'
+	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]' $(EXTRA)
+	touch $@
+
+# MegEngine has wheels for Python up to 3.10: with no such Python, or no access to them, its tests say so and are skipped.
+$(VENV)/runtimes: $(VENV)/dev
+	$(BIN)/visualprof agent install-runtime megengine==1.13.0 --folder .runtimes || echo "no MegEngine runtime: its tests are skipped"
 	touch $@
 
 $(PAGE)/dist/index.html: $(VENV)/dev $(SOURCES)
 	VISUALPROF_REBUILD=1 $(BIN)/python -c "import setup; setup.build_page()"
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(PAGE)/dist $(PAGE)/node_modules build *.egg-info
+	rm -rf $(VENV) .runtimes $(PAGE)/dist $(PAGE)/node_modules build *.egg-info
