@@ -11,9 +11,9 @@ from visualprof.server.schema import Columns
 
 
 class TensorEntry(msgspec.Struct):
-    """An input or output of a model, as its file declares it. dims: null where the file does not say.
+    """An input or output of a model, as its file declares it.
 
-    sizes: what the named dimensions of `dims` are unless the job says otherwise, where the file says it.
+    dtype: "" and dims: null where the file does not say. A text among dims names a dimension; a null is unknown.
     """
 
     name: str
@@ -190,6 +190,13 @@ class AgentsAnswer(msgspec.Struct):
     local_agent: bool
 
 
+class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What a browser may change of an agent; what is absent stays."""
+
+    name: str | None = None
+    public: bool | None = None
+
+
 class BackendEntry(msgspec.Struct):
     """A backend that the server knows, for the Run tab's choices."""
 
@@ -238,8 +245,8 @@ class ReportsAnswer(msgspec.Struct):
 class EvaluationAnswer(msgspec.Struct):
     """Reports laid over each other.
 
-    table: one row a point: report, spec, batch, qps, samples_per_s, whole_samples_per_s, mean_ns, min_ns, max_ns, p50_ns,
-    p90_ns, p95_ns, p99_ns (null where n is too small), n, first_ns, load_ns, rss_bytes, gpu_memory_bytes,
+    table: one row a point: report, spec, batch, qps, samples_per_s, whole_samples_per_s, mean_ns, min_ns, max_ns,
+    p50_ns, p90_ns, p95_ns, p99_ns (null where n is too small), n, first_ns, load_ns, rss_bytes, gpu_memory_bytes,
     energy_j_per_sample, stable, host_busy, pressure, involuntary_switches.
     best: per report the batch of most samples a second, of least latency, and the verdicts.
     charts: ECharts options: throughput, latency, tradeoff.

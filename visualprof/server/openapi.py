@@ -9,26 +9,17 @@ from __future__ import annotations
 import sys
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from flask import Blueprint, Response
 
 from visualprof import __version__
-from visualprof.server import schema
+from visualprof.server import job_openapi, schema
 from visualprof.server.answers import answer
+from visualprof.server.operations import ERRORS, Json, error, get, operation, parameter, ref
 from visualprof.server.parameters import parameters
 from visualprof.views import View, all_views
 
-_Json = dict[str, Any]
-
-_ERRORS = {
-    400: "a parameter has a wrong name or value",
-    404: "there is no such run, worker, span or view",
-    409: "the view needs data that this file does not have",
-    422: "the file cannot be read",
-    503: "the file is being parsed; `Retry-After` says when to ask again",
-}
 _SCHEMA_TYPES = {"text": "string", "integer": "integer", "number": "number", "boolean": "boolean", "choice": "string"}
 _EXPORT = Path(__file__).parents[1] / "frontend" / "openapi.json"
 
@@ -44,27 +35,27 @@ def blueprint() -> Blueprint:
     return routes
 
 
-def document() -> _Json:
+def document() -> Json:
     """The whole API. Each view also stands under its own address, with its own parameters and answer."""
-    paths: _Json = {
-        "/api/v1/status": {"get": _get("The server itself", schema.Status)},
-        "/api/v1/runs": {"get": _get("Every run, worker and span", schema.RunsAnswer)},
-        "/api/v1/views": {"get": _get("Every view, in the order of the tabs", schema.ViewsAnswer)},
-        "/api/v1/openapi.json": {"get": _operation("This document", {"type": "object"})},
+    paths: Json = {
+        "/api/v1/status": {"get": get("The server itself", schema.Status)},
+        "/api/v1/runs": {"get": get("Every run, worker and span", schema.RunsAnswer)},
+        "/api/v1/views": {"get": get("Every view, in the order of the tabs", schema.ViewsAnswer)},
+        "/api/v1/openapi.json": {"get": operation("This document", {"type": "object"})},
         "/api/v1/reload": {"post": _reload()},
     }
     for view in all_views():
         paths |= _view_paths(view)
-    any_name = _parameter("name", {"type": "string"}, "path", "a view's name")
+    any_name = parameter("name", {"type": "string"}, "path", "a view's name")
     any_answer = {"type": "object"}
     paths["/api/v1/view/{name}"] = {
-        "get": _operation(
+        "get": operation(
             "A view of a span", any_answer, [any_name, *_span_parameters(), *_table_parameters()], csv=True
         )
     }
-    paths |= _timeline_paths() | _graph_paths()
+    paths |= _timeline_paths() | _graph_paths() | job_openapi.paths()
     paths["/api/v1/charts/{name}"] = {
-        "get": _get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
+        "get": get("The charts of a view", schema.ChartsAnswer, [any_name, *_span_parameters(), _top()])
     }
     return {
         "openapi": "3.1.0",
@@ -78,43 +69,43 @@ def document() -> _Json:
     }
 
 
-def _timeline_paths() -> _Json:
+def _timeline_paths() -> Json:
     """The timeline: JSON about it, binary tiles of it."""
-    text: _Json = {"type": "string"}
-    whole: _Json = {"type": "integer"}
+    text: Json = {"type": "string"}
+    whole: Json = {"type": "integer"}
     span = _span_parameters()[:3]
     tile = [
-        _parameter("level", whole, "query", "buckets of 2**level ns", required=True),
-        _parameter("index", whole, "query", "tiles since time 0", required=True),
+        parameter("level", whole, "query", "buckets of 2**level ns", required=True),
+        parameter("index", whole, "query", "tiles since time 0", required=True),
     ]
-    version = _parameter("v", text, "query", "the meta's version; makes the answer immutable")
+    version = parameter("v", text, "query", "the meta's version; makes the answer immutable")
     window = [
-        _parameter("start_ns", whole, "query", "since the first event"),
-        _parameter("end_ns", whole, "query", "since the first event"),
-        _parameter("tracks", text, "query", "ids, comma-separated; all when absent"),
+        parameter("start_ns", whole, "query", "since the first event"),
+        parameter("end_ns", whole, "query", "since the first event"),
+        parameter("tracks", text, "query", "ids, comma-separated; all when absent"),
     ]
-    limit = _parameter("limit", whole, "query", "rows at most")
+    limit = parameter("limit", whole, "query", "rows at most")
     sorting = [
-        _parameter("sort", text, "query", "column"),
-        _parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction"),
+        parameter("sort", text, "query", "column"),
+        parameter("order", {"type": "string", "enum": ["asc", "desc"]}, "query", "direction"),
     ]
-    minimap = _parameter("minimap", text, "query", "0: without the profile of the whole trace")
+    minimap = parameter("minimap", text, "query", "0: without the profile of the whole trace")
     needle = [
-        _parameter("text", text, "query", "part of a name", required=True),
-        _parameter("exact", text, "query", "1: the whole name"),
+        parameter("text", text, "query", "part of a name", required=True),
+        parameter("exact", text, "query", "1: the whole name"),
         limit,
     ]
     event = [
-        _parameter("event", whole, "query", "row of an event", required=True),
-        _parameter("arguments", text, "query", "0: without the raw arguments, which are read from the file"),
+        parameter("event", whole, "query", "row of an event", required=True),
+        parameter("arguments", text, "query", "0: without the raw arguments, which are read from the file"),
     ]
     longest = [
-        _parameter("name", text, "query", "an event's name; this or a category"),
-        _parameter("category", text, "query", "one of the meta's categories"),
-        _parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent"),
+        parameter("name", text, "query", "an event's name; this or a category"),
+        parameter("category", text, "query", "one of the meta's categories"),
+        parameter("where", {"type": "string", "enum": ["host", "device"]}, "query", "anywhere when absent"),
     ]
-    paging = [_parameter("offset", whole, "query", "first"), _parameter("limit", whole, "query", "at most")]
-    answers: dict[str, tuple[str, type[msgspec.Struct], list[_Json]]] = {
+    paging = [parameter("offset", whole, "query", "first"), parameter("limit", whole, "query", "at most")]
+    answers: dict[str, tuple[str, type[msgspec.Struct], list[Json]]] = {
         "meta": ("What is on the timeline", schema.TimelineMeta, [*span, minimap]),
         "strings": ("The dictionary that tiles number", schema.TimelineStrings, [*span, *paging]),
         "event": ("Everything about one event", schema.TimelineEvent, [*span, *event]),
@@ -123,54 +114,54 @@ def _timeline_paths() -> _Json:
         "window": ("What ran in a window", schema.TimelineWindow, [*span, *window, *sorting, limit]),
         "alignment": ("Clock offsets of the workers of a run", schema.AlignmentAnswer, span[:1]),
     }
-    paths = {f"/api/v1/timeline/{key}": {"get": _get(*value)} for key, value in answers.items()}
-    group = _parameter("group", whole, "query", "of tracks")
-    track = _parameter("track", whole, "query", "of a counter", required=True)
+    paths = {f"/api/v1/timeline/{key}": {"get": get(*value)} for key, value in answers.items()}
+    group = parameter("group", whole, "query", "of tracks")
+    track = parameter("track", whole, "query", "of a counter", required=True)
     paths["/api/v1/timeline/tile"] = {"get": _binary("A tile of a group of tracks", [*span, version, group, *tile])}
     paths["/api/v1/timeline/counter"] = {"get": _binary("A tile of a counter", [*span, version, track, *tile])}
     paths["/api/v1/timeline/export"] = {
-        "get": _operation("A window as Chrome JSON", {"type": "object"}, [*span, *window], _ERRORS)
+        "get": operation("A window as Chrome JSON", {"type": "object"}, [*span, *window], ERRORS)
     }
     return paths
 
 
-def _graph_paths() -> _Json:
+def _graph_paths() -> Json:
     """Models and their graphs."""
-    text: _Json = {"type": "string"}
-    model = _parameter("model", text, "query", "id of a model", required=True)
-    other = _parameter("other", text, "query", "id of the model to compare with", required=True)
-    node = _parameter("node", {"type": "integer"}, "query", "number of a node", required=True)
-    name = _parameter("name", text, "query", "of the file", required=True)
-    upload = _operation(
+    text: Json = {"type": "string"}
+    model = parameter("model", text, "query", "id of a model", required=True)
+    other = parameter("other", text, "query", "id of the model to compare with", required=True)
+    node = parameter("node", {"type": "integer"}, "query", "number of a node", required=True)
+    name = parameter("name", text, "query", "of the file", required=True)
+    upload = operation(
         "Keep an uploaded model",
-        _ref(schema.ModelEntry),
+        ref(schema.ModelEntry),
         [name],
-        {403: "the server is read-only", 413: "too large", 422: _ERRORS[422]},
+        {403: "the server is read-only", 413: "too large", 422: ERRORS[422]},
     )
     upload["responses"]["201"] = upload["responses"].pop("200")
     upload["responses"].pop("304")
     upload["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
     return {
-        "/api/v1/models": {"get": _get("Every model", schema.ModelsAnswer), "post": upload},
-        "/api/v1/graph": {"get": _get("A model as a graph", schema.GraphAnswer, [model])},
-        "/api/v1/graph/node": {"get": _get("One node", schema.GraphNode, [model, node])},
+        "/api/v1/models": {"get": get("Every model", schema.ModelsAnswer), "post": upload},
+        "/api/v1/graph": {"get": get("A model as a graph", schema.GraphAnswer, [model])},
+        "/api/v1/graph/node": {"get": get("One node", schema.GraphNode, [model, node])},
         "/api/v1/graph/profile": {
-            "get": _get("Measured time on the nodes", schema.GraphProfile, [model, *_span_parameters()[:3]])
+            "get": get("Measured time on the nodes", schema.GraphProfile, [model, *_span_parameters()[:3]])
         },
-        "/api/v1/graph/compare": {"get": _get("Two models compared", schema.GraphComparison, [model, other])},
+        "/api/v1/graph/compare": {"get": get("Two models compared", schema.GraphComparison, [model, other])},
     }
 
 
-def _binary(summary: str, given: list[_Json]) -> _Json:
+def _binary(summary: str, given: list[Json]) -> Json:
     """An answer of typed arrays; docs/http-api.md has its layout."""
-    operation = _operation(summary, {}, given, _ERRORS)
-    operation["responses"]["200"]["content"] = {"application/octet-stream": {}}
-    return operation
+    made = operation(summary, {}, given, ERRORS)
+    made["responses"]["200"]["content"] = {"application/octet-stream": {}}
+    return made
 
 
-def _view_paths(view: View) -> _Json:
+def _view_paths(view: View) -> Json:
     own = [
-        _parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}")
+        parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}")
         for each in parameters(view)
         if each.name != "step"
     ]
@@ -180,18 +171,16 @@ def _view_paths(view: View) -> _Json:
     what = f"The view {view.name}"
     return {
         f"/api/v1/view/{view.name}": {
-            "get": _operation(what, _ref(kind), [*_span_parameters(), *own, *_table_parameters()], _ERRORS, csv=True)
+            "get": operation(what, ref(kind), [*_span_parameters(), *own, *_table_parameters()], ERRORS, csv=True)
         },
         f"/api/v1/charts/{view.name}": {
-            "get": _operation(
-                f"{what}: charts", _ref(schema.ChartsAnswer), [*_span_parameters(), *own, *slices], _ERRORS
-            )
+            "get": operation(f"{what}: charts", ref(schema.ChartsAnswer), [*_span_parameters(), *own, *slices], ERRORS)
         },
     }
 
 
-def _value_schema(each: schema.Parameter) -> _Json:
-    value: _Json = {"type": _SCHEMA_TYPES[each.type]}
+def _value_schema(each: schema.Parameter) -> Json:
+    value: Json = {"type": _SCHEMA_TYPES[each.type]}
     if each.choices is not None:
         value["enum"] = each.choices
     if each.default is not None:
@@ -199,7 +188,7 @@ def _value_schema(each: schema.Parameter) -> _Json:
     return value
 
 
-def _schemas() -> _Json:
+def _schemas() -> Json:
     kinds = [
         schema.Status,
         schema.RunsAnswer,
@@ -220,86 +209,51 @@ def _schemas() -> _Json:
         schema.GraphNode,
         schema.GraphProfile,
         schema.GraphComparison,
+        *job_openapi.KINDS,
     ]
-    schemas: _Json = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
+    schemas: Json = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")[1]
     for each in schemas.values():
         each["description"] = cleandoc(each["description"])  # Python 3.13 has done so already, older ones have not
     return schemas
 
 
-def _get(summary: str, kind: type[msgspec.Struct], given: list[_Json] | None = None) -> _Json:
-    return _operation(summary, _ref(kind), given, _ERRORS if given else None)
-
-
-def _operation(
-    summary: str,
-    body: _Json,
-    given: list[_Json] | None = None,
-    errors: dict[int, str] | None = None,
-    csv: bool = False,
-) -> _Json:
-    content: _Json = {"application/json": {"schema": body}}
-    if csv:
-        content["text/csv"] = {"schema": {"type": "string"}}
-        errors = errors or _ERRORS
-    answers: _Json = {"200": {"description": summary, "content": content}, "304": {"description": "nothing changed"}}
-    for status, meaning in (errors or {}).items():
-        answers[str(status)] = _error(meaning)
-    return {"summary": summary, "parameters": given or [], "responses": answers}
-
-
-def _reload() -> _Json:
-    answers = {"204": {"description": "done"}, "403": _error("the server is read-only")}
+def _reload() -> Json:
+    answers = {"204": {"description": "done"}, "403": error("the server is read-only")}
     return {"summary": "Read the log directories again", "responses": answers}
 
 
-def _error(meaning: str) -> _Json:
-    return {"description": meaning, "content": {"application/json": {"schema": _ref(schema.ErrorBody)}}}
-
-
-def _ref(kind: type[msgspec.Struct]) -> _Json:
-    return {"$ref": f"#/components/schemas/{kind.__name__}"}
-
-
-def _parameter(name: str, value: _Json, place: str, meaning: str, required: bool | None = None) -> _Json:
-    needed = place == "path" if required is None else required
-    return {"name": name, "in": place, "required": needed, "schema": value, "description": meaning}
-
-
-def _span_parameters() -> list[_Json]:
+def _span_parameters() -> list[Json]:
     text = {"type": "string"}
     return [
-        _parameter("run", text, "query", "id of a run", required=True),
-        _parameter("worker", text, "query", "id of a worker; the first one when absent"),
-        _parameter("span", text, "query", "id of a span; the first one when absent"),
-        _parameter("step", text, "query", "name of a step; all when absent"),
+        parameter("run", text, "query", "id of a run", required=True),
+        parameter("worker", text, "query", "id of a worker; the first one when absent"),
+        parameter("span", text, "query", "id of a span; the first one when absent"),
+        parameter("step", text, "query", "name of a step; all when absent"),
     ]
 
 
-def _table_parameters() -> list[_Json]:
-    text: _Json = {"type": "string"}
-    number: _Json = {"type": "integer", "minimum": 0}
+def _table_parameters() -> list[Json]:
+    text: Json = {"type": "string"}
+    number: Json = {"type": "integer", "minimum": 0}
     return [
-        _parameter("table", text, "query", "one of the tables of a view that has several"),
-        _parameter("sort", text, "query", "column; the view's own order when absent"),
-        _parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
-        _parameter(
+        parameter("table", text, "query", "one of the tables of a view that has several"),
+        parameter("sort", text, "query", "column; the view's own order when absent"),
+        parameter("order", {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "query", "direction"),
+        parameter(
             "search",
             text,
             "query",
             "part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others",
         ),
-        _parameter("offset", number | {"default": 0}, "query", "rows to skip"),
-        _parameter(
-            "limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"
-        ),
-        _parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer"),
+        parameter("offset", number | {"default": 0}, "query", "rows to skip"),
+        parameter("limit", number | {"default": 200, "maximum": 10_000}, "query", "rows at most; CSV: all when absent"),
+        parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer"),
     ]
 
 
-def _top() -> _Json:
-    value: _Json = {"type": "integer", "default": 10, "minimum": 1, "maximum": 1000}
-    return _parameter("top", value, "query", "slices of a pie")
+def _top() -> Json:
+    value: Json = {"type": "integer", "default": 10, "minimum": 1, "maximum": 1000}
+    return parameter("top", value, "query", "slices of a pie")
 
 
 def export(path: Path) -> None:

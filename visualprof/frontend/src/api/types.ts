@@ -3565,6 +3565,897 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Keep a model or an array for jobs */
+        post: {
+            parameters: {
+                query: {
+                    /** @description of the file */
+                    name: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            responses: {
+                /** @description Keep a model or an array for jobs */
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["UploadAnswer"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description too large */
+                413: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description no model or array that can be used */
+                422: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description the disk is full */
+                507: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every job */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Every job */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        /** Submit a job */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["Request"];
+                };
+            };
+            responses: {
+                /** @description the job of the same key */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description Submit a job */
+                201: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description something is wrong with the job; `errors` has all of it */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobRefused"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description jobs cannot be run here */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Check a job without submitting it */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["Request"];
+                };
+            };
+            responses: {
+                /** @description Check a job without submitting it */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CheckAnswer"];
+                    };
+                };
+                /** @description this is no job at all */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One job */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description a job's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description One job */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description there is no such job */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Cancel a job */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description a job's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Cancel a job */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such job */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description its state does not allow it */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Run what failed or was cancelled again */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description a job's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Run what failed or was cancelled again */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such job */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description its state does not allow it */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tasks/{id}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A piece of a task's log */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description bytes to skip */
+                    offset?: number;
+                    /** @description which attempt; the last one when absent */
+                    attempt?: number;
+                };
+                header?: never;
+                path: {
+                    /** @description a task's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description A piece of a task's log */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LogAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description there is no such task */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every agent */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Every agent */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["AgentsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Forget an agent */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description an agent's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Forget an agent */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["AgentsAnswer"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such agent */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description it is running a task */
+                409: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        options?: never;
+        head?: never;
+        /** Change an agent */
+        patch: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description an agent's id */
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["AgentChange"];
+                };
+            };
+            responses: {
+                /** @description Change an agent */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["AgentsAnswer"];
+                    };
+                };
+                /** @description the server is read-only */
+                403: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such agent */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        trace?: never;
+    };
+    "/api/v1/backends": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every backend */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Every backend */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BackendsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/agent.pyz": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The agent as one file that Python runs */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The agent as one file that Python runs */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/octet-stream": unknown;
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/evaluation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every report */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Every report */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ReportsAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/evaluation/overlay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Reports laid over each other */
+        get: {
+            parameters: {
+                query: {
+                    /** @description ids, comma-separated */
+                    reports: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description Reports laid over each other */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["EvaluationAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such report or point */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/evaluation/point": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One point of a report */
+        get: {
+            parameters: {
+                query: {
+                    /** @description id of a report */
+                    report: string;
+                    /** @description size of the swept dimension */
+                    batch: number;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description One point of a report */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PointAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description a parameter has a wrong name or value */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+                /** @description there is no such report or point */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/charts/{name}": {
         parameters: {
             query?: never;
@@ -4381,6 +5272,474 @@ export interface components {
             node: number;
             other: number;
             what: string[];
+        };
+        /**
+         * Request
+         * @description What is submitted; never changed afterwards.
+         *
+         *     key: chosen by whoever submits; the same key again gives the same job, not another one.
+         *     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
+         */
+        Request: {
+            key: string;
+            model: components["schemas"]["ModelRef"];
+            specs: components["schemas"]["Spec"][];
+            /** @default  */
+            name: string;
+            inputs?: components["schemas"]["Input"][];
+            dims?: {
+                [key: string]: number;
+            };
+            sweep?: components["schemas"]["Sweep"];
+            measure?: components["schemas"]["Measure"];
+            profile?: components["schemas"]["Profile"];
+            /** @default 0.1 */
+            monitor_interval_s: number;
+            /** @default 900 */
+            timeout_s: number;
+            /** @default 2 */
+            retries: number;
+        };
+        /**
+         * ModelRef
+         * @description An uploaded model.
+         */
+        ModelRef: {
+            blob: string;
+            name: string;
+        };
+        /**
+         * Spec
+         * @description One way to run the model: the runtime, on whom, and with which options.
+         *
+         *     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
+         *     threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+         */
+        Spec: {
+            id: string;
+            backend: string;
+            /** @default  */
+            version: string;
+            /** @default  */
+            agent: string;
+            /** @default  */
+            platform: string;
+            /** @default cpu */
+            device: string;
+            /**
+             * @default
+             * @enum {unknown}
+             */
+            precision: "" | "bf16" | "f16" | "f32";
+            /** @default 0 */
+            threads: number;
+            options?: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * Input
+         * @description An input of the model.
+         *
+         *     dims: sizes; a text names a dimension that `Sweep` or `Request.dims` gives a size.
+         *     fill: where the values come from; blob is the sha256 of an uploaded .npy for "file".
+         */
+        Input: {
+            name: string;
+            dtype: string;
+            dims: (number | string)[];
+            /**
+             * @default random
+             * @enum {unknown}
+             */
+            fill: "file" | "random" | "zeros";
+            /** @default  */
+            blob: string;
+        };
+        /**
+         * Sweep
+         * @description The dimension that is swept, and its sizes in the order of measuring. dim "": none, one point.
+         */
+        Sweep: {
+            /** @default batch */
+            dim: string;
+            values?: number[];
+        };
+        /**
+         * Measure
+         * @description How long a point is measured: until min_s and min_n are both reached, at most max_s. warmup_s: at least.
+         */
+        Measure: {
+            /** @default 0.2 */
+            warmup_s: number;
+            /** @default 3 */
+            min_s: number;
+            /** @default 60 */
+            max_s: number;
+            /** @default 662 */
+            min_n: number;
+        };
+        /**
+         * Profile
+         * @description The profile pass: runs in it (0 leaves it out), and at which size of the swept dimension (0: the first).
+         */
+        Profile: {
+            /** @default 20 */
+            runs: number;
+            /** @default 0 */
+            at: number;
+        };
+        /**
+         * UploadAnswer
+         * @description A file that was kept; its blob is named by jobs. graph: id of the model for the Graph page, null for arrays.
+         */
+        UploadAnswer: {
+            blob: string;
+            name: string;
+            size_bytes: number;
+            /** @enum {unknown} */
+            kind: "array" | "model";
+            model: components["schemas"]["UploadedModel"] | null;
+            array: components["schemas"]["UploadedArray"] | null;
+            graph: string | null;
+        };
+        /**
+         * UploadedModel
+         * @description What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
+         */
+        UploadedModel: {
+            format: string;
+            inputs: components["schemas"]["TensorEntry"][];
+            outputs: components["schemas"]["TensorEntry"][];
+            dims: {
+                [key: string]: number;
+            };
+            backends: string[];
+            warnings: string[];
+        };
+        /**
+         * TensorEntry
+         * @description An input or output of a model, as its file declares it.
+         *
+         *     dtype: "" and dims: null where the file does not say. A text among dims names a dimension; a null is unknown.
+         */
+        TensorEntry: {
+            name: string;
+            dtype: string;
+            dims: (number | string | null)[] | null;
+        };
+        /**
+         * UploadedArray
+         * @description What the head of an .npy file says.
+         */
+        UploadedArray: {
+            dtype: string;
+            shape: number[];
+        };
+        /**
+         * CheckAnswer
+         * @description Everything that is wrong with a job, empty when it would be accepted. points: how many it would measure.
+         */
+        CheckAnswer: {
+            errors: components["schemas"]["FieldError"][];
+            warnings: components["schemas"]["FieldError"][];
+            points: number;
+        };
+        /**
+         * FieldError
+         * @description What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`.
+         */
+        FieldError: {
+            field: string;
+            error: string;
+            hint: string | null;
+        };
+        /**
+         * JobRefused
+         * @description 400 of a submission: `error` is the first of `errors`.
+         */
+        JobRefused: {
+            error: string;
+            hint: string | null;
+            errors: components["schemas"]["FieldError"][];
+        };
+        /**
+         * JobsAnswer
+         * @description Newest first. revision: grows with every change. problem: why no job can be submitted here, null when one can.
+         */
+        JobsAnswer: {
+            revision: number;
+            jobs: components["schemas"]["JobRow"][];
+            problem: string | null;
+            hint: string | null;
+        };
+        /**
+         * JobRow
+         * @description A job of the list. data: names of its uploaded arrays. state: of its tasks together.
+         */
+        JobRow: {
+            id: string;
+            name: string;
+            model: string;
+            model_blob: string;
+            graph: string | null;
+            data: string[];
+            /** @enum {unknown} */
+            state: "cancelled" | "failed" | "initiated" | "running" | "succeeded" | "waiting";
+            progress: number;
+            submitted_ns: number;
+            updated_ns: number;
+            tasks: components["schemas"]["TaskRow"][];
+        };
+        /**
+         * TaskRow
+         * @description One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there.
+         */
+        TaskRow: {
+            id: string;
+            spec: string;
+            backend: string;
+            version: string | null;
+            device: string;
+            /** @enum {unknown} */
+            state: "cancelled" | "failed" | "initiated" | "running" | "succeeded" | "waiting";
+            phase: ("converting" | "measuring" | "preparing" | "profiling" | "uploading") | null;
+            progress: number;
+            attempt: number;
+            agent: string | null;
+            agent_name: string | null;
+            reason: ("agent_error" | "agent_lost" | "crashed" | "disk_full" | "expired" | "input_error" | "model_error" | "no_runtime" | "out_of_memory" | "rejected" | "timeout" | "upload_failed") | null;
+            error: string | null;
+            hint: string | null;
+            warnings: string[];
+            updated_ns: number;
+            points: number;
+            run: string | null;
+            log_bytes: number;
+        };
+        /**
+         * JobAnswer
+         * @description One job with what was submitted and the points so far.
+         */
+        JobAnswer: {
+            job: components["schemas"]["JobRow"];
+            request: components["schemas"]["Request"];
+            points: components["schemas"]["PointRow"][];
+        };
+        /**
+         * PointRow
+         * @description A point that was measured, while the job still runs; the result's folder has the whole of it.
+         */
+        PointRow: {
+            task: string;
+            spec: string;
+            batch: number;
+            qps: number;
+            p50_ns: number;
+            stable: boolean;
+        };
+        /**
+         * LogAnswer
+         * @description A piece of a task's log. offset, next_offset: bytes. ended: nothing more will come. cut: bytes beyond the cap.
+         */
+        LogAnswer: {
+            text: string;
+            offset: number;
+            next_offset: number;
+            size_bytes: number;
+            ended: boolean;
+            cut: number;
+        };
+        /**
+         * AgentsAnswer
+         * @description Agents by name. command: what to type on another machine, with the token in it.
+         */
+        AgentsAnswer: {
+            revision: number;
+            agents: components["schemas"]["AgentRow"][];
+            command: string;
+            install: string;
+            local_agent: boolean;
+        };
+        /**
+         * AgentRow
+         * @description A machine that measures. online: its last heartbeat is not older than a lease.
+         */
+        AgentRow: {
+            id: string;
+            name: string;
+            address: string;
+            public: boolean;
+            local: boolean;
+            online: boolean;
+            last_seen_ns: number;
+            registered_ns: number;
+            capabilities: components["schemas"]["Capabilities"];
+            tasks: components["schemas"]["AgentTask"][];
+        };
+        /**
+         * Capabilities
+         * @description What an agent says of itself. sandbox: 0 limits only, 1 an own user, 2 bubblewrap.
+         */
+        Capabilities: {
+            /** @enum {unknown} */
+            platform: "arm" | "cuda" | "x86";
+            machine: string;
+            system: string;
+            hostname: string;
+            cpu: string;
+            cores: number;
+            memory_bytes: number;
+            sandbox: number;
+            version: string;
+            gpus?: components["schemas"]["Gpu"][];
+            runtimes?: components["schemas"]["Runtime"][];
+            tags?: string[];
+        };
+        /**
+         * Gpu
+         * @description A GPU of an agent.
+         */
+        Gpu: {
+            id: string;
+            name: string;
+            memory_bytes: number;
+            /** @default  */
+            driver: string;
+        };
+        /**
+         * Runtime
+         * @description A runtime that an agent found: which backend it serves, its version, and the interpreter that has it.
+         */
+        Runtime: {
+            backend: string;
+            version: string;
+            python: string;
+            python_version: string;
+            devices?: string[];
+        };
+        /**
+         * AgentTask
+         * @description What an agent is doing.
+         */
+        AgentTask: {
+            task: string;
+            job: string;
+            name: string;
+            spec: string;
+            phase: ("converting" | "measuring" | "preparing" | "profiling" | "uploading") | null;
+            progress: number;
+        };
+        /**
+         * AgentChange
+         * @description What a browser may change of an agent; what is absent stays.
+         */
+        AgentChange: {
+            /** @default null */
+            name: string | null;
+            /** @default null */
+            public: boolean | null;
+        };
+        /**
+         * BackendsAnswer
+         * @description Every backend, whether an agent has it or not.
+         */
+        BackendsAnswer: {
+            backends: components["schemas"]["BackendEntry"][];
+        };
+        /**
+         * BackendEntry
+         * @description A backend that the server knows, for the Run tab's choices.
+         */
+        BackendEntry: {
+            name: string;
+            package: string;
+            formats: string[];
+            suffixes: string[];
+            options: {
+                [key: string]: string[];
+            };
+        };
+        /**
+         * ReportsAnswer
+         * @description Every report, newest first.
+         */
+        ReportsAnswer: {
+            revision: number;
+            reports: components["schemas"]["ReportRow"][];
+        };
+        /**
+         * ReportRow
+         * @description A result folder below the log directories.
+         */
+        ReportRow: {
+            id: string;
+            job: string;
+            name: string;
+            model: string;
+            model_sha256: string;
+            spec: string;
+            backend: string;
+            version: string;
+            device: string;
+            agent: string;
+            precision: string;
+            /** @enum {unknown} */
+            state: "cancelled" | "failed" | "initiated" | "running" | "succeeded" | "waiting";
+            finished_ns: number;
+            points: number;
+            best_batch: number | null;
+            best_samples_per_s: number | null;
+            run: string | null;
+        };
+        /**
+         * EvaluationAnswer
+         * @description Reports laid over each other.
+         *
+         *     table: one row a point: report, spec, batch, qps, samples_per_s, whole_samples_per_s, mean_ns, min_ns, max_ns,
+         *     p50_ns, p90_ns, p95_ns, p99_ns (null where n is too small), n, first_ns, load_ns, rss_bytes, gpu_memory_bytes,
+         *     energy_j_per_sample, stable, host_busy, pressure, involuntary_switches.
+         *     best: per report the batch of most samples a second, of least latency, and the verdicts.
+         *     charts: ECharts options: throughput, latency, tradeoff.
+         */
+        EvaluationAnswer: {
+            reports: components["schemas"]["ReportRow"][];
+            table: {
+                [key: string]: unknown[];
+            };
+            best: {
+                [key: string]: unknown[];
+            };
+            verdicts: Record<string, never>[];
+            charts: {
+                [key: string]: Record<string, never>;
+            };
+        };
+        /**
+         * PointAnswer
+         * @description One point of one report: distribution, latency over time, the device meanwhile.
+         *
+         *     kernels, runtime: name, calls, total_ns of the profile pass, null without one.
+         *     charts: histogram, samples, monitor, kernels, runtime. facts: of the point. profile: place of the trace.
+         */
+        PointAnswer: {
+            report: components["schemas"]["ReportRow"];
+            facts: Record<string, never>;
+            kernels: {
+                [key: string]: unknown[];
+            } | null;
+            runtime: {
+                [key: string]: unknown[];
+            } | null;
+            profile: {
+                [key: string]: string;
+            } | null;
+            monitor: {
+                [key: string]: string;
+            } | null;
+            charts: {
+                [key: string]: Record<string, never>;
+            };
         };
     };
     responses: never;
