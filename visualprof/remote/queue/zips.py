@@ -1,0 +1,63 @@
+"""Is a zip one that an agent may open? Only its directory is looked at; nothing is unpacked."""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from pathlib import Path
+
+from visualprof.errors import FormatError
+
+MAGIC = b"PK\x03\x04"
+MAX_ENTRIES = 100_000  # an archive of torch has one for each tensor and a few more
+MAX_DIRECTORY = 64 << 20
+MAX_RATIO = 20  # torch packs nothing, and its code packs 5 to 10 times
+ALWAYS_ALLOWED = 64 << 20
+_END = struct.Struct("<4s4H2LH")
+
+
+def check(path: Path, name: str) -> None:
+    """Refuses bombs and names that lead out of a folder.
+
+    Raises: FormatError.
+    """
+    _directory_is_small(path, name)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
+        raise FormatError(f"{name}: damaged zip archive ({error})", "was it cut while being copied?") from error
+    if len(entries) > MAX_ENTRIES:
+        raise FormatError(f"{name}: {len(entries):,} files in the archive", "is it a model?")
+    for each in entries:
+        parts = each.orig_filename.replace("\\", "/").split("/")
+        if ".." in parts or not parts[0] or ":" in parts[0] or "\0" in each.orig_filename:
+            raise FormatError(
+                f"{name}: a file in the archive is named {each.orig_filename[:80]!r}, which leads out of it",
+                "export the model again; do not trust this file",
+            )
+    if len({e.filename for e in entries}) < len(entries):
+        raise FormatError(f"{name}: two files in the archive have one name", "export the model again")
+    _not_a_bomb(name, sum(e.file_size for e in entries), path.stat().st_size)
+    if entries and all(e.filename.endswith(".npy") for e in entries):
+        raise FormatError(f"{name}: an .npz archive of arrays", "save each array by itself: numpy.save(path, array)")
+
+
+def _directory_is_small(path: Path, name: str) -> None:
+    """Python reads the whole directory at once, so its size is looked at first; of zip64 the child's limits keep it."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 65_557))
+        tail = file.read()
+    place = tail.rfind(b"PK\x05\x06")
+    if place < 0 or len(tail) - place < _END.size:
+        raise FormatError(f"{name}: damaged zip archive (it has no end)", "was it cut while being copied?")
+    size = _END.unpack_from(tail, place)[5]
+    if MAX_DIRECTORY < size < 0xFFFFFFFF:
+        raise FormatError(f"{name}: the archive's directory has {size:,} bytes", "is it a model?")
+
+
+def _not_a_bomb(name: str, unpacked: int, packed: int) -> None:
+    if unpacked > max(ALWAYS_ALLOWED, MAX_RATIO * packed):
+        raise FormatError(
+            f"{name}: unpacks to {unpacked:,} bytes from {packed:,}", "this looks like a decompression bomb"
+        )
