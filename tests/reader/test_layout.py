@@ -36,6 +36,11 @@ from visualprof.reader.layout import Place, natural, place
         # one plain file a folder
         ("exp1/trace.json", Place("exp1", "trace", "", -1)),
         ("exp1/profile.json.gz", Place("exp1", "profile", "", -1)),
+        # the result of a remote run
+        ("m-0001/ort/timeline.json", Place("m-0001/ort", "timeline", "", -1)),
+        ("m-0001/ort/profile.json", Place("m-0001/ort", "profile", "", -1)),
+        ("m-0001/ort/memory.json", Place("m-0001/ort", "memory", "", -1)),
+        ("m-0001/ort/monitor.jsonl", Place("m-0001/ort", "monitor", "", -1)),
         # unrelated files
         ("r/resnet.pt.trace.json", Place("r/resnet", "resnet", "", -1)),
         ("r/rank_non_gpu.json.gz", Place("r/rank_non_gpu", "rank_non_gpu", "", -1)),

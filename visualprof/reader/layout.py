@@ -6,6 +6,8 @@ A run is what ran together, a worker one of its processes, a span one recording 
   `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
   (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`.
   The folder may hold many workers; the stamp in the name is the span.
+- `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
+  folder's run too, but recordings of one process: no view takes them for ranks.
 - A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
 - Any other file is a run of its own, `folder/stem`; a time stamp at its end makes spans of it.
 
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 
 _PACKING = re.compile(r"\.(gz|gzip)$", re.IGNORECASE)
 _ENDING = re.compile(
-    r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(json|pb|pftrace|txt|raw)$"
+    r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(jsonl?|pb|pftrace|txt|raw)$"
     r"|\.(trace|prof|profile|pftrace|perfetto-trace)$",
     re.IGNORECASE,
 )
@@ -37,8 +39,10 @@ _RANK = re.compile(
 )
 # Names that say only "this is a profile": the folder says whose.
 _PLAIN = re.compile(
-    r"(|trace|profile|profiler|prof|timeline|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
+    r"(|trace|profile|profiler|prof|timeline|memory|monitor|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
 )
+# What a remote run leaves in its folder: recordings of one process, the one that is opened first before the others.
+RECORDINGS = ("timeline", "profile", "memory", "monitor")
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,11 @@ def place(folder: str, name: str) -> Place:
     else:
         run = f"{folder}/{base}" if folder else base
     return Place(run, worker, stamp, int(ranked["rank"]) if ranked else -1)
+
+
+def standing(worker: str) -> int:
+    """Which worker of a run without ranks comes first: the timeline before the others, the monitor last."""
+    return {"timeline": -1, "memory": 1, "monitor": 2}.get(worker, 0)
 
 
 _DIGITS = re.compile(r"(\d+)")

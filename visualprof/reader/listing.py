@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from visualprof.errors import NotFound
-from visualprof.reader.layout import Place, natural, place
+from visualprof.reader.layout import Place, natural, place, standing
 from visualprof.reader.scan import Found, Problem, Version, examine, roots, walk
 from visualprof.reader.summary import Failure, Summary
 
@@ -111,7 +111,7 @@ def arrange(revision: int, spans: Iterable[Span], skipped: Iterable[Problem]) ->
 
 def _run(run: str, workers: dict[str, list[Span]]) -> Run:
     whole = [_worker(name, spans) for name, spans in workers.items()]
-    whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, natural(worker.id)))
+    whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, standing(worker.id), natural(worker.id)))
     name = run if run != "." else whole[0].spans[0].found.root.path.name or run
     return Run(run, name, tuple(whole))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.chrome_pieces import Pieces
 from visualprof.reader.source import Source
 
@@ -36,6 +36,8 @@ class _Finder:
 def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
     """JSON text of the events at the given rows of a file; rows that are not there are left out.
 
+    A format without a list of events (the monitor's lines, MegEngine's plans) has none to give.
+
     Reads the file up to the last of them: about 1 s for 350 MB.
 
     Raises: SourceError: the file is gone or cannot be read.
@@ -43,7 +45,7 @@ def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
     finder = _Finder(rows)
     try:
         Pieces(Source(path), finder).run()
-    except _Found:
+    except (_Found, FormatError):
         pass
     except VisualprofError:
         if not finder.texts:

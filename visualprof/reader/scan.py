@@ -30,6 +30,8 @@ _OTHER_NAME = re.compile(
     r"|arrow|db|sqlite|tar\.gz|svg\.gz|log\.gz|txt\.gz|csv\.gz|tsv\.gz|bin\.gz|npy\.gz|ubyte\.gz)$",
     re.IGNORECASE,
 )
+# What a remote run leaves beside its profiles: JSON that is not worth a word.
+_RESULT_NAMES = frozenset({"job.json", "env.json", "status.json"})
 _BLANK = b"\x00 \t\r\n\xef\xbb\xbf"
 
 
@@ -148,15 +150,17 @@ def examine(found: Found) -> Verdict:
     """What a file is, by its content; its name only decides whether a stranger is worth a mention."""
     source = Source(found.path)
     if found.version.size == 0:
-        return _growing(found, "is empty") if _PROFILE_NAME.search(found.name) else Verdict("other")
+        return _growing(found, "is empty") if _named_like_profile(found) else Verdict("other")
     try:
         if not _may_be_profile(found):
             return Verdict("other")
         return Verdict("profile", recognise(source).name)
     except EmptyFile as error:
+        if found.name in _RESULT_NAMES:
+            return Verdict("other")
         return Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
-        if _PROFILE_NAME.search(found.name) and _cut_short(source):
+        if _named_like_profile(found) and _cut_short(source):
             return _growing(found, "is too short to be recognised")
         return _stranger(found, error.error, error.hint)
     except SourceError as error:
@@ -174,7 +178,13 @@ def _growing(found: Found, what: str) -> Verdict:
 
 
 def _stranger(found: Found, error: str, hint: str) -> Verdict:
-    return Verdict("other") if _OTHER_NAME.search(found.name) else Verdict("skipped", "", error, hint)
+    if found.name in _RESULT_NAMES or _OTHER_NAME.search(found.name):
+        return Verdict("other")
+    return Verdict("skipped", "", error, hint)
+
+
+def _named_like_profile(found: Found) -> bool:
+    return bool(_PROFILE_NAME.search(found.name)) and found.name not in _RESULT_NAMES
 
 
 def _may_be_profile(found: Found) -> bool:

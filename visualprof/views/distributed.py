@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from visualprof.reader.layout import RECORDINGS
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.alignment import offsets
@@ -37,7 +38,7 @@ def compute(ranks: Ranks, params: Params) -> Result:
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
-    ordered = sorted(ranks, key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
+    ordered = sorted(_processes(ranks), key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
     numbers = [t.meta.rank if t.meta.rank >= 0 else i for i, (_, t) in enumerate(ordered)]
     windows = [step_windows(t) for _, t in ordered]
     found = match([collectives(t) for _, t in ordered])
@@ -58,6 +59,13 @@ def compute(ranks: Ranks, params: Params) -> Result:
             "notes": _notes(windows),
         },
     )
+
+
+def _processes(ranks: Ranks) -> Ranks:
+    """The workers that are processes: of the recordings of one process that a remote run leaves, one counts."""
+    recordings = [r for r in ranks if r[0] in RECORDINGS and needs(r[1])]
+    recordings.sort(key=lambda r: RECORDINGS.index(r[0]))
+    return [*(r for r in ranks if r[0] not in RECORDINGS), *recordings[:1]]
 
 
 def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:

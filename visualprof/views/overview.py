@@ -21,10 +21,13 @@ from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 from visualprof.views.table import Column, Result, Table
 from visualprof.views.timing import durations, names, ordered
 
+# Of these alone nothing can be told: how long steps and sessions took, not what filled them.
+BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+
 
 def needs(trace: Trace) -> bool:
-    """Any event but memory instants."""
-    return bool((trace.events.category != Category.MEMORY).any())
+    """Anything that a step is filled with."""
+    return not np.isin(trace.events.category, BARE).all()
 
 
 def compute(trace: Trace, params: Params) -> Result:

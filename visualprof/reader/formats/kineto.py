@@ -22,7 +22,7 @@ from visualprof.reader.chrome_json import (
     json_objects,
     read_document,
 )
-from visualprof.reader.chrome_tracks import add_flows, lay_tracks, text_ids
+from visualprof.reader.chrome_tracks import add_counters, add_flows, lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
@@ -130,6 +130,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )
     _add_args(doc, builder)
     _add_allocs(doc, builder)
+    add_counters(doc, builder)
     add_flows(doc, builder, tracks, lambda k: LinkKind.FWDBWD if k.cat in ("fwdbwd", "forward_backward") else None)
     for i in np.flatnonzero(category == Category.STEP).tolist():
         label = doc.kind_at(i).name.partition("#")[2]

@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
-from visualprof.reader.chrome_tracks import lay_tracks, text_ids
+from visualprof.reader.chrome_tracks import add_counters, lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import NO_ADDRESS, Category, Ints, TrackKind
@@ -77,6 +77,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     runs = np.flatnonzero(category == Category.STEP)
     for i, row in enumerate(runs[np.argsort(doc.ts[runs], kind="stable")].tolist()):
         builder.step(str(i), int(doc.ts[row]), max(0, int(doc.dur[row])), int(tracks.of_row[row]))
+    add_counters(doc, builder)  # the monitor's, which a remote run adds
     _add_memory(doc, builder)
     _add_allocs(doc, builder)
     providers = {doc.texts[int(i)] for i in np.unique(doc.args["provider"].values)}

@@ -1,0 +1,85 @@
+"""A folder of results as a remote run leaves it: one run, its recordings as workers, nothing else mentioned."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES, trace_of
+from visualprof.reader.listing import profiles
+from visualprof.views.distributed import VIEW as DISTRIBUTED
+from visualprof.views.table import Table
+
+SAMPLE = {"t_ns": 1_795_147_594_000_000_000, "phase": "measuring", "batch": 1, "cpu": 0.5}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    result = tmp_path / "resnet-0001" / "ort"
+    result.mkdir(parents=True)
+    for name, sample in (
+        ("timeline.json", "megengine-train/1890.chrome_timeline.json.gz"),
+        ("profile.json", "megengine-inference/transformer_tiny.profile.json.gz"),
+    ):
+        (result / name).write_bytes(gzip.decompress((SAMPLES / sample).read_bytes()))
+    (result / "monitor.jsonl").write_text(json.dumps({"schema": "visualprof.monitor/1"}) + "\n" + json.dumps(SAMPLE))
+    for name in ("job.json", "env.json", "status.json"):
+        (result / name).write_text('{"schema": "visualprof.job/1"}')
+    (result / "points.jsonl").write_text('{"batch": 1, "n": 5}\n')
+    (result / "log.txt").write_text("{}")
+    (result / "latencies.bin").write_bytes(b"{\x00\x00\x00")
+    (result / "executed.onnx").write_bytes(b"\x08\x07")
+    return tmp_path
+
+
+def test_all_recordings_belong_to_one_run(folder: Path):
+    (run,) = profiles([folder]).runs
+    assert run.id == "resnet-0001/ort"
+    assert [w.id for w in run.workers] == ["timeline", "profile", "monitor"]
+
+
+def test_the_first_worker_is_no_monitor(folder: Path):
+    (folder / "resnet-0001" / "ort" / "timeline.json").unlink()
+    assert profiles([folder]).find("resnet-0001/ort").found.name == "profile.json"
+
+
+def test_nothing_else_of_a_result_is_mentioned(folder: Path):
+    assert profiles([folder]).skipped == ()
+
+
+@pytest.mark.parametrize("name", ["job.json", "env.json", "status.json"])
+@pytest.mark.parametrize("content", ["", " \n", '{"a', "nonsense"])
+def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: str, content: str):
+    (folder / "resnet-0001" / "ort" / name).write_text(content)
+    listing = profiles([folder])
+    assert listing.skipped == ()
+    assert [w.id for r in listing.runs for w in r.workers] == ["timeline", "profile", "monitor"]
+
+
+def test_a_profile_that_is_called_like_a_file_of_a_result_is_shown(tmp_path: Path):
+    (tmp_path / "job.json").write_bytes(gzip.decompress((SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz").read_bytes()))
+    assert [r.id for r in profiles([tmp_path]).runs] == ["job"]
+
+
+def test_what_the_server_keeps_is_never_shown(folder: Path):
+    kept = folder / ".visualprof" / "incoming" / "t1-1"
+    kept.mkdir(parents=True)
+    (kept / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
+    assert [r.id for r in profiles([folder]).runs] == ["resnet-0001/ort"]
+
+
+def test_recordings_of_one_process_are_no_ranks():
+    ranks = [(name, trace_of(SAMPLES / "pytorch-ddp-cpu" / f"{name}.pt.trace.json.gz")) for name in ("rank0", "rank1")]
+    idle = trace_of(SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz")
+    params = DISTRIBUTED.parse({})
+
+    def workers(given: list[tuple[str, object]]) -> set[str]:
+        table = DISTRIBUTED.compute(given, params).table
+        assert isinstance(table, Table)
+        return set(table.columns["worker"])
+
+    assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
+    assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

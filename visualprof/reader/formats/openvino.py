@@ -1,0 +1,181 @@
+"""OpenVINO's performance counters: how long each operator took in a run, without the time at which it ran.
+
+Two forms: a remote run's envelope, `{"openvino": version, "profiling_info": [...], "runtime_graph": [...]}`, and
+`benchmark_detailed_counters_report.json` of benchmark_app, whose times are milliseconds as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+
+from visualprof.errors import FormatError
+from visualprof.reader.builder import TraceBuilder
+from visualprof.reader.chrome_json import json_object, json_objects
+from visualprof.reader.registry import Format
+from visualprof.reader.source import Source
+from visualprof.reader.trace import Category, TrackKind
+
+_Json = dict[str, Any]
+MAX_BYTES = 1 << 30
+MAX_TEXT = 2000
+MAX_NS = 10**15  # eleven days for one operator
+DEVICES = {"GPU": "xpu", "NPU": "npu"}
+_PRECISION = re.compile(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator of one run. executed: it ran on its own; what was fused or removed did not."""
+
+    name: str
+    type: str
+    exec_type: str
+    executed: bool
+    real_ns: int
+    cpu_ns: int
+
+
+def sniff(head: bytes) -> bool:
+    """An object with counters, by the keys of either form."""
+    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return False
+    return (b'"detailed_performance"' in head and b'"report_type"' in head) or (
+        b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head)
+    )
+
+
+def read(source: Source, builder: TraceBuilder) -> None:
+    """Reads a file; operators stand end to end in the order of execution, each run is a step."""
+    document = _load(source)
+    graph = {str(each.get("name", "")): each for each in json_objects(document.get("runtime_graph"))}
+    runs = [_ordered(run, graph) for run in _runs(document)]
+    nodes = [node for run in runs for node in run]
+    executed = [[node for node in run if node.executed] for run in runs]
+    _add_runs(builder, executed, graph)
+    left_out = len(nodes) - sum(map(len, executed))
+    if left_out:
+        builder.warn(
+            f"{left_out:,} of {len(nodes):,} operators did not run on their own (fused, optimized out): left out"
+        )
+    builder.warn(
+        "OpenVINO records durations, no times: the operators stand end to end in the executor's order, without gaps"
+    )
+    _describe(builder, document)
+
+
+def _load(source: Source) -> _Json:
+    data = source.whole(MAX_BYTES, "a file of OpenVINO's counters", "is it one?")
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(
+            f"{source.name}: not whole counters of OpenVINO ({error})",
+            "it may still be being written; it opens by itself once complete",
+        ) from error
+    return json_object(document)
+
+
+def _runs(document: _Json) -> Iterator[list[Node]]:
+    """The operators of each run; the envelope has one run, or a list of them."""
+    told = document.get("profiling_info")
+    if isinstance(told, list):
+        rows = cast("list[object]", told)
+        many = bool(rows) and all(isinstance(row, list) for row in rows)
+        for run in rows if many else [rows]:
+            yield [_node(each, "_us", 1e3) for each in json_objects(run)]
+    for request in json_objects(document.get("detailed_performance")):
+        yield [_node(each, "", 1e6) for each in json_objects(request.get("nodes"))]
+
+
+def _node(row: _Json, unit: str, factor: float) -> Node:
+    """One row; `Status.EXECUTED` is how benchmark_app writes the status."""
+    real = _nanoseconds(row.get(f"real_time{unit}"), factor)
+    status = str(row.get("status", "EXECUTED" if real else "NOT_RUN")).rpartition(".")[2].upper()
+    return Node(
+        _text(row.get("node_name", row.get("name"))),
+        _text(row.get("node_type")),
+        _text(row.get("exec_type")),
+        status == "EXECUTED",
+        real,
+        _nanoseconds(row.get(f"cpu_time{unit}"), factor),
+    )
+
+
+def _nanoseconds(value: object, factor: float) -> int:
+    try:
+        ns = float(cast("float", value)) * factor
+        return round(min(max(ns, 0.0), MAX_NS))
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _text(value: object) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _ordered(run: list[Node], graph: dict[str, _Json]) -> list[Node]:
+    """The operators in the order of execution; one that the runtime graph does not know stays behind its neighbour."""
+    place = -1
+    places: list[int] = []
+    for node in run:
+        told = str(graph.get(node.name, {}).get("execOrder"))
+        place = int(told) if told.isascii() and told.isdigit() and len(told) < 10 else place
+        places.append(place)
+    return [run[i] for i in sorted(range(len(run)), key=lambda i: places[i])]
+
+
+def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, _Json]) -> None:
+    """Each run as a step over its operators."""
+    nodes = [node for run in runs for node in run]
+    track = builder.track(TrackKind.THREAD, "executor")
+    dur = np.array([n.real_ns for n in nodes], np.int64)
+    ts = np.cumsum(dur) - dur
+    rows = np.arange(len(nodes))
+    builder.events(
+        ts=ts,
+        dur=dur,
+        name=builder.strings(n.name or n.type for n in nodes),
+        category=np.full(len(nodes), int(Category.OP)),
+        track=np.full(len(nodes), track),
+        row=rows,
+    )
+    texts = {
+        "type": [n.type for n in nodes],
+        "exec_type": [n.exec_type for n in nodes],
+        "precision": [_precision(n, graph) for n in nodes],
+        "layers": [_text(graph.get(n.name, {}).get("originalLayersNames")) for n in nodes],
+    }
+    for name, values in texts.items():
+        known = np.array([bool(v) for v in values], bool)
+        builder.arg(name, rows[known], builder.strings(v for v in values if v), text=True)
+    builder.arg("cpu_ns", rows, np.array([n.cpu_ns for n in nodes], np.int64))
+    start = 0
+    for i, run in enumerate(runs):
+        length = sum(n.real_ns for n in run)
+        builder.step(str(i), start, length, track)
+        start += length
+
+
+def _precision(node: Node, graph: dict[str, _Json]) -> str:
+    """In which the operator ran: as its implementation is called, else as the runtime graph says."""
+    found = _PRECISION.search(node.exec_type)
+    return found[1].lower() if found else _text(graph.get(node.name, {}).get("runtimePrecision"))
+
+
+def _describe(builder: TraceBuilder, document: _Json) -> None:
+    told = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
+    builder.describe(
+        framework="openvino",
+        producer=f"OpenVINO {_text(document.get('openvino'))}".strip(),
+        device_type=DEVICES.get(told.get("device", "CPU").partition(".")[0].upper(), "cpu"),
+        properties=told,
+    )
+
+
+FORMAT = Format("openvino", 16, sniff, read)
