@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from visualprof.remote.protocol import Capabilities, Phase, Reason, Request, State
+from visualprof.remote.queue.form import FieldError
 from visualprof.server.schema import Columns
 
 
@@ -49,14 +50,6 @@ class UploadAnswer(msgspec.Struct):
     model: UploadedModel | None
     array: UploadedArray | None
     graph: str | None
-
-
-class FieldError(msgspec.Struct):
-    """What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`."""
-
-    field: str
-    error: str
-    hint: str | None
 
 
 class CheckAnswer(msgspec.Struct):

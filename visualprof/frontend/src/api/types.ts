@@ -5447,11 +5447,12 @@ export interface components {
         };
         /**
          * FieldError
-         * @description What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`.
+         * @description What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`, "" for all of it.
          */
         FieldError: {
             field: string;
             error: string;
+            /** @default null */
             hint: string | null;
         };
         /**

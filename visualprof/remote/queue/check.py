@@ -1,0 +1,100 @@
+"""Is a job one that an agent can run? Everything that is wrong is told at once, each with its field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from visualprof.remote.protocol import Request
+from visualprof.remote.queue import machines, shapes
+from visualprof.remote.queue.form import FieldError, Invalid, parse_request
+from visualprof.remote.queue.inspect import InspectedArray, InspectedModel, from_json
+from visualprof.remote.queue.limits import limit_errors
+from visualprof.remote.queue.records import Agent
+
+__all__ = ["FieldError", "Invalid", "check_request", "parse_request", "points_of"]
+
+Told = tuple[list[FieldError], list[FieldError]]
+
+
+class Known(Protocol):
+    """What the server knows of files and machines."""
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        """What inspection found in a file; None for one that is not here."""
+        ...
+
+    def agents(self) -> Sequence[Agent]:
+        """Every registered agent."""
+        ...
+
+    def online(self, agent: Agent) -> bool:
+        """Was it heard of within a lease?"""
+        ...
+
+
+def check_request(request: Request, known: Known) -> Told:
+    """Errors, which refuse a job, and warnings, which do not."""
+    errors = limit_errors(request)
+    if errors:  # sizes out of range would spoil what is worked out from them
+        return errors, []
+    model, problems = _model(request, known)
+    agents = known.agents()
+    errors = [*problems, *machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
+    online = {a.id for a in agents if known.online(a)}
+    warnings = [*machines.agent_warnings(request.specs, agents, online), *_time(request)]
+    if model is not None:
+        more = _inputs(request, model, known)
+        errors += more[0]
+        warnings += more[1]
+    return errors, warnings
+
+
+def points_of(request: Request) -> int:
+    """How many points a job measures."""
+    return len(request.specs) * (len(request.sweep.values) if shapes.swept(request) else 1)
+
+
+def _inputs(request: Request, model: InspectedModel, known: Known) -> Told:
+    arrays, errors = _arrays(request, known)
+    errors += [*shapes.input_errors(request, model), *shapes.array_errors(request, arrays)]
+    sizes = shapes.known_sizes(request, arrays)
+    errors += shapes.size_errors(request, sizes)
+    too_large, large = shapes.memory(request, sizes)
+    return errors + too_large, [*shapes.size_warnings(request, arrays), *large]
+
+
+def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[FieldError]]:
+    kept = known.inspected(request.model.blob)
+    if kept is None:
+        return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
+    found = from_json(kept)
+    if isinstance(found, InspectedArray):
+        return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is an array, not a model")]
+    return found, []
+
+
+def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:
+    """The uploaded arrays by the number of their input."""
+    arrays, errors = dict[int, shapes.Array](), list[FieldError]()
+    for i, each in enumerate(request.inputs):
+        if each.fill != "file":
+            continue
+        kept = known.inspected(each.blob)
+        found = from_json(kept) if kept else None
+        if kept is None:
+            errors.append(FieldError(f"inputs[{i}].blob", "this file is not here", "upload the .npy first"))
+        elif isinstance(found, InspectedArray):
+            arrays[i] = shapes.Array(str(kept.get("name") or "the file"), found.dtype, found.shape)
+        else:
+            errors.append(FieldError(f"inputs[{i}].blob", f"{kept.get('name', 'the file')} is a model, not an array"))
+    return arrays, errors
+
+
+def _time(request: Request) -> list[FieldError]:
+    """A deadline that the points cannot keep."""
+    needed = points_of(request) / len(request.specs) * request.measure.min_s
+    if needed <= request.timeout_s:
+        return []
+    told = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
+    return [FieldError("timeout_s", told, "raise it, or measure.min_s down")]

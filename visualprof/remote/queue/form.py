@@ -1,0 +1,147 @@
+"""A submission's JSON as a `Request`: every field known, every value of its type."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from visualprof.errors import BadParameter
+from visualprof.remote.protocol import Request, build
+
+MAX_BYTES = 1 << 20
+MAX_ERRORS = 200
+MAX_ITEMS = 2000
+NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`, "" for all of it."""
+
+    field: str
+    error: str
+    hint: str | None = None
+
+
+class Invalid(BadParameter):
+    """No request. errors: all that is wrong with it; the first one is its message."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        first = errors[0]
+        super().__init__(f"{first.field}: {first.error}" if first.field else first.error, first.hint or "")
+        self.errors = errors
+
+
+def parse_request(body: bytes) -> Request:
+    """The request of a submission.
+
+    Raises: Invalid: it is no JSON, has unknown or missing fields, or values of other types.
+    """
+    if len(body) > MAX_BYTES:
+        raise Invalid(
+            [FieldError("", f"the job is over {MAX_BYTES >> 20} MiB of JSON", "arrays are uploaded as files")]
+        )
+    try:
+        given: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Invalid([FieldError("", f"this is no JSON: {error}", "docs/http-api.md describes a job")]) from error
+    errors: list[FieldError] = []
+    _walk(Request, given, "", errors)
+    if errors:
+        raise Invalid(errors[:MAX_ERRORS])
+    return build(Request, given)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint for a name that is not among the known ones."""
+    close = difflib.get_close_matches(name[:200], known, 1)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known: {', '.join(map(repr, known[:12]))}" if known else ""
+
+
+def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
+    origin = get_origin(kind)
+    if len(errors) > MAX_ERRORS:
+        return
+    if is_dataclass(kind):
+        _object(kind, value, path, errors)
+    elif origin is list:
+        _list(get_args(kind)[0], value, path, errors)
+    elif origin is dict:
+        _names(get_args(kind)[1], value, path, errors)
+    elif origin is Literal:
+        if value not in get_args(kind) or not isinstance(value, str):
+            errors.append(_wanted(path, " or ".join(repr(v) for v in get_args(kind)), value))
+    elif origin in (Union, UnionType):
+        if not any(_plain(each, value) for each in get_args(kind)):
+            errors.append(_wanted(path, " or ".join(NAMES[each] for each in get_args(kind)), value))
+    elif not _plain(kind, value):
+        errors.append(_wanted(path, NAMES[kind], value))
+
+
+def _object(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
+    if not isinstance(value, dict):
+        errors.append(_wanted(path, "an object", value))
+        return
+    given: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
+    hints, known = _hints(kind), {f.name: f for f in fields(kind)}
+    unknown = [name for name in given if name not in known][:MAX_ERRORS]
+    errors += [FieldError(_join(path, n), "there is no such field", nearest(n, list(known))) for n in unknown]
+    for name, each in known.items():
+        if name in given:
+            _walk(hints[name], given[name], _join(path, name), errors)
+        elif _needed(each):
+            errors.append(FieldError(_join(path, name), "is missing"))
+
+
+def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
+    if not isinstance(value, list):
+        errors.append(_wanted(path, "a list", value))
+        return
+    items: list[object] = value  # pyright: ignore[reportUnknownVariableType]
+    if len(items) > MAX_ITEMS:
+        errors.append(FieldError(path, f"has {len(items):,} entries", f"at most {MAX_ITEMS:,}"))
+        return
+    for i, each in enumerate(items):
+        _walk(kind, each, f"{path}[{i}]", errors)
+
+
+def _names(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
+    if not isinstance(value, dict):
+        errors.append(_wanted(path, "an object", value))
+        return
+    given: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
+    for name, each in given.items():
+        _walk(kind, each, _join(path, name), errors)
+
+
+def _plain(kind: type, value: object) -> bool:
+    """JSON has no NaN, and true is no number."""
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is kind
+
+
+def _wanted(path: str, what: str, value: object) -> FieldError:
+    shown = msgspec.json.encode(value).decode()
+    return FieldError(path, f"must be {what}, not {shown if len(shown) <= 40 else shown[:40] + '...'}")
+
+
+def _join(path: str, name: str) -> str:
+    name = name if len(name) <= 100 else f"{name[:100]}..."
+    return f"{path}.{name}" if path else name
+
+
+def _needed(each: Field[Any]) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind)
