@@ -147,6 +147,33 @@ def test_a_profile_of_another_model_says_so():
     assert found["total_ns"] > 0
 
 
+def test_operators_that_are_named_by_type_alone_find_no_node_of_that_name():
+    folder = SAMPLES / "megengine-train"
+    model = read_model(folder / "lenet.mge")
+    assert any(node.name == "Reshape" for node in model.nodes)
+    found = measured(model, trace_of(folder / "1890.chrome_timeline.json.gz"))
+    assert (found["matched_nodes"], found["matched_ns"]) == (0, 0)
+    assert found["total_ns"] > 0
+
+
+def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named():
+    path = shared("traces/megengine/runner/lenet/graph_profiler2.chrome_timeline.json.gz")
+    model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
+    found = measured(model, trace_of(path))
+    assert found["columns"]["time_ns"][columns(model)["nodes"]["full_name"].index("Reshape")] == 1145
+    assert found["matched_ratio"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("model", "least"), [("resnet10_dynbatch", 0.92), ("tinybert_scoped_dyn", 0.9), ("tinybert_dynamo", 0.96)]
+)
+def test_what_openvino_made_of_several_nodes_is_the_first_of_them(model: str, least: float):
+    found = measured(
+        read_model(shared(f"models/onnx/{model}.onnx")), trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
+    )
+    assert found["matched_ratio"] >= least
+
+
 def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]):
     """A model of (name, type, inputs, outputs) by the names of its tensors."""
     builder = ModelBuilder("m", "made")

@@ -206,6 +206,8 @@ class Meta:
     truncated: the file ends in the middle; it may still be growing.
     device_work: what the events of streams are: `kernel`, or `operator` where a framework records
         only how long an operator kept the device busy.
+    operator_names: what operators are called: by the `node` of the model, or by their `type` where a framework names
+        them no other way; their node, if it is known, is the argument `graph_name`.
     """
 
     format: str
@@ -216,6 +218,7 @@ class Meta:
     world_size: int = -1
     device_type: str = "cpu"
     device_work: str = "kernel"
+    operator_names: str = "node"
     devices: tuple[Device, ...] = ()
     clock_origin_ns: int = -1
     process_cpu_ratio: float = -1.0

@@ -186,6 +186,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
         producer="megengine.utils.profiler",
         truncated=doc.truncated,
         device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
+        operator_names="type",
         clock_origin_ns=int(local) if local.isdigit() else -1,
         device_type="cuda" if on_gpu else "cpu",
         devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),

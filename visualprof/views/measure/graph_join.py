@@ -39,7 +39,8 @@ def join(model: ModelGraph, trace: Trace) -> Join:
     """Device time of operators (host self time where nothing ran on a device) on the nodes of the same name.
 
     Names are tried as they are, then as the node's output value, then without what an optimizer added to them; module
-    graphs are joined by the module calls of the profiler. Source: docs/views.md#graph.
+    graphs are joined by the module calls of the profiler; operators that a runtime made of several nodes by the first of
+    those. Names that are only types join nothing. Source: docs/views.md#graph.
     """
     modules = {n.attributes["profile_name"]: i for i, n in enumerate(model.nodes) if "profile_name" in n.attributes}
     if modules and bool((trace.events.category == Category.MODULE).any()):
@@ -79,13 +80,13 @@ def _collect(
     model: ModelGraph, trace: Trace, rows: NDArray[np.int64], spent: NDArray[np.int64], names: dict[str, int], rule: str
 ) -> Join:
     node_of = np.full(len(trace.strings), -1, np.int64)
-    label = trace.events.name[rows]
-    if "graph_name" in trace.args:
-        told = trace.arg("graph_name", rows, 0).astype(np.int64)
-        label = np.where(told > 0, told, label)
-    for i in np.unique(label):
+    label = trace.events.name[rows].astype(np.int64)
+    if trace.meta.operator_names == "type":  # a node that is called like a type is not every operator of that type
+        label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
+    for i in np.unique(label[label > 0]):
         node_of[i] = _find(trace.strings[int(i)], names)
-    node = node_of[label]
+    node = np.where(label > 0, node_of[label], -1)
+    node = np.where(node >= 0, node, _by_layers(trace, rows, names))
     found = node >= 0
     count = len(model.nodes)
 
@@ -107,6 +108,15 @@ def _collect(
         total(trace.arg("flops", rows, np.nan).astype(np.float64)),
         total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
     )  # fmt: skip
+
+
+def _by_layers(trace: Trace, rows: NDArray[np.int64], names: dict[str, int]) -> NDArray[np.int64]:
+    """Node of each event by the model's layers that a runtime says it was made of; the first that is a node."""
+    layers = np.maximum(trace.arg("layers", rows, 0).astype(np.int64), 0)
+    found = np.full(len(trace.strings), -1, np.int64)
+    for i in np.unique(layers[layers > 0]):
+        found[i] = next((names[name] for name in trace.strings[int(i)].split(",") if name in names), -1)
+    return found[layers]
 
 
 def _find(name: str, names: dict[str, int]) -> int:
