@@ -38,9 +38,9 @@ class Join:
 def join(model: ModelGraph, trace: Trace) -> Join:
     """Device time of operators (host self time where nothing ran on a device) on the nodes of the same name.
 
-    Names are tried as they are, then as the node's output value, then without what an optimizer added to them; module
-    graphs are joined by the module calls of the profiler; operators that a runtime made of several nodes by the first of
-    those. Names that are only types join nothing. Source: docs/views.md#graph.
+    Names are tried as they are, then as the node's output value, then without what an optimizer added to them; what a
+    runtime made of several nodes goes to the first of those; module graphs are joined by the module calls of the
+    profiler. Names that are only types join nothing. Source: docs/views.md#graph.
     """
     modules = {n.attributes["profile_name"]: i for i, n in enumerate(model.nodes) if "profile_name" in n.attributes}
     if modules and bool((trace.events.category == Category.MODULE).any()):
