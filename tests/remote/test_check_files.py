@@ -1,0 +1,452 @@
+"""What uploaded files are: models and arrays of every kind, and those that are broken or hostile."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import pickle
+import struct
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.conftest import FIXTURES, shared
+from visualprof.errors import FormatError, VisualprofError
+from visualprof.remote.queue import bounded
+from visualprof.remote.queue.inspect import (
+    InspectedArray,
+    InspectedModel,
+    as_json,
+    from_json,
+    inspect_array,
+    inspect_file,
+    inspect_model,
+    model_name,
+    safe_name,
+)
+
+MakeModel = Callable[..., Path]
+
+
+class Touch:
+    """A pickle that makes a file when it is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return os.system, (f"touch '{self.path}'",)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> MakeModel:
+    """An ONNX model of one Identity for each input (name, type, dims)."""
+
+    def make(inputs: Sequence[tuple[str, int, Sequence[int | str | None]]], **changes: Any) -> Path:
+        given = [helper.make_tensor_value_info(n, t, d) for n, t, d in inputs]
+        made = [helper.make_tensor_value_info(f"{n}_out", t, d) for n, t, d in inputs]
+        nodes = [helper.make_node("Identity", [n], [f"{n}_out"]) for n, _, _ in inputs]
+        graph = helper.make_graph(nodes, "g", given, made, **changes)
+        path = tmp_path / "model.onnx"
+        path.write_bytes(helper.make_model(graph).SerializeToString())
+        return path
+
+    return make
+
+
+def saved(path: Path, values: np.ndarray[Any, Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, values, allow_pickle=True)
+
+
+def refused(path: Path, name: str = "given.bin") -> VisualprofError:
+    with pytest.raises(VisualprofError) as caught:
+        inspect_file(path, name)
+    assert name in caught.value.error
+    assert path.name not in caught.value.error.replace(name, "")
+    return caught.value
+
+
+def dims(found: InspectedModel) -> dict[str, Any]:
+    return {t.name: t.dims for t in found.inputs}
+
+
+# models
+
+
+@pytest.mark.parametrize(
+    ("file", "inputs", "sizes"),
+    [
+        ("onnx/resnet10_dynbatch.onnx", {"input": ["batch", 3, 96, 96]}, {"batch": 1}),
+        ("onnx/resnet10_static.onnx", {"input": [1, 3, 96, 96]}, {}),
+        (
+            "onnx/tinybert_scoped_dyn.onnx",
+            {"input_ids": ["batch", "seq"], "attention_mask": ["batch", "seq"]},
+            {"batch": 1, "seq": 64},
+        ),
+        ("onnx/subgraphs_if_loop.onnx", {"x": ["N", 16]}, {"N": 1}),
+        (
+            "onnx_real/silero_vad_16k_op15.onnx",
+            {"input": ["batch", "sequence"], "state": [2, "batch", 128], "sr": []},
+            {"batch": 1, "sequence": 64},
+        ),
+        ("megengine/lenet.mge", {"data": ["batch", 1, 32, 32]}, {"batch": 2}),
+        ("megengine/resnet18_w16.mge", {"data": ["batch", 3, 224, 224]}, {"batch": 1}),
+        (
+            "megengine/transformer_tiny.mge",
+            {"tokens": ["batch", 64], "mask": ["batch", 4, 64, 64]},
+            {"batch": 2},
+        ),
+    ],
+)
+def test_inputs_and_sizes_of_the_shared_models(file, inputs, sizes):
+    path = shared(f"models/{file}")
+    found = inspect_model(path, path.name)
+    assert dims(found) == inputs
+    assert found.dims == sizes
+    assert found.outputs
+
+
+def test_backends_are_those_that_load_the_format():
+    path = shared("models/onnx/resnet10_dynbatch.onnx")
+    found = inspect_model(path, path.name)
+    assert {"onnxruntime", "openvino"} <= set(found.backends)
+    assert "megengine" not in found.backends
+    assert inspect_model(shared("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
+
+
+def test_torchscript_declares_no_shapes_and_says_so():
+    found = inspect_model(FIXTURES / "graphs" / "torch_cnn_script.pt", "cnn.pt")
+    assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "", None)]
+    assert "fill them in" in found.warnings[0]
+    assert found.backends == ["torch"]
+
+
+def test_exported_program_has_types_and_shapes():
+    found = inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2")
+    assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "float32", [2, 3, 16, 16])]
+
+
+def test_a_static_onnx_model_warns_that_its_batch_cannot_be_swept(model):
+    found = inspect_model(model([("x", TensorProto.FLOAT, [4, 2])]), "m.onnx")
+    assert dims(found) == {"x": [4, 2]}
+    assert "cannot be swept" in found.warnings[0]
+    assert "dynamic_shapes" in found.warnings[0]
+
+
+def test_unnamed_dimensions_get_names(model):
+    found = inspect_model(model([("x", TensorProto.FLOAT, [None, 2, None])]), "m.onnx")
+    assert dims(found) == {"x": ["x_dim0", 2, "x_dim2"]}
+    assert found.dims == {"x_dim0": 1, "x_dim2": 64}
+    assert found.warnings == ["the file has no size for x_dim2: 64 is a guess"]
+
+
+def test_initializers_listed_as_inputs_are_none(model):
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
+    path = model([("x", TensorProto.FLOAT, ["N", 2]), ("w", TensorProto.FLOAT, [2])], initializer=[weight])
+    assert list(dims(inspect_model(path, "m.onnx"))) == ["x"]
+
+
+@pytest.mark.parametrize(("kind", "told"), [(TensorProto.STRING, "string"), (TensorProto.BFLOAT16, "bfloat16")])
+def test_inputs_of_types_that_cannot_be_fed_are_refused(model, kind, told):
+    error = refused(model([("text", kind, ["N"])]))
+    assert f"'text' is of type {told}" in error.error
+    assert "float32" in error.hint
+
+
+def test_a_model_without_inputs_is_refused(tmp_path):
+    node = helper.make_node("Constant", [], ["y"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert "no inputs" in refused(path).error
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute"])
+def test_weights_in_other_files_are_refused_and_not_opened(tmp_path, where):
+    outside = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
+    outside.ClearField("float_data")
+    outside.data_location = TensorProto.EXTERNAL
+    outside.external_data.add(key="location", value="../../../etc/passwd")
+    nodes = [helper.make_node("Identity", ["x"], ["y"])]
+    if where == "attribute":
+        nodes.append(helper.make_node("Constant", [], ["c"], value=outside))
+    given, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [given], [made], [outside] if where == "initializer" else [])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    assert "1 tensors of the model are in other files" in refused(path).error
+
+
+def test_what_was_found_survives_being_kept():
+    for found in (
+        inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2"),
+        InspectedArray("float32", [2, 3]),
+    ):
+        assert from_json(as_json(found)) == found
+
+
+# what is no model
+
+
+def test_a_hostile_pickle_is_refused_and_never_runs(tmp_path):
+    mark = tmp_path / "ran"
+    for name in ("model.pt", "model.tm", "x.npy", "model.onnx"):
+        path = tmp_path / "blob"
+        path.write_bytes(pickle.dumps(Touch(mark)))
+        assert "pickle" in refused(path, name).error
+    assert not mark.exists()
+
+
+def test_an_array_of_objects_is_refused_and_never_unpickled(tmp_path):
+    mark, path = tmp_path / "ran", tmp_path / "blob"
+    saved(path, np.array([Touch(mark)], dtype=object))
+    assert "Python objects (a pickle)" in refused(path, "x.npy").error
+    assert not mark.exists()
+
+
+def test_weights_of_torch_are_refused(tmp_path):
+    path = tmp_path / "blob"
+    mark = tmp_path / "ran"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("weights/data.pkl", pickle.dumps(Touch(mark)))
+        archive.writestr("weights/data/0", bytes(64))
+    assert "weights in a Python pickle" in refused(path, "weights.pt").error
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "empty"),
+        (b"hello, this is no model\n" * 40, "neither a model nor an array"),
+        (b"<html><script>alert(1)</script></html>", "neither a model nor an array"),
+        (gzip.compress(b"\x08\x09" * 4000), "gzip"),
+        (b"PK\x03\x04" + bytes(200), "damaged zip"),
+    ],
+)
+def test_other_files_are_refused_by_name(tmp_path, content, told):
+    path = tmp_path / "blob"
+    path.write_bytes(content)
+    error = refused(path, "<b>thing</b>.bin")
+    assert told in error.error
+    assert error.hint
+
+
+def test_graphs_without_weights_are_refused():
+    assert "without weights" in refused(FIXTURES / "graphs" / "torch_cnn.graph.json", "cnn.json").error
+
+
+def test_cut_models_are_refused(tmp_path):
+    for file in ("megengine/lenet.mge", "onnx/resnet10_dynbatch.onnx"):
+        data = shared(f"models/{file}").read_bytes()
+        path = tmp_path / "blob"
+        path.write_bytes(data[: len(data) // 2])
+        assert "cut" in refused(path).hint
+
+
+# archives
+
+
+def archive(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as made:
+        for name, data in files.items():
+            made.writestr(name, data)
+    return path
+
+
+def test_a_zip_bomb_is_refused_without_unpacking_it(tmp_path):
+    bomb = archive(tmp_path / "blob", {"m/code/__torch__/m.py": bytes(300 << 20)}, zipfile.ZIP_DEFLATED)
+    assert bomb.stat().st_size < 1 << 20
+    began = time.monotonic()
+    with pytest.raises(FormatError, match="decompression bomb"):
+        inspect_model(bomb, "m.pt")
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("name", ["../../evil.py", "m/../../x", "/etc/cron.d/x", "..\\..\\x", "C:\\x"])
+def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
+    path = archive(tmp_path / "blob", {"m/code/__torch__/m.py": b"class A(Module):\n  pass\n", name: b""})
+    assert "leads out of it" in refused(path, "m.pt").error
+
+
+def test_archives_of_absurdly_many_files_are_refused(tmp_path):
+    path = tmp_path / "blob"
+    with zipfile.ZipFile(path, "w") as made:
+        for i in range(100_001):
+            made.writestr(zipfile.ZipInfo(f"m/data/{i}"), b"")
+    with pytest.raises(FormatError, match="100,001 files"):
+        inspect_model(path, "m.pt")
+
+
+def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path):
+    path = tmp_path / "blob"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("m/code/__torch__/m.py", b"a")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            made.writestr("m/code/__torch__/m.py", b"b")
+    assert "one name" in refused(path, "m.pt").error
+
+
+def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path):
+    path = tmp_path / "blob"
+    with path.open("wb") as file:
+        np.savez(file, a=np.zeros(3))
+    error = refused(path, "arrays.npz")
+    assert ".npz" in error.error
+    assert "numpy.save" in error.hint
+
+
+# arrays
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.zeros((2, 3), np.float32),
+        np.asfortranarray(np.ones((4, 5, 6), np.float16)),
+        np.array(7, np.int64),
+        np.array([True, False]),
+        np.arange(3, dtype=np.uint8),
+    ],
+)
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_arrays_of_numbers_of_every_version(tmp_path, values, version):
+    path = tmp_path / "blob"
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, values, version)
+    assert inspect_array(path, "x.npy") == InspectedArray(values.dtype.name, list(values.shape))
+
+
+def test_an_array_is_known_by_its_content_whatever_its_name(tmp_path):
+    path = tmp_path / "blob"
+    saved(path, np.zeros(3, np.int32))
+    assert inspect_file(path, "model.onnx") == InspectedArray("int32", [3])
+
+
+def test_a_cut_array_says_how_many_bytes_are_missing(tmp_path):
+    path = tmp_path / "blob"
+    saved(path, np.zeros((100, 10), np.float32))
+    path.write_bytes(path.read_bytes()[:-1234])
+    assert "1,234 of 4,000 bytes of the values are missing" in refused(path, "x.npy").error
+
+
+def test_an_array_with_more_bytes_than_its_head_says_is_refused(tmp_path):
+    path = tmp_path / "blob"
+    saved(path, np.zeros(3))
+    path.write_bytes(path.read_bytes() + b"more")
+    assert "4 bytes more" in refused(path, "x.npy").error
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.zeros(3, ">f4"), "big-endian"),
+        (np.array(["a"]), "values of type"),
+        (np.zeros(2, [("a", "f4")]), "records"),
+        (np.zeros(2, np.complex64), "values of type"),
+        (np.zeros((0, 3)), "without values"),
+    ],
+)
+def test_arrays_that_cannot_be_fed_are_refused(tmp_path, values, told):
+    path = tmp_path / "blob"
+    saved(path, values)
+    assert told in refused(path, "x.npy").error
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 9), }", "none an array can have"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (1099511627775, 9), }", "are missing"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "none an array can have"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (True,), }", "none an array can have"),
+        ("{'descr': '<f4', 'shape': (1,), }", "damaged"),
+        ("__import__('os').system('true')", "damaged"),
+        ("(" * 9000, "damaged"),
+        ("[1, 2]", "damaged"),
+    ],
+)
+def test_hostile_heads_of_arrays_are_refused(tmp_path, head, told):
+    path = tmp_path / "blob"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(4))
+    assert told in refused(path, "x.npy").error
+
+
+def test_a_head_that_claims_gigabytes_is_not_read(tmp_path):
+    path = tmp_path / "blob"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFFF) + bytes(100))
+    assert "4,294,967,295 bytes long" in refused(path, "x.npy").error
+
+
+# bounds
+
+
+def hang(path: Path, name: str) -> None:
+    time.sleep(60)
+
+
+def crash(path: Path, name: str) -> None:
+    os.kill(os.getpid(), 11)
+
+
+def grow(path: Path, name: str) -> None:
+    bytearray(8 << 30)
+
+
+def test_a_reader_that_hangs_is_ended(tmp_path):
+    (tmp_path / "blob").touch()
+    with pytest.raises(FormatError, match=r"x\.onnx: reading it takes over"):
+        bounded.call(hang, tmp_path / "blob", "x.onnx", limit_s=1.5)
+
+
+def test_a_reader_that_crashes_takes_only_its_file(tmp_path):
+    (tmp_path / "blob").touch()
+    with pytest.raises(FormatError, match=r"x\.onnx: the process that read it was ended by SIGSEGV"):
+        bounded.call(crash, tmp_path / "blob", "x.onnx")
+
+
+def test_a_reader_that_takes_too_much_memory_is_refused_it(tmp_path):
+    (tmp_path / "blob").touch()
+    with pytest.raises(FormatError, match=r"x\.onnx: reading it takes too much memory"):
+        bounded.call(grow, tmp_path / "blob", "x.onnx")
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("given", "safe"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("..\\..\\boot.onnx", "boot.onnx"),
+        ("C:\\models\\a.onnx", "a.onnx"),
+        ("..", "model"),
+        ("", "model"),
+        (".hidden.onnx", "hidden.onnx"),
+        ("a\nb\x00c\x1b[31m.onnx", "a_b_c_[31m.onnx"),
+        ("模型 é.onnx", "模型 é.onnx"),
+        ("<img src=x onerror=alert(1)>.onnx", "<img src=x onerror=alert(1)>.onnx"),
+        ("\udcff.onnx", "_.onnx"),
+    ],
+)
+def test_names_lose_folders_and_control_characters(given, safe):
+    assert safe_name(given) == safe
+
+
+def test_long_names_keep_their_suffix_and_fit_a_file_system():
+    safe = safe_name("模" * 500 + ".onnx")
+    assert len(safe.encode()) <= 150
+    assert safe.endswith("模.onnx")
+
+
+def test_models_get_a_suffix_that_backends_know():
+    assert model_name("job.json", "onnx") == "job.json.onnx"
+    assert model_name("a.onnx", "onnx") == "a.onnx"
+    assert model_name("lenet", "megengine") == "lenet.mge"
