@@ -7,14 +7,58 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from visualprof.remote.protocol import Spec
+from visualprof.remote.protocol import Reason, Spec
 
-Feeds = dict[str, Any]  # arrays of numpy by the input's name
+Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
+
+
+class Refused(Exception):
+    """A model, its inputs or a spec cannot be run as asked; it ends the task with this reason."""
+
+    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.reason: Reason = reason
+        self.error = error
+        self.hint = hint
+
+
+def check_inputs(given: Iterable[str], wanted: Iterable[str]) -> None:
+    """The names of the job's inputs are those of the model.
+
+    Raises: Refused: input_error that names the first one that is missing or unknown.
+    """
+    given, wanted = list(given), list(wanted)
+    there = f"the model's inputs are {', '.join(wanted) or 'none'}"
+    for name in wanted:
+        if name not in given:
+            raise Refused("input_error", f"input '{name}' of the model is missing", there)
+    for name in given:
+        if name not in wanted:
+            raise Refused("input_error", f"the model has no input '{name}'", there)
+
+
+def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
+
+    Raises: Refused: input_error for an option or a value that the backend does not have.
+    """
+    for name, value in spec.options.items():
+        values = options.get(name)
+        if values is None:
+            raise Refused("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", _options(options))
+        if values and value not in values:
+            raise Refused("input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}")
+    return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
+
+
+def _options(options: dict[str, tuple[str, ...]]) -> str:
+    return f"it has {', '.join(sorted(options))}" if options else "it has none"
 
 
 @dataclass(frozen=True)
@@ -75,7 +119,7 @@ class Backend(Protocol):
     passes: tuple[str, ...]
     requires: tuple[str, ...]
     python: str
-    options: dict[str, tuple[str, ...]]  # the backend's own options and their values, () any text
+    options: dict[str, tuple[str, ...]]  # the backend's own options and their values, the default first; () any text
 
     def devices(self) -> list[str]:
         """Devices that the runtime can use; called in its own interpreter."""

@@ -1,0 +1,161 @@
+"""Runs the child the way an agent does: from a zip of the files that it needs, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import ROOT
+from visualprof.remote.protocol import Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
+
+PACKAGES = ("backends", "child")
+QUICK = Measure(warmup_s=0.02, min_s=0.05, max_s=2.0, min_n=20)
+INSTALL = "visualprof agent install-runtime megengine==1.13.0 --into .runtimes"
+
+
+@cache
+def code() -> Path:
+    """A zip that holds what an agent sends into a runtime."""
+    path = Path(mkdtemp(prefix="visualprof-child-")) / "code.pyz"
+    remote = ROOT / "visualprof" / "remote"
+    files = [remote / "__init__.py", remote / "protocol.py", *(f for p in PACKAGES for f in (remote / p).glob("*.py"))]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("visualprof/__init__.py", "")
+        for file in files:
+            archive.write(file, file.relative_to(ROOT).as_posix())
+        archive.writestr(
+            "__main__.py", "import sys\nfrom visualprof.remote.child.main import main\nsys.exit(main(sys.argv[1:]))\n"
+        )
+    return path
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A stage that ended."""
+
+    status: int
+    stdout: str
+    stderr: str
+    events: list[dict[str, Any]]
+    out: Path
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        return [each for each in self.events if each["event"] == event]
+
+    @property
+    def failed(self) -> dict[str, Any]:
+        assert self.status == 1, self.stderr
+        return self.told("failed")[-1]
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        file = self.out / "points.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def samples(self, point: dict[str, Any]) -> Any:
+        offset, n = point["latencies"]
+        return np.frombuffer((self.out / "latencies.bin").read_bytes(), "<u4", n, offset)
+
+
+@dataclass
+class Job:
+    """A task to lay down and run; `run` may be called for several stages."""
+
+    work: Path
+    model: Path
+    inputs: list[Input]
+    backend: str = "onnxruntime"
+    python: str = sys.executable
+    sweep: Sweep = field(default_factory=Sweep)
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+    measure: Measure = QUICK
+    profile: Profile = field(default_factory=lambda: Profile(runs=3))
+    arrays: dict[str, Path] = field(default_factory=dict[str, Path])
+    spec: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def run(self, stage: str = "measure", prefix: Sequence[str] = ()) -> Ran:
+        """Runs a stage to its end."""
+        spec = Spec(id="s", backend=self.backend, **self.spec)
+        request = Request(
+            key="k",
+            model=ModelRef("0" * 64, self.model.name),
+            specs=[spec],
+            inputs=self.inputs,
+            dims=self.dims,
+            sweep=self.sweep,
+            measure=self.measure,
+            profile=self.profile,
+        )
+        lease = Lease("t", "j", "r", 1, "l", spec, request, [])
+        out, events = self.work / "out", self.work / "events.jsonl"
+        task = {
+            "lease": asdict(lease),
+            "model": str(self.model),
+            "inputs": {name: str(path) for name, path in self.arrays.items()},
+            "out": str(out),
+            "events": str(events),
+            "stages": [stage],
+        }
+        (self.work / "task.json").write_text(json.dumps(task))
+        events.unlink(missing_ok=True)
+        done = subprocess.run(
+            [*prefix, self.python, "-I", str(code()), str(self.work), stage],
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={"PATH": os.environ.get("PATH", ""), "HOME": str(self.work), "LANG": "C.UTF-8"},
+        )
+        told = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
+        return Ran(done.returncode, done.stdout, done.stderr, told, out)
+
+
+def tiny_onnx(path: Path, **sizes: int | str) -> Path:
+    """y = relu(x @ w) + scale: x float32 [batch, 4], scale float32 without dimensions."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [4, 3], [0.5] * 12)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"], name="matmul"),
+        helper.make_node("Relu", ["h"], ["r"], name="relu"),
+        helper.make_node("Add", ["r", "scale"], ["y"], name="add"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [sizes.get("batch", "batch"), 4]),
+            helper.make_tensor_value_info("scale", TensorProto.FLOAT, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [weights],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+TINY_INPUTS = [Input("x", "float32", ["batch", 4]), Input("scale", "float32", [])]
+
+
+def megengine_python() -> str:
+    """An interpreter with MegEngine; the test is skipped where there is none."""
+    named = os.environ.get("VISUALPROF_MEGENGINE_PYTHON")
+    python = Path(named) if named else ROOT / ".runtimes" / "megengine-1.13.0" / "bin" / "python"
+    if not python.exists():
+        pytest.skip(
+            f"needs MegEngine; make its runtime with `{INSTALL}` or name a Python in VISUALPROF_MEGENGINE_PYTHON"
+        )
+    return str(python)

@@ -1,0 +1,139 @@
+"""The timed loop around a session.
+
+Nothing is allocated between two readings of the clock, and Python's garbage collector is off while a loop is timed.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from visualprof.remote.backends import Feeds, Session
+from visualprof.remote.child.host import Load, Watch
+from visualprof.remote.protocol import Measure
+
+ROOM = 1 << 16  # samples that the array grows by
+AGREE = 0.10  # two windows agree when their medians differ by at most this share
+MAX_WINDOWS = 10
+WINDOW_RUNS = 3
+WHOLE_S = 0.5
+WHOLE_RUNS = 3
+
+Infer = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Runs one after another. samples: (n,) int64 ns of each. duration_ns: of the whole loop."""
+
+    samples: Any
+    duration_ns: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One point. whole_per_s: runs a second with inputs brought in and outputs fetched. start_ns, end_ns: epoch."""
+
+    timed: Timed
+    first_ns: int
+    warmup_n: int
+    whole_per_s: float
+    load: Load
+    start_ns: int
+    end_ns: int
+
+
+def measure_point(session: Session, feeds: Feeds, how: Measure) -> Measured:
+    """Measures a session at one point: first run, warm-up, the timed loop, and apart the way of data in and out."""
+    prepared = session.prepare(feeds)
+    infer = session.infer
+    begin = time.perf_counter_ns()
+    outputs = infer(prepared)
+    first_ns = time.perf_counter_ns() - begin
+    session.fetch(outputs)
+    del outputs
+    warmup_n = 1 + warm_up(infer, prepared, how)
+    watch, start_ns = Watch(), time.time_ns()
+    timed = time_runs(infer, prepared, how.min_s, how.max_s, how.min_n)
+    end_ns, load = time.time_ns(), watch.load()
+    whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s))
+    return Measured(timed, first_ns, warmup_n, whole_per_s, load, start_ns, end_ns)
+
+
+def warm_up(infer: Infer, prepared: Any, how: Measure) -> int:
+    """Runs until the medians of two windows agree; returns the number of runs.
+
+    A window is half of `warmup_s` and at least three runs. It ends after ten windows, or after `max_s`, in any case.
+    """
+    end = time.perf_counter() + how.max_s
+    runs, before = 0, 0.0
+    for window in range(MAX_WINDOWS):
+        timed = time_runs(infer, prepared, how.warmup_s / 2, how.max_s, WINDOW_RUNS)
+        runs += len(timed.samples)
+        median = float(np.median(timed.samples))
+        if (window and agree(median, before)) or time.perf_counter() > end:
+            break
+        before = median
+    return runs
+
+
+def agree(a: float, b: float) -> bool:
+    """Whether two medians lie within a tenth of the smaller one."""
+    return max(a, b) <= (1 + AGREE) * min(a, b)
+
+
+def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: int) -> Timed:
+    """Times runs until min_s and min_n are both reached, at most max_s; one run at least.
+
+    Outputs are released outside of the timed stretch.
+    """
+    clock = time.perf_counter_ns
+    samples = array("q", bytes(8 * max(ROOM, min_n)))
+    room, n = len(samples), 0
+    with _no_garbage_collection():
+        start = clock()
+        enough, limit = start + int(min_s * 1e9), start + int(max_s * 1e9)
+        while True:
+            begin = clock()
+            outputs = infer(prepared)
+            end = clock()
+            samples[n] = end - begin
+            n += 1
+            if (end >= enough and n >= min_n) or end >= limit:
+                break
+            del outputs
+            if n == room:
+                samples.frombytes(bytes(8 * ROOM))
+                room += ROOM
+    return Timed(np.frombuffer(samples, np.int64, n), end - start)
+
+
+@contextmanager
+def _no_garbage_collection() -> Generator[None]:
+    gc.collect()
+    gc.freeze()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+        gc.unfreeze()
+
+
+def _whole_per_s(session: Session, feeds: Feeds, least_s: float) -> float:
+    """Runs a second when each brings its inputs to the device and its outputs back."""
+
+    def whole(given: Any) -> Any:
+        return session.fetch(session.infer(session.prepare(given)))
+
+    timed = time_runs(whole, feeds, least_s, max(least_s, 10 * WHOLE_S), WHOLE_RUNS)
+    return len(timed.samples) * 1e9 / max(1, timed.duration_ns)
