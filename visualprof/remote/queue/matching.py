@@ -1,0 +1,41 @@
+"""Which waiting task an agent may have, and on which of its devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, and_, false, or_
+
+from visualprof.remote.queue.records import Agent, AnyRow
+from visualprof.remote.queue.tables import tasks
+
+
+def fits(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
+    """Which tasks an agent may have: it is named, or anyone of its platform; and a runtime of it has a free device."""
+    who = tasks.c.wanted_agent == agent.id
+    if agent.public:  # a private one only works for those who name it
+        platform = tasks.c.platform.in_(("", agent.capabilities.platform))
+        who = or_(who, and_(tasks.c.wanted_agent == "", platform))
+    runtimes = list[ColumnElement[bool]]()
+    for each in agent.capabilities.runtimes:
+        free = [device for device in devices if device in each.devices]
+        if any(device.startswith("cuda") for device in free):
+            free.append("cuda")  # any of them
+        if free:
+            runtimes.append(
+                and_(tasks.c.backend == each.backend, tasks.c.version.in_(("", each.version)), tasks.c.device.in_(free))
+            )
+    return and_(who, or_(false(), *runtimes))
+
+
+def device_for(agent: Agent, task: AnyRow, devices: Sequence[str]) -> str:
+    """The free device that a task gets: the one that it names, or the first CUDA device of a runtime that serves it."""
+    if task.device != "cuda":
+        return task.device
+    serving = {
+        device
+        for each in agent.capabilities.runtimes
+        if each.backend == task.backend and task.version in ("", each.version)
+        for device in each.devices
+    }
+    return next(device for device in devices if device.startswith("cuda") and device in serving)

@@ -1,0 +1,107 @@
+"""What the queue refuses, with the status that HTTP gives it.
+
+VisualprofError
+├── Conflict    409  the same key with another job, or a state that does not allow it
+├── Stale       409  a lease that is no longer the task's
+├── Elsewhere   409  bytes that do not continue what is there; says what is
+├── Untrusted   401  no token, or none that is known
+├── BadSignature 403 an address that was not signed here, or whose time is over
+├── Oversize    413  more bytes than announced or allowed
+├── Unfit       422  result files that are missing, differ or have impossible names
+├── Crowded     503  too many agents wait at once
+└── DiskFull    507  the server's disk is full or read-only
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from visualprof.errors import VisualprofError
+
+
+class Conflict(VisualprofError):
+    """The request contradicts what is there."""
+
+    status = 409
+
+
+class Stale(VisualprofError):
+    """The lease is over: whoever held it must end the child."""
+
+    status = 409
+
+    def __init__(self, task: str) -> None:
+        super().__init__(f"the lease of task {task[:40]} is over", "end its child; another lease may run")
+
+
+class Elsewhere(VisualprofError):
+    """Bytes for another place than the end of what is there. size: of what is there."""
+
+    status = 409
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes are here", "continue there")
+        self.size = size
+
+
+class Untrusted(VisualprofError):
+    """No token, or one that is not known."""
+
+    status = 401
+
+
+class BadSignature(VisualprofError):
+    """An address that was not made here, or that is too old."""
+
+    status = 403
+
+
+class Oversize(VisualprofError):
+    """More than was announced or is allowed."""
+
+    status = 413
+
+
+class Unfit(VisualprofError):
+    """A result that is not what was announced, or not what a result is."""
+
+    status = 422
+
+
+class Crowded(VisualprofError):
+    """No place to wait; ask again after `Retry-After`."""
+
+    status = 503
+
+
+class DiskFull(VisualprofError):
+    """The disk is full, over quota or read-only."""
+
+    status = 507
+
+
+_FULL = {
+    errno.ENOSPC: "is full",
+    errno.EDQUOT: "is over its quota",
+    errno.EROFS: "is read-only",
+    errno.EACCES: "may not be written",
+    errno.EPERM: "may not be written",
+}
+
+
+@contextmanager
+def disk(where: str) -> Generator[None]:
+    """Names the disk's troubles instead of calling them unexpected.
+
+    Raises: DiskFull.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise DiskFull(
+                f"{where} {_FULL[error.errno]}", "free some space there, or start with --data DIR"
+            ) from error
+        raise

@@ -1,0 +1,237 @@
+"""Remote runs of one log directory, opened when they are first needed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visualprof.errors import Forbidden, VisualprofError
+from visualprof.reader.scan import Root
+from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.agents import Agents
+from visualprof.remote.queue.bell import Bell
+from visualprof.remote.queue.blobs_index import Blobs
+from visualprof.remote.queue.database import Database, open_sqlite
+from visualprof.remote.queue.ending import Ending
+from visualprof.remote.queue.ingest import Ingest
+from visualprof.remote.queue.jobs import Jobs
+from visualprof.remote.queue.leases import Leases
+from visualprof.remote.queue.logs import Logs
+from visualprof.remote.queue.reaper import Reaper
+from visualprof.remote.queue.records import Agent
+from visualprof.remote.queue.refusals import disk
+from visualprof.remote.queue.signing import Signer
+from visualprof.remote.queue.store import LocalStore, Read
+
+TOKEN = "vp_r_"
+WAITERS = 16
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Everything, once it is open."""
+
+    database: Database
+    store: LocalStore
+    signer: Signer
+    bell: Bell
+    blobs: Blobs
+    jobs: Jobs
+    agents: Agents
+    leases: Leases
+    logs: Logs
+    ingest: Ingest
+    ending: Ending
+
+
+class Unavailable(VisualprofError):
+    """No job can be submitted here."""
+
+    status = 409
+
+
+class Remote:
+    """Opens the queue when something is to be kept, or was kept before.
+
+    Args:
+        root: the first log directory.
+        data: where to keep it instead of `.visualprof` there.
+        read_only: nothing is changed.
+        intervals: what agents are told.
+        waiters: how many agents may wait at a time.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        data: Path | None = None,
+        *,
+        read_only: bool = False,
+        intervals: Intervals | None = None,
+        waiters: int = WAITERS,
+    ) -> None:
+        self.root = root
+        self.folder = data.absolute() if data else root.path / ".visualprof"
+        self.read_only = read_only
+        self.intervals = intervals or Intervals()
+        self._bell = Bell(waiters)
+        self._queue: Queue | None = None
+        self._reaper: Reaper | None = None
+        self._opening = threading.Lock()
+        self._failure: VisualprofError | None = None
+        self._token = ""
+        self.local_token = TOKEN + secrets.token_urlsafe(24)  # of the agent that this process starts
+        self.local_agent = False
+
+    @property
+    def problem(self) -> tuple[str, str] | None:
+        """Why nothing can be submitted here, and what to do; None when it can."""
+        if self.read_only:
+            return "this server is read-only", "start it without --read-only"
+        if self.root.path.is_file():
+            return "the log directory is a single file", "start with --logdir DIR: results are folders in it"
+        for place in (self.root.path, self.folder):
+            if not os.access(_existing(place), os.W_OK):
+                return f"{place} may not be written", "choose a folder of your own with --logdir, and --data DIR"
+        if self._failure:
+            return self._failure.error, self._failure.hint
+        return None
+
+    @property
+    def token(self) -> str:
+        """With it machines register. It is written down when the first one does, or something else is kept."""
+        with self._opening:
+            return self._known_token()
+
+    def opened(self) -> Queue:
+        """The queue; its folder is made when it is not there.
+
+        Raises: VisualprofError: `problem` says why not.
+        """
+        if self._queue is not None:
+            return self._queue
+        problem = self.problem
+        if problem and self.read_only:
+            raise Forbidden(*problem)
+        if problem and not self._failure:
+            raise Unavailable(*problem)
+        return self._open()
+
+    def existing(self) -> Queue | None:
+        """The queue if anything was kept before; None also where it cannot be opened."""
+        if self._queue is None and (self.folder / "jobs.sqlite").is_file():
+            try:
+                return self._open()
+            except VisualprofError:
+                return None
+        return self._queue
+
+    def keep(self, name: str, read: Read) -> tuple[str, int]:
+        """Stores an uploaded file; its sha256 and size.
+
+        Raises: VisualprofError: nothing can be kept here, it is too large, the disk is full.
+        """
+        queue = self.opened()
+        found = queue.blobs.keep(name, read)
+        queue.jobs.arrived(found[0])
+        return found
+
+    def blob_path(self, sha256: str) -> Path:
+        """Where an uploaded file is.
+
+        Raises: NotFound.
+        """
+        return self.opened().blobs.path(sha256)
+
+    def remember(self, sha256: str, name: str, found: dict[str, Any]) -> None:
+        """Notes what inspection found in a file; see `Blobs.remember`."""
+        self.opened().blobs.remember(sha256, name, found)
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        """What inspection found in a file; None when it was not inspected, or is not here."""
+        queue = self.existing()
+        return queue.blobs.inspected(sha256) if queue else None
+
+    def agents(self, owner: str | None = None) -> list[Agent]:
+        """The agents that somebody may see."""
+        queue = self.existing()
+        return queue.agents.all(owner) if queue else []
+
+    def online(self, agent: Agent) -> bool:
+        """Was it heard of within a lease?"""
+        queue = self.existing()
+        return queue is not None and queue.agents.online(agent)
+
+    def start(self) -> None:
+        """The server runs: if anything is kept here, lost tasks are taken back from now on."""
+        if not self.root.path.is_file():
+            self.existing()
+
+    def close(self) -> None:
+        """Ends threads, waiting agents and connections."""
+        self._bell.close()
+        with self._opening:
+            if self._reaper:
+                self._reaper.close()
+            if self._queue:
+                self._queue.database.close()
+            self._queue = self._reaper = None
+
+    def _open(self) -> Queue:
+        with self._opening:
+            if self._queue is None:
+                try:
+                    self._queue = self._make()
+                except VisualprofError as error:
+                    self._failure = error
+                    raise
+                self._failure = None
+            return self._queue
+
+    def _make(self) -> Queue:
+        with disk(str(self.folder)):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            secret = _kept(self.folder / "secret", secrets.token_hex(32))
+            self._token = _kept(self.folder / "agent-token", self._known_token())
+        signer = Signer(secret.encode())
+        store = LocalStore(self.folder, signer)
+        database = open_sqlite(self.folder / "jobs.sqlite")
+        lease_s = self.intervals.lease_s
+        jobs = Jobs(database, self._bell, lease_s)
+        leases = Leases(database, store, self._bell, lease_s)
+        ingest = Ingest(database, store, self.root.path)
+        ending = Ending(database, jobs, leases, ingest)
+        blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
+        if not self.read_only:
+            leases.grace()
+            self._reaper = Reaper(database, self._bell, lease_s, lambda task: None)
+            self._reaper.start()
+        return Queue(database, store, signer, self._bell, blobs, jobs, agents, leases, logs, ingest, ending)
+
+    def _known_token(self) -> str:
+        if not self._token:
+            path = self.folder / "agent-token"
+            self._token = path.read_text().strip() if path.is_file() else TOKEN + secrets.token_urlsafe(24)
+        return self._token
+
+
+def _existing(path: Path) -> Path:
+    """The folder itself, or the nearest one above it that exists."""
+    while not path.exists() and path.parent != path:
+        path = path.parent
+    return path
+
+
+def _kept(path: Path, text: str) -> str:
+    """What a file holds, which is written with `text` when it is not there; only its owner may read it."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    return text

@@ -1,0 +1,50 @@
+"""Addresses that are good for one file, one purpose and some minutes, without a login."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from visualprof.remote.queue.refusals import BadSignature
+
+GET_S = 3600
+PUT_S = 900
+
+
+class Signer:
+    """Signs and checks addresses below `prefix`.
+
+    Args:
+        secret: known to this server (and others on the same data) alone.
+        prefix: of the addresses; they have no host, so that they hold behind any name and proxy.
+    """
+
+    def __init__(self, secret: bytes, prefix: str = "/api/v1/blobs/") -> None:
+        self._secret = secret
+        self._prefix = prefix
+
+    def url(self, purpose: str, key: str, valid_s: int, **facts: str) -> str:
+        """An address for `purpose` ("get" or "put"); facts stand in it and cannot be changed."""
+        given = {**facts, "expires": str(int(time.time()) + valid_s)}
+        given["signature"] = self._signature(purpose, key, given)
+        return f"{self._prefix}{quote(key)}?{urlencode(given)}"
+
+    def check(self, purpose: str, key: str, given: Mapping[str, str]) -> dict[str, str]:
+        """The facts of an address.
+
+        Raises: BadSignature.
+        """
+        facts = {name: value for name, value in given.items() if name != "signature"}
+        right = self._signature(purpose, key, facts)
+        if not hmac.compare_digest(right.encode(), given.get("signature", "").encode("utf-8", "replace")):
+            raise BadSignature("this address was not signed here", "ask for a new one")
+        if int(facts.get("expires", "0")) < time.time():
+            raise BadSignature("this address is too old", "ask for a new one")
+        return facts
+
+    def _signature(self, purpose: str, key: str, facts: Mapping[str, str]) -> str:
+        text = "\n".join((purpose, quote(key), urlencode(sorted(facts.items()))))
+        return hmac.new(self._secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()

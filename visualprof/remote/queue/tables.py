@@ -1,0 +1,145 @@
+"""The tables. Statements over them run on SQLite and PostgreSQL.
+
+`owner` is empty until there are accounts. Times are ns since 1970, lists and objects are JSON as text.
+A change of a table needs a file in `migrations/versions`.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    func,
+    text,
+)
+
+metadata = MetaData()
+
+
+def _owner() -> Column[str | None]:
+    return Column("owner", String(64), nullable=True)
+
+
+# One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("revision", BigInteger, nullable=False),
+)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    _owner(),
+    Column("name", String(200), nullable=False),
+    Column("token_sha256", String(64), nullable=False, unique=True),
+    Column("public", Boolean, nullable=False),
+    Column("local", Boolean, nullable=False),
+    Column("address", String(200), nullable=False),
+    Column("capabilities", Text, nullable=False),
+    Column("registered_ns", BigInteger, nullable=False),
+    Column("seen_ns", BigInteger, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    _owner(),
+    Column("key", String(200), nullable=False),
+    Column("digest", String(64), nullable=False),  # of the request: the same key must bring the same
+    Column("request", Text, nullable=False),
+    Column("model_blob", String(64), nullable=False),
+    Column("folder", String(300), nullable=False),  # of its results, below the log directory
+    Column("retries", Integer, nullable=False),
+    Column("timeout_ns", BigInteger, nullable=False),
+    Column("submitted_ns", BigInteger, nullable=False),
+    Column("revision", BigInteger, nullable=False, index=True),
+)
+Index("jobs_by_key", func.coalesce(jobs.c.owner, text("''")), jobs.c.key, unique=True)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("id", String(40), nullable=False, unique=True),
+    Column("job", String(32), ForeignKey("jobs.id"), nullable=False, index=True),
+    _owner(),
+    # what is wanted
+    Column("spec_id", String(48), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("backend", String(64), nullable=False),
+    Column("version", String(64), nullable=False),
+    Column("wanted_agent", String(32), nullable=False),
+    Column("platform", String(16), nullable=False),
+    Column("device", String(32), nullable=False),
+    # where it is. tries: leases since it was submitted or retried; attempt: all leases
+    Column("state", String(16), nullable=False),
+    Column("phase", String(16), nullable=True),
+    Column("progress", Float, nullable=False, default=0.0),
+    Column("attempt", Integer, nullable=False, default=0),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("updated_ns", BigInteger, nullable=False),
+    # who has it
+    Column("agent", String(32), nullable=True, index=True),
+    Column("on_device", String(32), nullable=True),
+    Column("lease", String(64), nullable=True),
+    Column("lease_until_ns", BigInteger, nullable=True),
+    Column("started_ns", BigInteger, nullable=True),
+    Column("deadline_ns", BigInteger, nullable=True),
+    Column("cancel", Boolean, nullable=False, default=False),
+    # how it ended
+    Column("reason", String(32), nullable=True),
+    Column("error", Text, nullable=True),
+    Column("hint", Text, nullable=True),
+    Column("warnings", Text, nullable=False, default="[]"),
+    Column("run", String(400), nullable=True),
+    Column("log_bytes", BigInteger, nullable=False, default=0),
+    Column("log_cut", BigInteger, nullable=False, default=0),
+)
+Index("tasks_by_state", tasks.c.state, tasks.c.seq)
+
+points = Table(
+    "points",
+    metadata,
+    Column("task", String(40), ForeignKey("tasks.id"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    _owner(),
+    Column("point", Text, nullable=False),
+)
+
+# Files of a result that is arriving; gone once it is published.
+artefacts = Table(
+    "artefacts",
+    metadata,
+    Column("task", String(40), ForeignKey("tasks.id"), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("name", String(300), primary_key=True),
+    _owner(),
+    Column("key", String(200), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    _owner(),
+    Column("name", String(300), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("inspected", Text, nullable=True),
+    Column("kept_ns", BigInteger, nullable=False),
+)
