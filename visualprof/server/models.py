@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -57,14 +57,20 @@ class Models:
         self._uploads: dict[str, Entry] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._reading: dict[tuple[str, int], threading.Lock] = {}
+        self._others: list[Callable[[], Iterable[Entry]]] = []
         self._lock = threading.Lock()
+
+    def also(self, others: Callable[[], Iterable[Entry]]) -> None:
+        """Adds models that somebody else keeps; asked for at every listing."""
+        self._others.append(others)
 
     def listing(self) -> tuple[list[Entry], list[schema.SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
         spans = [(s.found, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
         folders = {(f.root.prefix, f.folder): run for f, run in spans}
         files = {f.path: run for f, run in spans}
-        found, skipped = [*self._uploads.values()], list[schema.SkippedFile]()
+        kept = {entry.id: entry for others in self._others for entry in others()}
+        found, skipped = [*self._uploads.values(), *kept.values()], list[schema.SkippedFile]()
         for each in self._candidates():
             try:
                 kind = self._format(each)
@@ -91,7 +97,7 @@ class Models:
             reading = self._reading.setdefault(key, threading.Lock())
         try:
             with reading:  # one reader a model; other models are served meanwhile
-                model = self._graphs.get(key) or read_model(entry.path)
+                model = self._graphs.get(key) or _named(read_model(entry.path), entry)
                 with self._lock:
                     self._graphs[key] = model
                     self._graphs.move_to_end(key)
@@ -213,6 +219,11 @@ def blueprint(logdir: LogDirectory, models: Models, read_only: bool) -> Blueprin
         return answer(graph.compare(models.graph(required("model")), models.graph(required("other"))))
 
     return routes
+
+
+def _named(model: ModelGraph, entry: Entry) -> ModelGraph:
+    """A model without a name of its own has that of its file, which of an uploaded one is none to show."""
+    return replace(model, name=entry.name) if model.name == entry.path.name else model
 
 
 def _shown(entry: Entry) -> schema.ModelEntry:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from visualprof.remote.protocol import Request
+from visualprof.remote.protocol import Intervals, Request
 from visualprof.remote.queue import machines, shapes
 from visualprof.remote.queue.form import FieldError, Invalid, parse_request
 from visualprof.remote.queue.inspect import InspectedArray, InspectedModel, from_json
@@ -28,8 +29,9 @@ class Known(Protocol):
         """Every registered agent."""
         ...
 
-    def online(self, agent: Agent) -> bool:
-        """Was it heard of within a lease?"""
+    @property
+    def intervals(self) -> Intervals:
+        """Who was not heard of for a lease is not there."""
         ...
 
 
@@ -41,7 +43,8 @@ def check_request(request: Request, known: Known) -> Told:
     model, problems = _model(request, known)
     agents = known.agents()
     errors = [*problems, *machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
-    online = {a.id for a in agents if known.online(a)}
+    since_ns = time.time_ns() - int(known.intervals.lease_s * 1e9)
+    online = {a.id for a in agents if a.seen_ns >= since_ns}
     warnings = [*machines.agent_warnings(request.specs, agents, online), *_time(request)]
     if model is not None:
         more = _inputs(request, model, known)

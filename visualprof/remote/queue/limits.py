@@ -16,6 +16,7 @@ MAX_SIZE = 2**31 - 1
 MAX_RANK = 32
 MAX_INPUTS = 256
 MAX_NAME = 200
+KEY = re.compile(r"[\x21-\x7e]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 DEVICE = re.compile(r"[a-z][a-z0-9_]{0,15}(:\d{1,3})?")
 VERSION = re.compile(r"[A-Za-z0-9.+_-]{0,64}")
@@ -34,7 +35,8 @@ def limit_errors(request: Request) -> list[FieldError]:
 
 
 def _texts(request: Request) -> Iterator[FieldError]:
-    yield from _named("key", request.key)
+    if not KEY.fullmatch(request.key):
+        yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
     yield from _named("name", request.name, empty=True)
     yield from _named("model.name", request.model.name)
     if request.model.name.strip(" .") == "" or re.search(r"[/\\]", request.model.name):

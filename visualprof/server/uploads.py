@@ -1,0 +1,43 @@
+"""Uploads: models and arrays for jobs; the models are also on the Graph page."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from visualprof.remote.queue.inspect import InspectedArray, InspectedModel
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.uploads import GRAPH, Upload, kept_models, take
+from visualprof.server import job_schema
+from visualprof.server.answers import answer
+from visualprof.server.models import Entry, Models
+from visualprof.server.spans import required
+
+
+def blueprint(remote: Remote, models: Models) -> Blueprint:
+    """The route; models: those of the Graph page, which then has the uploaded ones too."""
+    routes = Blueprint("uploads", __name__, url_prefix="/api/v1")
+    models.also(lambda: _entries(remote))
+
+    @routes.post("/uploads")
+    def upload() -> Response:
+        return answer(_shown(take(remote, required("name"), request.stream.read)), 201)
+
+    return routes
+
+
+def _entries(remote: Remote) -> list[Entry]:
+    return [Entry(m.id, m.name, m.path, m.format, "", m.size, m.kept_ns, uploaded=True) for m in kept_models(remote)]
+
+
+def _shown(upload: Upload) -> job_schema.UploadAnswer:
+    model, array = None, None
+    if isinstance(upload.found, InspectedModel):
+        model = msgspec.convert(asdict(upload.found), job_schema.UploadedModel)
+    else:
+        array = job_schema.UploadedArray(upload.found.dtype, upload.found.shape)
+    kind = "array" if isinstance(upload.found, InspectedArray) else "model"
+    graph = GRAPH + upload.blob if model else None
+    return job_schema.UploadAnswer(upload.blob, upload.name, upload.size, kind, model, array, graph)
