@@ -60,8 +60,8 @@ def _tensor(path: str, given: Input, wanted: Tensor, seen: dict[str, tuple[str, 
         elif isinstance(model, str):
             first, other = seen.setdefault(model, (where, size))
             if other != size:
-                told = f"is {size}, but {model!r} is {other} in {first}"
-                yield FieldError(where, told, "one dimension of the model has one size")
+                told = f"is {size!r} here and {other!r} in {first}"
+                yield FieldError(where, told, f"the model has one dimension {model!r}")
 
 
 def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
