@@ -1,4 +1,4 @@
-import type { ErrorBody, SpanState } from "./model";
+import type { ErrorBody, FieldError, SpanState } from "./model";
 
 // Relative to the page, so that the dashboard also works below a proxy's path prefix.
 const ROOT = "api/v1/";
@@ -14,6 +14,8 @@ export class ApiError extends Error {
     readonly retryAfter_s: number | null = null,
     readonly state: SpanState | null = null,
     readonly progress: number | null = null,
+    /** Of a refused job: what is wrong with which field. */
+    readonly fields: readonly FieldError[] = [],
   ) {
     super(message);
   }
@@ -30,7 +32,7 @@ export function address(path: string, query: Query = {}): string {
 }
 
 async function failure(response: Response): Promise<ApiError> {
-  const body = (await response.json().catch(() => null)) as Partial<ErrorBody> | null;
+  const body = (await response.json().catch(() => null)) as (Partial<ErrorBody> & { errors?: FieldError[] }) | null;
   const retry = Number(response.headers.get("Retry-After"));
   return new ApiError(
     response.status,
@@ -39,7 +41,12 @@ async function failure(response: Response): Promise<ApiError> {
     Number.isFinite(retry) && retry > 0 ? retry : null,
     body?.state ?? null,
     body?.progress ?? null,
+    body?.errors ?? [],
   );
+}
+
+export function as_error(failure: unknown): ApiError {
+  return failure instanceof ApiError ? failure : new ApiError(0, String(failure));
 }
 
 export interface Answer<T> {
@@ -68,4 +75,18 @@ export async function get<T>(
 export async function reload(): Promise<void> {
   const response = await fetch(address("reload"), { method: "POST" });
   if (!response.ok) throw await failure(response);
+}
+
+/** One request that changes something, or whose question is too long for an address. */
+export async function send<T>(method: "POST" | "PATCH" | "DELETE", url: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  const content = body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
+  let response: Response;
+  try {
+    response = await fetch(url, { method, ...content, signal: signal ?? null });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, String(error));
+  }
+  if (!response.ok) throw await failure(response);
+  return (await response.json()) as T;
 }

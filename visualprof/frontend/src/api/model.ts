@@ -58,3 +58,37 @@ export type OverviewAnswer = Omit<Schemas["OverviewAnswer"], "steps" | "average_
   annotations: Table;
   environment: Environment;
 };
+
+export type UploadAnswer = Schemas["UploadAnswer"];
+export type UploadedModel = Schemas["UploadedModel"];
+export type TensorEntry = Schemas["TensorEntry"];
+export type JobRequest = Schemas["Request"];
+export type JobInput = Schemas["Input"];
+export type JobSpec = Schemas["Spec"];
+export type FieldError = Schemas["FieldError"];
+export type CheckAnswer = Schemas["CheckAnswer"];
+export type JobState = JobRow["state"];
+export type JobRow = Schemas["JobRow"];
+export type TaskRow = Schemas["TaskRow"];
+export type JobsAnswer = Schemas["JobsAnswer"];
+export type JobAnswer = Schemas["JobAnswer"];
+export type PointRow = Schemas["PointRow"];
+export type LogAnswer = Schemas["LogAnswer"];
+export type AgentRow = Schemas["AgentRow"];
+export type AgentsAnswer = Schemas["AgentsAnswer"];
+export type AgentChange = Partial<Schemas["AgentChange"]>;
+export type Runtime = Schemas["Runtime"];
+export type BackendEntry = Schemas["BackendEntry"];
+export type BackendsAnswer = Schemas["BackendsAnswer"];
+export type ReportRow = Schemas["ReportRow"];
+export type ReportsAnswer = Schemas["ReportsAnswer"];
+export type Verdict = Record<string, Json>;
+
+type Charts = Record<string, JsonObject>;
+export type EvaluationAnswer = Omit<Schemas["EvaluationAnswer"], "table" | "best" | "verdicts" | "charts"> & { table: Columns; best: Columns; verdicts: Verdict[]; charts: Charts };
+export type PointAnswer = Omit<Schemas["PointAnswer"], "facts" | "kernels" | "runtime" | "charts"> & {
+  facts: Record<string, Cell>;
+  kernels: Columns | null;
+  runtime: Columns | null;
+  charts: Charts;
+};

@@ -1,0 +1,511 @@
+"""A server that plays the Run, Agents and Evaluation pages' part of the API, in front of a real dashboard.
+
+What it answers is laid out by `visualprof.server.job_schema`; everything else goes through to the dashboard.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from tests.e2e.live import Dashboard
+from visualprof.server import job_schema
+
+Json = dict[str, Any]
+HOSTILE = "<img src=x onerror=alert(1)>"
+LONG = "a_model_whose_name_goes_on_and_on_" * 6 + ".onnx"
+CJK = "人脸检测模型_v2.onnx"
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def ago(seconds: float) -> int:
+    return time.time_ns() - int(seconds * 1e9)
+
+
+def runtime(backend: str, version: str, *devices: str) -> Json:
+    python = f"/home/lab/.visualprof/runtimes/{backend}-{version}/bin/python"
+    return {
+        "backend": backend,
+        "version": version,
+        "python": python,
+        "python_version": "3.11.7",
+        "devices": ["cpu", *devices],
+    }
+
+
+def agent(id: str, name: str, platform: str, runtimes: list[Json], **more: Any) -> Json:
+    capabilities = {
+        "platform": platform,
+        "machine": "aarch64" if platform == "arm" else "x86_64",
+        "system": "Linux 6.8",
+        "hostname": name,
+        "cpu": more.pop("cpu", "Intel(R) Xeon(R) Platinum 8480+"),
+        "cores": more.pop("cores", 16),
+        "memory_bytes": more.pop("memory", 128 << 30),
+        "sandbox": more.pop("sandbox", 2),
+        "version": "0.1.0",
+        "gpus": more.pop("gpus", []),
+        "runtimes": runtimes,
+        "tags": [],
+    }
+    row: Json = {
+        "id": id,
+        "name": name,
+        "address": "192.168.7.21",
+        "public": True,
+        "local": False,
+        "online": True,
+        "last_seen_ns": ago(4),
+        "registered_ns": ago(86_400),
+        "capabilities": capabilities,
+        "tasks": [],
+    }
+    return row | more
+
+
+def agents() -> list[Json]:
+    h200 = {"id": "cuda:0", "name": "NVIDIA H200", "memory_bytes": 141 << 30, "driver": "570.124.06"}
+    return [
+        agent(
+            "a1",
+            "lab-x86",
+            "x86",
+            [runtime("onnxruntime", "1.31.1"), runtime("openvino", "2026.4.1"), runtime("megengine", "1.13.0")],
+            local=True,
+        ),
+        agent(
+            "a2",
+            "gpu-box",
+            "cuda",
+            [runtime("torch", "2.13.0", "cuda:0"), runtime("onnxruntime", "1.23.2", "cuda:0")],
+            gpus=[h200],
+            cores=96,
+            memory=1 << 40,
+            sandbox=1,
+            tasks=[
+                {
+                    "task": "t-run-2",
+                    "job": "j-run",
+                    "name": "ResNet-50 nightly",
+                    "spec": "torch-gpu-box-cuda0",
+                    "phase": "measuring",
+                    "progress": 0.42,
+                }
+            ],
+        ),
+        agent(
+            "a3",
+            "树莓派-5",
+            "arm",
+            [runtime("onnxruntime", "1.23.2")],
+            cpu="Cortex-A76",
+            cores=4,
+            memory=8 << 30,
+            sandbox=0,
+            public=False,
+            online=False,
+            last_seen_ns=ago(5400),
+        ),
+    ]
+
+
+def task(id: str, state: str, **more: Any) -> Json:
+    row: Json = {
+        "id": id,
+        "spec": "onnxruntime-1.31.1",
+        "backend": "onnxruntime",
+        "version": "1.31.1",
+        "device": "cpu",
+        "state": state,
+        "phase": None,
+        "progress": 0.0,
+        "attempt": 1,
+        "agent": "a1",
+        "agent_name": "lab-x86",
+        "reason": None,
+        "error": None,
+        "hint": None,
+        "warnings": [],
+        "updated_ns": ago(3),
+        "points": 0,
+        "run": None,
+        "log_bytes": 0,
+    }
+    return row | more
+
+
+def job(id: str, state: str, tasks: list[Json], **more: Any) -> Json:
+    row = {
+        "id": id,
+        "name": "",
+        "model": "resnet10_dynbatch.onnx",
+        "model_blob": "0" * 64,
+        "graph": None,
+        "data": [],
+        "state": state,
+        "progress": 0.0,
+        "submitted_ns": ago(60),
+        "updated_ns": max((t["updated_ns"] for t in tasks), default=ago(60)),
+        "tasks": tasks,
+    }
+    return row | more
+
+
+def jobs() -> list[Json]:
+    """A job in each state, some with names that nobody would choose."""
+    running = [
+        task("t-run-1", "running", phase="measuring", progress=0.66, points=4, log_bytes=900),
+        task(
+            "t-run-2",
+            "running",
+            spec="torch-gpu-box-cuda0",
+            backend="torch",
+            version="2.13.0",
+            device="cuda:0",
+            agent="a2",
+            agent_name="gpu-box",
+            phase="profiling",
+            progress=0.92,
+            points=5,
+            attempt=2,
+            log_bytes=300,
+        ),
+        task(
+            "t-run-3",
+            "waiting",
+            spec="openvino-树莓派-5",
+            backend="openvino",
+            version=None,
+            agent=None,
+            agent_name=None,
+        ),
+    ]
+    crashed = task(
+        "t-crash",
+        "failed",
+        reason="crashed",
+        error="the process ended by SIGSEGV while it was measuring batch 16",
+        hint="its last lines are in the log; does the model run with this runtime at all?",
+        log_bytes=700,
+        points=2,
+        updated_ns=ago(400),
+    )
+    hostile = task(
+        "t-bad",
+        "failed",
+        spec="x" * 48,
+        reason="model_error",
+        error=f"INVALID_GRAPH: node {HOSTILE} has no input {'y' * 400}",
+        agent_name=HOSTILE,
+        log_bytes=64,
+        updated_ns=ago(4000),
+    )
+    done = task("t-done", "succeeded", points=5, progress=1.0, run="resnet10", log_bytes=500, updated_ns=ago(7200))
+    slow = task(
+        "t-slow",
+        "succeeded",
+        spec="openvino-2026.4.1",
+        backend="openvino",
+        version="2026.4.1",
+        points=5,
+        progress=1.0,
+        run="elsewhere",
+        warnings=["openvino chose bf16 by itself; ask for f32 to compare"],
+        updated_ns=ago(7100),
+    )
+    return [
+        job("j-run", "running", running, name="ResNet-50 nightly", progress=0.53, data=["images.npy"]),
+        job("j-wait", "waiting", [task("t-wait", "waiting", agent=None, agent_name=None, version=None)], model=CJK),
+        job("j-crash", "failed", [crashed], model="detector.onnx", progress=0.4, data=["images.npy", "sizes.npy"]),
+        job("j-bad", "failed", [hostile], name=HOSTILE, model=LONG),
+        job("j-done", "succeeded", [done, slow], progress=1.0, submitted_ns=ago(7400)),
+        job("j-gone", "cancelled", [task("t-gone", "cancelled", updated_ns=ago(200_000))], model="old.mge"),
+    ]
+
+
+def request(name: str = "") -> Json:
+    return {
+        "key": "k",
+        "model": {"blob": "0" * 64, "name": "resnet10_dynbatch.onnx"},
+        "specs": [
+            {
+                "id": "onnxruntime-1.31.1",
+                "backend": "onnxruntime",
+                "version": "1.31.1",
+                "agent": "a1",
+                "platform": "",
+                "device": "cpu",
+                "precision": "",
+                "threads": 2,
+                "options": {},
+            }
+        ],
+        "name": name,
+        "inputs": [{"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "random", "blob": ""}],
+        "dims": {},
+        "sweep": {"dim": "batch", "values": [1, 2, 4, 8, 16]},
+        "measure": {"warmup_s": 0.2, "min_s": 1.0, "max_s": 60.0, "min_n": 662},
+        "profile": {"runs": 20, "at": 0},
+        "monitor_interval_s": 0.1,
+        "timeout_s": 900.0,
+        "retries": 2,
+    }
+
+
+def points(row: Json) -> list[Json]:
+    made: list[Json] = []
+    for t in row["tasks"]:
+        for i in range(t["points"]):
+            batch, p50 = 2**i, 160_000 * 2**i * (0.8**i)
+            made.append(
+                {
+                    "task": t["id"],
+                    "spec": t["spec"],
+                    "batch": batch,
+                    "qps": 1e9 / p50,
+                    "p50_ns": int(p50),
+                    "stable": i != 3,
+                }
+            )
+    return made
+
+
+LOG = (
+    "\x1b[32mINFO\x1b[0m loading resnet10_dynbatch.onnx\n"
+    "warming up: 10 %\rwarming up: 100 %\n"
+    f"input {HOSTILE} is float32\n" + "".join(f"batch 16: window {i}\n" for i in range(40)) + "Segmentation fault\n"
+)
+BACKENDS: list[tuple[str, str, list[str], list[str], Json]] = [
+    ("megengine", "megengine", ["megengine"], [".mge"], {}),
+    ("onnxruntime", "onnxruntime", ["onnx"], [".onnx"], {"optimization": ["disable", "basic", "extended", "all"]}),
+    ("openvino", "openvino", ["onnx", "openvino"], [".onnx", ".xml"], {"hint": ["latency", "throughput"]}),
+    ("torch", "torch", ["torchscript", "pt2"], [".pt", ".pt2"], {}),
+]
+
+
+class JobsFake:
+    """The API of jobs with a fixed cast; what the page sends is kept in `received`.
+
+    Args:
+        dashboard: answers everything else.
+    """
+
+    def __init__(self, dashboard: Dashboard) -> None:
+        self.dashboard = dashboard
+        self.agents = agents()
+        self.jobs = jobs()
+        self.problem: str | None = None
+        self.errors: list[Json] = []
+        self.warnings: list[Json] = []
+        self.received: list[tuple[str, str, Any]] = []
+        self.uploads: dict[str, Json] = {}
+        self.log = LOG
+        self.revision = 1
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """Of the page."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}/"
+
+    def stop(self) -> None:
+        """Ends it, not the dashboard."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def sent(self, method: str, path: str) -> list[Any]:
+        """Bodies of the requests of that kind, in their order."""
+        return [body for m, p, body in self.received if (m, p) == (method, path)]
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, Any, type | None] | None:
+        """Status, answer and its type; None for what the dashboard answers."""
+        parts = path.split("/")
+        kind = {
+            "uploads": self._upload,
+            "jobs": self._jobs,
+            "tasks": self._tasks,
+            "agents": self._agents,
+            "backends": self._backends,
+            "evaluation": self._evaluation,
+        }.get(parts[0])
+        if kind is None:
+            return None
+        content = json.loads(body) if body and parts[0] != "uploads" else None
+        self.received.append((method, path, content))
+        return kind(method, parts[1:], query, content)
+
+    def _upload(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        name = query["name"]
+        if name in self.uploads:
+            return 201, self.uploads[name], job_schema.UploadAnswer
+        return (
+            422,
+            {"error": f"{name}: no model format recognises its content", "hint": "ONNX, MegEngine and TorchScript are"},
+            None,
+        )
+
+    def _jobs(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        if parts == ["check"]:
+            count = len(content["sweep"]["values"]) * len(content["specs"])
+            return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, job_schema.CheckAnswer
+        if not parts and method == "POST":
+            return 201, self._submit(content), job_schema.JobAnswer
+        if not parts:
+            answer = {"revision": self.revision, "jobs": self.jobs, "problem": self.problem, "hint": None}
+            return 200, answer, job_schema.JobsAnswer
+        found = next((row for row in self.jobs if row["id"] == parts[0]), None)
+        if found is None:
+            return 404, {"error": f"there is no job {parts[0]}"}, None
+        if parts[1:] in (["cancel"], ["retry"]):
+            found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
+            for t in found["tasks"]:
+                t["state"] = found["state"]
+            self.revision += 1
+        return 200, self._answer_of(found), job_schema.JobAnswer
+
+    def _submit(self, content: Json) -> Json:
+        known = next((row for row in self.jobs if row["id"] == f"j-{content['key'][:6]}"), None)
+        if known is None:
+            tasks = [
+                task(f"t-new-{i}", "waiting", spec=s["id"], backend=s["backend"], agent=None, agent_name=None)
+                for i, s in enumerate(content["specs"])
+            ]
+            known = job(
+                f"j-{content['key'][:6]}", "waiting", tasks, name=content["name"], model=content["model"]["name"]
+            )
+            self.jobs.insert(0, known)
+            self.revision += 1
+        return self._answer_of(known)
+
+    def _answer_of(self, row: Json) -> Json:
+        return {"job": row, "request": request(row["name"]), "points": points(row)}
+
+    def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        offset, data = int(query.get("offset", 0)), self.log.encode()
+        ended = not any(t["id"] == parts[0] and t["state"] == "running" for row in self.jobs for t in row["tasks"])
+        answer = {
+            "text": data[offset:].decode(),
+            "offset": offset,
+            "next_offset": len(data),
+            "size_bytes": len(data),
+            "ended": ended,
+            "cut": 0,
+        }
+        return 200, answer, job_schema.LogAnswer
+
+    def _agents(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        found = next((row for row in self.agents if parts and row["id"] == parts[0]), None)
+        if method == "PATCH" and found:
+            found.update(content)
+        if method == "DELETE" and found:
+            self.agents.remove(found)
+        answer = {
+            "revision": self.revision,
+            "agents": self.agents,
+            "command": "visualprof agent --server http://192.168.7.2:8040 --token 3f9c1d0a7b5e4c2f8d6a",
+            "install": "visualprof agent install-runtime onnxruntime==1.31.1",
+            "local_agent": any(row["local"] for row in self.agents),
+        }
+        return 200, answer, job_schema.AgentsAnswer
+
+    def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        entries = [
+            {"name": name, "package": package, "formats": formats, "suffixes": suffixes, "options": options}
+            for name, package, formats, suffixes, options in BACKENDS
+        ]
+        return 200, {"backends": entries}, job_schema.BackendsAnswer
+
+    def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        return 200, {"revision": self.revision, "reports": []}, job_schema.ReportsAnswer
+
+
+def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: Any) -> Json:
+    """An ONNX model with one input of a named batch; `more` are further inputs."""
+    model = {
+        "format": "onnx",
+        "inputs": [{"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96]}, *more],
+        "outputs": [{"name": "logits", "dtype": "float32", "dims": ["batch", 10]}],
+        "dims": {"batch": 1},
+        "backends": ["onnxruntime", "openvino"],
+        "warnings": [],
+    } | changes
+    return {
+        "blob": "b" * 64,
+        "name": name,
+        "size_bytes": 1_290_000,
+        "kind": "model",
+        "model": model,
+        "array": None,
+        "graph": "uploads/resnet10_dynbatch.onnx",
+    }
+
+
+def array_upload(name: str, dtype: str, *shape: int) -> Json:
+    return {
+        "blob": f"{abs(hash(name)):064x}"[:64],
+        "name": name,
+        "size_bytes": 4096,
+        "kind": "array",
+        "model": None,
+        "array": {"dtype": dtype, "shape": list(shape)},
+        "graph": None,
+    }
+
+
+def _handler(fake: JobsFake) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _serve(self) -> None:
+            url = urlsplit(self.path)
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            query = {key: values[0] for key, values in parse_qs(url.query).items()}
+            path = unquote(url.path)
+            found = None
+            if path.startswith("/api/v1/"):
+                found = fake.answer(self.command, path.removeprefix("/api/v1/"), query, body)
+            if found is None:
+                return self._forward(body)
+            status, answer, kind = found
+            if kind is not None:
+                msgspec.convert(answer, kind)  # the fake keeps to the contract
+            return self._send(status, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve
+
+        def _forward(self, body: bytes) -> None:
+            headers = {k: v for k, v in self.headers.items() if k.lower() in ("if-none-match", "content-type")}
+            asked = urllib.request.Request(
+                fake.dashboard.url.rstrip("/") + self.path, body or None, headers, method=self.command
+            )
+            try:
+                with _DIRECT.open(asked, timeout=20) as response:
+                    self._send(response.status, dict(response.headers), response.read())
+            except urllib.error.HTTPError as error:
+                self._send(error.code, dict(error.headers), error.read())
+
+        def _send(self, status: int, headers: dict[str, str], content: bytes) -> None:
+            self.send_response(status)
+            for key, value in headers.items():
+                if key.lower() not in ("content-length", "connection", "transfer-encoding", "date", "server"):
+                    self.send_header(key, value)
+            if status != 304:
+                self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if status != 304:
+                self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return Handler
