@@ -57,37 +57,39 @@ def _job_paths() -> Json:
         "content": {"application/json": {"schema": ref(job.JobRefused)}},
     }
     submit["responses"]["200"] = submit["responses"]["201"] | {"description": "the job of the same key"}
-    check = _order("Check a job without submitting it", job.CheckAnswer, [], {400: "this is no job at all"}, Request)
-    one = [parameter("id", _TEXT, "path", "a job's id")]
+    check = _order("Check a job without submitting it", job.CheckAnswer, [], {}, Request)
+    check["responses"]["400"] = submit["responses"]["400"] | {"description": "this is no job at all"}
+    one = [parameter("job", _TEXT, "path", "a job's id")]
     changed = _READ_ONLY | _NO_JOB | {409: "its state does not allow it"}
+    task = parameter("task", _TEXT, "query", "only this one; all when absent")
     log = [
-        parameter("id", _TEXT, "path", "a task's id"),
+        parameter("task", _TEXT, "path", "a task's id"),
         parameter("offset", _WHOLE | {"default": 0}, "query", "bytes to skip"),
         parameter("attempt", _WHOLE, "query", "which attempt; the last one when absent"),
     ]
     return {
         "/api/v1/jobs": {"get": _question("Every job", job.JobsAnswer), "post": submit},
         "/api/v1/jobs/check": {"post": check},
-        "/api/v1/jobs/{id}": {"get": _question("One job", job.JobAnswer, one, _NO_JOB)},
-        "/api/v1/jobs/{id}/cancel": {"post": _order("Cancel a job", job.JobAnswer, one, changed)},
-        "/api/v1/jobs/{id}/retry": {
-            "post": _order("Run what failed or was cancelled again", job.JobAnswer, one, changed)
+        "/api/v1/jobs/{job}": {"get": _question("One job", job.JobAnswer, one, _NO_JOB)},
+        "/api/v1/jobs/{job}/cancel": {"post": _order("Cancel a job", job.JobAnswer, one, changed)},
+        "/api/v1/jobs/{job}/retry": {
+            "post": _order("Run what failed or was cancelled again", job.JobAnswer, [*one, task], changed)
         },
-        "/api/v1/tasks/{id}/log": {
+        "/api/v1/tasks/{task}/log": {
             "get": _question("A piece of a task's log", job.LogAnswer, log, {404: "there is no such task"})
         },
     }
 
 
 def _agent_paths() -> Json:
-    one = [parameter("id", _TEXT, "path", "an agent's id")]
+    one = [parameter("agent", _TEXT, "path", "an agent's id")]
     errors = _READ_ONLY | {404: "there is no such agent"}
     forget = _order("Forget an agent", job.AgentsAnswer, one, errors | {409: "it is running a task"})
     program = operation("The agent as one file that Python runs", {})
     program["responses"]["200"]["content"] = {"application/octet-stream": {}}
     return {
         "/api/v1/agents": {"get": _question("Every agent", job.AgentsAnswer)},
-        "/api/v1/agents/{id}": {
+        "/api/v1/agents/{agent}": {
             "patch": _order("Change an agent", job.AgentsAnswer, one, errors, job.AgentChange),
             "delete": forget,
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,11 +168,18 @@ def _tensor(graph: ModelGraph, node: Node, named: bool) -> Tensor:
     value = graph.values[(node.outputs or node.inputs)[0]]
     if value.shape is None:
         return Tensor(node.name, value.dtype, None)
-    unknown = [not d or d == "?" or (isinstance(d, int) and d < 0) for d in value.shape]
-    dims = [
-        (f"{node.name[:80]}_dim{i}" if named else None) if unknown[i] else size for i, size in enumerate(value.shape)
-    ]
+    dims: list[int | str | None] = []
+    for i, size in enumerate(value.shape):
+        unknown = not size or size == "?" or (isinstance(size, int) and size < 0)
+        own = _dim_name(f"{node.name}_dim{i}") if named else None
+        dims.append(own if unknown else _dim_name(size) if isinstance(size, str) else size)
     return Tensor(node.name, value.dtype, dims)
+
+
+def _dim_name(text: str) -> str:
+    """A name that cannot be taken for a size or for several names: `2*batch, x` becomes `dim_2*batch__x`."""
+    plain = re.sub(r"[^\w.*+/()-]", "_", text)[:80]
+    return plain if re.match(r"[^\W\d]", plain) else f"dim_{plain}"
 
 
 def _batched(inputs: list[Tensor]) -> list[Tensor]:

@@ -13,7 +13,7 @@ from visualprof.remote.queue.inspect import InspectedModel, Tensor
 
 LARGE_BYTES = 1 << 30
 MOST_BYTES = 16 << 30
-POSITIONAL = ("torchscript", "torch_export")  # their inputs have places, not names
+POSITIONAL = ("torchscript",)  # its inputs have places, not names
 
 
 @dataclass(frozen=True)

@@ -3785,7 +3785,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["ErrorBody"];
+                        "application/json": components["schemas"]["JobRefused"];
                     };
                 };
             };
@@ -3796,7 +3796,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/jobs/{id}": {
+    "/api/v1/jobs/{job}": {
         parameters: {
             query?: never;
             header?: never;
@@ -3810,7 +3810,7 @@ export interface paths {
                 header?: never;
                 path: {
                     /** @description a job's id */
-                    id: string;
+                    job: string;
                 };
                 cookie?: never;
             };
@@ -3851,7 +3851,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/jobs/{id}/cancel": {
+    "/api/v1/jobs/{job}/cancel": {
         parameters: {
             query?: never;
             header?: never;
@@ -3867,7 +3867,7 @@ export interface paths {
                 header?: never;
                 path: {
                     /** @description a job's id */
-                    id: string;
+                    job: string;
                 };
                 cookie?: never;
             };
@@ -3917,7 +3917,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/jobs/{id}/retry": {
+    "/api/v1/jobs/{job}/retry": {
         parameters: {
             query?: never;
             header?: never;
@@ -3929,11 +3929,14 @@ export interface paths {
         /** Run what failed or was cancelled again */
         post: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description only this one; all when absent */
+                    task?: string;
+                };
                 header?: never;
                 path: {
                     /** @description a job's id */
-                    id: string;
+                    job: string;
                 };
                 cookie?: never;
             };
@@ -3983,7 +3986,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/tasks/{id}/log": {
+    "/api/v1/tasks/{task}/log": {
         parameters: {
             query?: never;
             header?: never;
@@ -4002,7 +4005,7 @@ export interface paths {
                 header?: never;
                 path: {
                     /** @description a task's id */
-                    id: string;
+                    task: string;
                 };
                 cookie?: never;
             };
@@ -4086,7 +4089,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/agents/{id}": {
+    "/api/v1/agents/{agent}": {
         parameters: {
             query?: never;
             header?: never;
@@ -4103,7 +4106,7 @@ export interface paths {
                 header?: never;
                 path: {
                     /** @description an agent's id */
-                    id: string;
+                    agent: string;
                 };
                 cookie?: never;
             };
@@ -4156,7 +4159,7 @@ export interface paths {
                 header?: never;
                 path: {
                     /** @description an agent's id */
-                    id: string;
+                    agent: string;
                 };
                 cookie?: never;
             };
