@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,7 @@ class LogDirectory:
         self._files: dict[str, _File] = {}
         self._walk_problems: list[Problem] = []
         self._revision = 0
+        self._scans = 0
         self._jobs: dict[str, str] = {}
         self._last_job = 0
         self._listing: Listing | None = None
@@ -123,6 +124,16 @@ class LogDirectory:
                 problems = [file.problem for file in files if file.problem]
                 self._listing = arrange(self._revision, spans, [*self._walk_problems, *problems])
             return self._listing
+
+    @property
+    def scans(self) -> int:
+        """Grows with each look at the files; between two of them nothing is known to have changed."""
+        return self._scans
+
+    def named(self, names: Collection[str]) -> list[Found]:
+        """Every file of these names as of the last look, whether it is shown or not."""
+        with self._lock:
+            return [file.found for file in self._files.values() if file.found.name in names]
 
     def hurry(self, span: Span) -> None:
         """Somebody waits for this span: it is parsed next."""
@@ -185,6 +196,7 @@ class LogDirectory:
                 if problems != self._walk_problems:
                     self._walk_problems = problems
                     self._revision += 1
+                self._scans += 1
 
     def _loop(self) -> None:
         self._scan()  # before the watches: setting them up walks the whole tree once more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 
 from flask import Response, request
 
@@ -28,6 +29,14 @@ def raw(body: bytes, mimetype: str, status: int = 200) -> Response:
         response.headers["Cache-Control"] = "no-cache"
     else:
         response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def csv_file(text: str, name: str) -> Response:
+    """Comma-separated text as a file to save. name: of it, any text."""
+    # The mark at the front tells spreadsheets that it is UTF-8.
+    response = raw(b"\xef\xbb\xbf" + text.encode("utf-8", "replace"), "text/csv")
+    response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9_-]", "_", name)}.csv"'
     return response
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -11,7 +10,7 @@ from flask import Blueprint, Response, request
 from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir import LogDirectory
 from visualprof.server import schema
-from visualprof.server.answers import answer, raw
+from visualprof.server.answers import answer, csv_file
 from visualprof.server.parameters import parameters
 from visualprof.server.results import Results
 from visualprof.server.spans import columns_of, number, required, whole_run
@@ -68,7 +67,8 @@ def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
         result = compute(chosen)[1]
         table_name = request.args.get("table", "")
         if kind == "csv":
-            return _csv(page(named_table(result, table_name), wanted), f"{name}-{table_name}" if table_name else name)
+            text = page(named_table(result, table_name), wanted).to_csv()
+            return csv_file(text, f"{name}-{table_name}" if table_name else name)
         if table_name:
             return answer(page(named_table(result, table_name), wanted).to_json())
         if result.table is not None:
@@ -134,10 +134,3 @@ def _bound(key: str, text: str) -> float:
         return float(text)
     except ValueError as error:
         raise BadParameter(f"{key}: {text!r} is no number", "in the unit of the column's name") from error
-
-
-def _csv(table: Table, name: str) -> Response:
-    # The mark at the front tells spreadsheets that it is UTF-8.
-    response = raw(b"\xef\xbb\xbf" + table.to_csv().encode("utf-8", "replace"), "text/csv")
-    response.headers["Content-Disposition"] = f'attachment; filename="{re.sub(r"[^A-Za-z0-9_-]", "_", name)}.csv"'
-    return response

@@ -86,21 +86,30 @@ def lines(
 
 
 def scatter(
-    series: Sequence[tuple[str, Sequence[Option]]], fields: Sequence[tuple[str, str]], extra: Sequence[Option] = ()
+    series: Sequence[tuple[str, Sequence[Option]]],
+    fields: Sequence[tuple[str, str]],
+    extra: Sequence[Option] = (),
+    scales: tuple[str, str] = ("log", "log"),
 ) -> Option:
-    """Points on logarithmic axes.
+    """Points on logarithmic axes, or others.
 
     Args:
         series: (name, points); a point has `name`, `id`, `value` (x, y, what else is told of it) and `symbolSize`.
         fields: (token, unit) of each number in `value`, shown on hover.
         extra: whole series drawn beside the points.
+        scales: of x and y, "log", "log2" or "value".
     """
     drawn = [*({"type": "scatter", "name": name, "data": list(points)} for name, points in series), *extra]
     told = [{"name": token, "formatter": f"@f:{unit}"} for token, unit in fields]
     option = _plane((fields[0][1], fields[1][1]), "log")
+    for axis, scale in zip(option.values(), scales, strict=True):
+        cast("Option", axis).update(_SCALES[scale])
     for axis, (token, _) in zip(option.values(), fields, strict=False):
         cast("Option", axis)["name"] = token
     return {"series": drawn, "tooltip": {"trigger": "item", "fields": told}, "legend": {"type": "scroll"}, **option}
+
+
+_SCALES: dict[str, Option] = {"log": {}, "log2": {"logBase": 2}, "value": {"type": "value"}}
 
 
 def _plane(units: tuple[str, str], kind: str) -> Option:

@@ -1,0 +1,154 @@
+"""One point of a report: its distribution, its course over time, the machine meanwhile, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from visualprof.reader.evaluation import PERCENTILES, Point, Report
+from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
+from visualprof.views import charts, kernel, operator, runtime
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.launch import launches, operator_times
+from visualprof.views.table import Column, Table
+from visualprof.views.timing import names, ordered
+
+BINS = 80
+LOG_SPREAD = 8  # the longest run takes so many times the shortest: bins on a logarithmic scale
+MOST_BUCKETS = 600
+TOP = 12
+
+
+def histogram(latencies: Ints, point: Point) -> charts.Option:
+    """How often a run took how long, the trusted percentiles marked.
+
+    Args: latencies: (n,) ns.
+    """
+    if not len(latencies):
+        return {}
+    count, edges = bins(latencies)
+    option: dict[str, Any] = charts.lines([("@t:evaluation.runs", edges, np.append(count, 0))], ("ns", "count"))
+    marks = [
+        {"name": f"p{percent:g}", "xAxis": value}
+        for name, percent in PERCENTILES
+        if (value := getattr(point, name)) is not None
+    ]
+    option["series"][0] |= {"areaStyle": {"opacity": 0.5}, "markLine": {"data": marks}}
+    if edges[-1] / edges[0] > LOG_SPREAD:
+        option["xAxis"] |= {"type": "log"}
+    return option
+
+
+def bins(latencies: Ints) -> tuple[Ints, Floats]:
+    """Counts and their (n + 1) edges, ns: even steps, or even ratios where the runs spread far."""
+    low, high = max(1, int(latencies.min())), max(2, int(latencies.max()))
+    if high <= low:
+        low, high = low - 1, low + 1
+    far = low > 0 and high / low > LOG_SPREAD
+    edges = np.geomspace(low, high, BINS + 1) if far else np.linspace(low, high, BINS + 1)
+    edges[-1] = high  # rounding must not leave the longest run out
+    return np.histogram(np.clip(latencies, low, high), edges)[0].astype(np.int64), edges
+
+
+def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
+    """Shortest, median and longest run of each stretch of the measurement, so that drift shows.
+
+    Times are those of the runs added up, stretched to the whole duration, which has the loop's own time in it.
+    """
+    if not len(latencies):
+        return {}
+    x, least, middle, most = stretches(latencies)
+    whole = int(latencies.sum())
+    x = x * (duration_ns / whole) if duration_ns and whole else x
+    kinds = (("max", most), ("median", middle), ("min", least))
+    return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in kinds], ("ns", "ns"), steps=False)
+
+
+def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
+    """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
+    n = len(latencies)
+    first = np.unique(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
+    started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
+    middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
+    return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
+
+
+def window_of(report: Report, point: Point, monitor: Trace) -> tuple[int, int] | None:
+    """Epoch ns of the measurement; of the prototype, which did not note them, those of the monitor's step."""
+    if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
+        return point.start_ns, point.end_ns
+    if report.phase:
+        for i, name in enumerate(monitor.steps.name):
+            if monitor.strings[int(name)] == f"{report.phase}{point.batch}":
+                return int(monitor.steps.ts[i]), int(monitor.steps.ts[i] + monitor.steps.dur[i])
+    return None
+
+
+def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Option]:
+    """The counters while the point was measured: `monitor` (shares) and `clocks` (MHz), those with samples."""
+    shares = _counters(monitor, " %", start_ns, end_ns, 0.01)
+    clocks = _counters(monitor, " MHz", start_ns, end_ns, 1.0)
+    out: dict[str, Any] = {}
+    if shares:
+        out["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
+    if clocks:
+        out["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
+    for option in out.values():
+        for series in option["series"]:
+            del series["itemStyle"]  # the page's own colours: these are names of no category
+    return out
+
+
+def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> list[tuple[str, Ints, Floats]]:
+    """Counters of a unit with their samples in a window; the last one before it holds at its start."""
+    found: list[tuple[str, Ints, Floats]] = []
+    for number, track in enumerate(trace.tracks):
+        if track.kind is not TrackKind.COUNTER or not track.name.endswith(unit):
+            continue
+        a, b = np.searchsorted(trace.counters.track, [number, number + 1])
+        ts, value = trace.counters.ts[a:b], trace.counters.value[a:b] * factor
+        inside = (ts >= start) & (ts <= end)
+        if inside.any():
+            found.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
+    return found
+
+
+def work(trace: Trace) -> tuple[str, Table | None]:
+    """Where the profile's time went: `kernel`s, or else the host's operators by `type`, by name (`operator`) at last.
+
+    The table has `name, calls, total_ns`; of operators the time is their own, without those inside.
+    """
+    if kernel.needs(trace):
+        found = kernel.compute(trace, kernel.KernelParams()).table
+        return trace.meta.device_work, _narrow(found) if found else None
+    if not operator.needs(trace):
+        return "", None
+    times = operator_times(trace, launches(trace), np.zeros(len(trace.events), bool))
+    typed = "type" in trace.args
+    key = trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows]
+    groups = group(np.maximum(key, 0))
+    columns: dict[str, Column] = {
+        "name": names(trace, np.maximum(key, 0)[groups.first]),
+        "calls": groups.count,
+        "total_ns": groups.sum(times.host_self),
+    }
+    return "type" if typed else "operator", Table(ordered(columns, "total_ns"))
+
+
+def api_calls(trace: Trace) -> Table | None:
+    """Calls of the device API, None where there are none."""
+    found = runtime.compute(trace, runtime.Params()).table if runtime.needs(trace) else None
+    return _narrow(found) if found else None
+
+
+def _narrow(table: Table) -> Table:
+    return Table({name: table.columns[name] for name in ("name", "calls", "total_ns")})
+
+
+def shares(table: Table) -> charts.Option:
+    """The largest totals as a pie."""
+    columns = table.columns
+    slices: Sequence[tuple[str, float]] = list(zip(columns["name"], columns["total_ns"], strict=True))
+    return charts.pie(slices, top=TOP)

@@ -1,0 +1,126 @@
+"""Reports laid over each other, and one point of a report, as tables and charts. No view of a trace: it has no VIEW."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from visualprof.reader.evaluation import Point, Report
+from visualprof.views import charts
+from visualprof.views.measure.evaluation import best, judge, table, tail
+from visualprof.views.table import Result
+
+LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
+
+
+def overlay(reports: Sequence[Report], slo_ns: int | None = None) -> Result:
+    """Main table one row a point; beside it `best` (per report) and `verdicts`.
+
+    Args: slo_ns: limit of the tail latency for one of the objectives.
+    Source: docs/views.md#evaluation.
+    """
+    verdicts = judge(reports)
+    return Result(table(reports), {"best": best(reports, slo_ns, verdicts), "verdicts": [asdict(v) for v in verdicts]})
+
+
+def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
+    """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
+
+    A line for each report, of the same name and so of the same colour in all of them.
+    """
+    names = labels(reports)
+    out = {
+        "throughput": _over_batch(reports, names, "samples_per_s"),
+        "qps": _over_batch(reports, names, "qps"),
+        "latency": _latency(reports, names),
+        "tradeoff": _tradeoff(reports, names),
+    }
+    return {name: option for name, option in out.items() if option}
+
+
+def labels(reports: Sequence[Report]) -> list[str]:
+    """A name for each report: its spec, with the job's name or at last its id where several have the same."""
+    for names in ([r.spec for r in reports], [f"{r.name} / {r.spec}" for r in reports]):
+        if len(set(names)) == len(names):
+            return names
+    return [r.id for r in reports]
+
+
+def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> charts.Option:
+    """The line through the points of a series, of its colour."""
+    data: list[Any] = [point["value"] for point in points]
+    return {
+        "type": "line", "name": name, "data": [value[:2] for value in data], "showSymbol": False, "silent": True,
+        "lineStyle": {"width": 1.5, "type": style},
+    }  # fmt: skip
+
+
+def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> charts.Option:
+    return {"name": str(point.batch), "id": f"{report.id}|{point.batch}", "value": list(value), "symbolSize": size}
+
+
+def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> charts.Option:
+    series: list[tuple[str, list[charts.Option]]] = []
+    for report, name in zip(reports, names, strict=True):
+        known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key) is not None]
+        series.append((name, [_dot(report, p, p.batch, v, p.p50_ns) for p, v in known]))
+    if not any(points for _, points in series):
+        return {}
+    fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
+    lines = [_line(name, points) for name, points in series if points]
+    return charts.scatter(series, fields, lines, ("log2", "value"))
+
+
+def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
+    """The median with its points, p95 and p99 where n suffices as broken lines."""
+    series: list[tuple[str, list[charts.Option]]] = []
+    lines: list[charts.Option] = []
+    for report, name in zip(reports, names, strict=True):
+        for key, style in LINE.items():
+            known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key)]
+            points = [_dot(report, p, p.batch, v, p.p95_ns, p.p99_ns) for p, v in known]
+            if key == "p50_ns":
+                series.append((name, points))
+            if points:
+                lines.append(_line(name, points, style) | {"id": f"{report.id}|{key}"})
+    if not lines:
+        return {}
+    fields = [("@t:column.batch", "count"), *((f"@t:column.{key}", "ns") for key in LINE)]
+    return charts.scatter(series, fields, lines, ("log2", "log"))
+
+
+def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
+    """Samples a second over p99 where every shown point has one, else over the median; labelled by batch."""
+    shown = [p for r in reports for p in r.points if p.samples_per_s and p.p50_ns]
+    key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
+    series: list[tuple[str, list[charts.Option]]] = []
+    for report, name in zip(reports, names, strict=True):
+        known = [p for p in report.points if p.samples_per_s and p.p50_ns]
+        series.append((name, [_dot(report, p, getattr(p, key), p.samples_per_s, p.batch) for p in known]))
+    if not shown:
+        return {}
+    fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
+    option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
+    drawn: Any = option["series"]
+    for one in drawn:
+        if one["type"] == "scatter":
+            one["label"] = {"show": True, "position": "top", "formatter": "{b}"}
+    return option
+
+
+def facts(report: Report, point: Point) -> dict[str, Any]:
+    """What is known of a point and of how it was measured."""
+    known = tail(point)
+    return {
+        **asdict(point),
+        "tail_percentile": known[0] if known else None,
+        "tail_ns": known[1] if known else None,
+        "precision": report.precision or None,
+        "threads": report.threads or None,
+        "effective": dict(report.effective),
+        "environment": dict(report.environment),
+        "state": report.state, "reason": report.reason or None, "error": report.error or None,
+        "hint": report.hint or None, "warnings": list(report.warnings), "started_ns": report.started_ns or None,
+        "verdicts": [asdict(v) for v in judge([report]) if point.batch in v.batches],
+    }  # fmt: skip
