@@ -209,7 +209,8 @@ def test_an_exception_has_its_reason(error: Exception, reason: str) -> None:
 def test_the_sentence_of_a_long_message_is_the_line_that_names_the_error() -> None:
     text = "The following operation failed.\nTraceback:\n  at x\nRuntimeError: Expected 4D\n"
     assert explain(RuntimeError(text)).error == "RuntimeError: Expected 4D"
-    assert explain(RuntimeError("one\ntwo")).error == "RuntimeError: one"
+    text = "Exception from src/core.cpp:84:\nCheck 'false' failed at src/x.cpp:1:\nNo rule for operations: a.B\n\n"
+    assert explain(RuntimeError(text)).error == "RuntimeError: No rule for operations: a.B"
     assert explain(RuntimeError("")).error == "RuntimeError"
 
 

@@ -27,7 +27,8 @@ from visualprof.remote.child.task import Task, read_task
 
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-LONGEST = 500  # characters of an error
+PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+")
+LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 
 def main(argv: list[str]) -> int:
@@ -138,8 +139,9 @@ def explain(error: BaseException) -> Refused:
 
 
 def _sentence(error: BaseException) -> str:
-    """The line of a message that says what happened: the last one that names an error, else the first."""
+    """What a message says: its last line that names an error, else its first lines without where in C++ it arose."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"\w+(Error|Exception): ", line)]
-    line = named[-1] if named else f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return line[:LONGEST]
+    told = [line for line in lines if not PLACE.match(line)][:LINES]
+    sentence = named[-1] if named else ": ".join([type(error).__name__, *([" ".join(told)] if told else [])])
+    return sentence[:LONGEST]

@@ -1,0 +1,198 @@
+"""TorchScript and torch.export measured and profiled by the child."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import FIXTURES, answer, rows
+from tests.remote.child_runs import Job
+from visualprof.remote.backends import backend
+from visualprof.remote.protocol import Input, Profile, Sweep
+
+SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
+IMAGE = [Input("x", "float32", ["batch", 3, 16, 16])]
+PAIR = [Input("x", "float32", ["batch", 4]), Input("scale", "float32", ["batch", 3])]
+EXPORT = """
+import sys, torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+    def forward(self, x, *, scale):
+        return {"y": self.linear(x) * scale, "n": [x.sum()]}
+batch = torch.export.Dim("batch")
+program = torch.export.export(
+    Net(), (torch.zeros(2, 4),), {"scale": torch.ones(2, 3)}, dynamic_shapes={"x": {0: batch}, "scale": {0: batch}}
+)
+torch.export.save(program, sys.argv[1])
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def torch_there() -> None:
+    done = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True)
+    if done.returncode:
+        pytest.skip("needs PyTorch: pip install torch")
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A .pt2 with one input by place, one by name, and nested outputs."""
+    path = tmp_path_factory.mktemp("torch") / "net.pt2"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, str(path)], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path, SCRIPT, IMAGE, "torch", sweep=Sweep("batch", [1, 3]))
+
+
+def test_a_torchscript_model_is_swept(job: Job) -> None:
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    assert [p["batch"] for p in ran.points] == [1, 3]
+    told = ran.told("effective")[0]["effective"]
+    assert (told["form"], told["precision"], told["device"]) == ("TorchScript", "as the model", "cpu")
+
+
+def test_a_frozen_model_runs_with_the_threads_that_were_asked_for(job: Job) -> None:
+    job.spec = {"threads": 1, "options": {"optimize": "freeze"}}
+    told = job.run().told("effective")[0]["effective"]
+    assert (told["optimize"], told["threads"]) == ("freeze", "1")
+
+
+def test_autocast_is_told(job: Job) -> None:
+    job.spec = {"precision": "bf16"}
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    assert ran.told("effective")[0]["effective"]["precision"] == "bf16 by autocast"
+
+
+def test_an_exported_model_takes_its_inputs_by_name(tmp_path: Path, exported: Path) -> None:
+    job = Job(tmp_path, exported, PAIR[::-1], "torch", sweep=Sweep("batch", [2, 5]))
+    ran = job.run()
+    assert ran.status == 0, ran.stderr
+    assert [p["batch"] for p in ran.points] == [2, 5]
+    assert ran.told("effective")[0]["effective"]["form"] == "torch.export"
+
+
+def test_an_exported_model_without_one_of_its_inputs_is_refused(tmp_path: Path, exported: Path) -> None:
+    failed = Job(tmp_path, exported, PAIR[:1], "torch").run().failed
+    assert (failed["reason"], failed["error"]) == ("input_error", "input 'scale' of the model is missing")
+
+
+def test_an_exported_model_cannot_be_frozen(tmp_path: Path, exported: Path) -> None:
+    job = Job(tmp_path, exported, PAIR, "torch", spec={"options": {"optimize": "freeze"}})
+    assert job.run().failed["reason"] == "input_error"
+
+
+def test_the_timeline_has_a_step_for_each_run_and_is_dated(job: Job) -> None:
+    job.profile = Profile(4, 3)
+    measured = job.run().points[-1]["end_ns"]
+    ran = job.run("profile:timeline")
+    told = ran.told("profile")[0]
+    assert told["counters"] == "chrome_object"
+    file = ran.out / "timeline.json"
+    assert len(answer("overview", file).to_json()["steps"]["name"]) == 4
+    assert rows(answer("operator", file), "calls")["aten::conv2d"][0] % 4 == 0
+    assert any(
+        "[3, 3, 16, 16]" in str(row) for row in rows(answer("operator", file, group="shape"), "input_shapes").values()
+    )
+    steps = [e for e in json.loads(file.read_bytes())["traceEvents"] if str(e.get("name")).startswith("ProfilerStep#")]
+    at_ns = told["start_ns"] + steps[0]["ts"] * 1000
+    assert 0 < at_ns - measured < 60 * 10**9
+
+
+def test_the_memory_of_a_profiled_run_is_in_the_timeline(job: Job) -> None:
+    file = job.run("profile:timeline").out / "timeline.json"
+    assert answer("memory", file).fields["operators"]
+
+
+def test_the_timeline_of_an_exported_model_is_written(tmp_path: Path, exported: Path) -> None:
+    job = Job(tmp_path, exported, PAIR, "torch", sweep=Sweep("batch", [2]))
+    assert "aten::linear" in rows(answer("operator", job.run("profile:timeline").out / "timeline.json"), "calls")
+
+
+def test_the_sentence_of_an_error_inside_torchscript_is_its_last(job: Job) -> None:
+    job.inputs = [Input("x", "float32", ["batch", 5])]
+    failed = job.run().failed
+    assert failed["reason"] == "model_error"
+    assert failed["error"].startswith("RuntimeError: Expected 3D")
+
+
+def test_a_device_that_is_not_there_is_refused(job: Job) -> None:
+    if backend("torch").devices() != ["cpu"]:
+        pytest.skip("this machine has a GPU")
+    job.spec = {"device": "cuda:0"}
+    assert "sees no device cuda:0" in job.run().failed["error"]
+
+
+class Hostile:
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return (open, (str(self.mark), "w"))
+
+
+def test_a_pickled_module_is_refused_and_not_run(tmp_path: Path, job: Job) -> None:
+    job.model, hostile = tmp_path / "model.pt", Hostile(tmp_path / "mark")
+    with zipfile.ZipFile(job.model, "w") as archive:
+        archive.writestr("model/data.pkl", pickle.dumps(hostile))
+        archive.writestr("model/version", "3")
+    assert "pickle" in job.run().failed["error"]
+    job.model.write_bytes(pickle.dumps(hostile))
+    assert "neither TorchScript nor a .pt2" in job.run().failed["error"]
+    assert not hostile.mark.exists()
+
+
+def repacked(source: Path, target: Path, **changed: bytes) -> Path:
+    """A copy of a .pt2 with other content in some of its files."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as new:
+        for name in old.namelist():
+            key = next((k for k in changed if name.endswith(k)), None)
+            new.writestr(name, changed[key] if key else old.read(name))
+        top = old.namelist()[0].partition("/")[0]
+        for name in changed:
+            if not any(each.endswith(name) for each in old.namelist()):
+                new.writestr(f"{top}/{name}", changed[name])
+    return target
+
+
+def test_an_exported_model_with_a_hostile_sample_is_refused_and_nothing_is_run(tmp_path: Path, exported: Path) -> None:
+    hostile = Hostile(tmp_path / "mark")
+    model = repacked(exported, tmp_path / "m.pt2", **{"data/sample_inputs/model.pt": pickle.dumps(hostile)})
+    failed = Job(tmp_path, model, PAIR, "torch").run().failed
+    assert failed["reason"] == "model_error"
+    assert "pickle" in failed["error"]
+    assert not hostile.mark.exists()
+
+
+def test_an_exported_model_with_a_pickled_constant_is_refused_and_nothing_is_run(
+    tmp_path: Path, exported: Path
+) -> None:
+    hostile = Hostile(tmp_path / "mark")
+    entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}
+    changed = {
+        "model_constants_config.json": json.dumps({"config": {"c": entry}}).encode(),
+        "data/constants/opaque_obj_0": pickle.dumps(hostile),
+    }
+    failed = Job(tmp_path, repacked(exported, tmp_path / "m.pt2", **changed), PAIR, "torch").run().failed
+    assert "pickle" in failed["error"]
+    assert not hostile.mark.exists()
+
+
+def test_values_reach_the_model_as_they_are(tmp_path: Path, job: Job) -> None:
+    np.save(tmp_path / "x.npy", np.ones((1, 3, 16, 16), np.float32))
+    job.inputs, job.arrays = [Input("x", "float32", ["batch", 3, 16, 16], "file")], {"x": tmp_path / "x.npy"}
+    assert [p["batch"] for p in job.run().points] == [1, 3]
