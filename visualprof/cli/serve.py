@@ -6,6 +6,7 @@ import argparse
 import logging
 import signal
 import sys
+from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +22,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
+    )
+    parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where jobs are kept (default: .visualprof in the first log directory)",
+    )
+    parser.add_argument(
+        "--lease",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds of silence after which an agent is lost; its other times follow (default %(default)g)",
     )
 
 
@@ -41,7 +55,13 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.server.app import Settings
 
     settings = Settings(
-        language=args.language, read_only=args.read_only, host=args.host, allowed_hosts=tuple(args.allow_host)
+        language=args.language,
+        read_only=args.read_only,
+        host=args.host,
+        allowed_hosts=tuple(args.allow_host),
+        data=Path(args.data) if args.data else None,
+        with_agent=args.with_agent,
+        lease_s=args.lease,
     )
     return serve(args.logdir, args.port, settings, args.open)
 
@@ -67,6 +87,13 @@ def serve(paths: list[str], port: int, settings: object, open_page: bool) -> int
         except KeyboardInterrupt:
             print(file=sys.stderr)
     return 0
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.5 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError("a lease is 0.5 to 3600 seconds")
+    return seconds
 
 
 def _port(text: str) -> int:

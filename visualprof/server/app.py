@@ -11,8 +11,23 @@ from werkzeug.exceptions import HTTPException
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.logdir import LogDirectory
-from visualprof.server import guard, models, openapi, runs, schema, spa, timeline, views
+from visualprof.server import (
+    agent_api,
+    agents,
+    blobs,
+    guard,
+    jobs,
+    models,
+    openapi,
+    runs,
+    schema,
+    spa,
+    timeline,
+    uploads,
+    views,
+)
 from visualprof.server.answers import answer, finish
+from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.results import Results
 
 _log = logging.getLogger(__name__)
@@ -27,7 +42,8 @@ class Settings:
     language: of the page when the browser has not chosen; "" leaves it to the browser.
     read_only: refuse everything that is not a question. host: the address it is bound to.
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
-    dist: the built page.
+    dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
+    with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
     """
 
     language: str = ""
@@ -35,19 +51,30 @@ class Settings:
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
     dist: Path = field(default=DIST)
+    data: Path | None = None
+    with_agent: bool = False
+    lease_s: float = 30.0
 
 
-def create_app(logdir: LogDirectory, settings: Settings | None = None) -> Flask:
-    """The WSGI application over a log directory that somebody else starts and closes."""
+def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: Remote | None = None) -> Flask:
+    """The WSGI application over a log directory, and the queue of its jobs, that somebody else starts and closes."""
     settings = settings or Settings()
+    remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     app = Flask("visualprof", static_folder=None)
     app.register_blueprint(runs.blueprint(logdir, settings.language, settings.read_only))
     app.register_blueprint(views.blueprint(logdir, Results()))
     app.register_blueprint(timeline.blueprint(logdir))
-    app.register_blueprint(models.blueprint(logdir, models.Models(logdir), settings.read_only))
+    kept = models.Models(logdir)
+    app.register_blueprint(models.blueprint(logdir, kept, settings.read_only))
+    app.register_blueprint(uploads.blueprint(remote, kept))
+    app.register_blueprint(jobs.blueprint(remote))
+    app.register_blueprint(agents.blueprint(remote))
+    app.register_blueprint(agent_api.blueprint(remote))
+    app.register_blueprint(blobs.blueprint(remote))
     app.register_blueprint(openapi.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
     guard.install(app, settings.host, settings.allowed_hosts)
+    app.before_request(agent_api.refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
     return app

@@ -22,11 +22,15 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir import LogDirectory
 from visualprof.reader.pool import Pool
 from visualprof.server.app import Settings, create_app
+from visualprof.server.models import MAX_UPLOAD
 from visualprof.server.parse import parse
+from visualprof.server.remote_service import LocalAgent, open_remote
 
 _log = logging.getLogger(__name__)
 
-_THREADS = 24
+_THREADS = 32
+_CONNECTIONS = 1000  # an agent that waits for work holds one
+_MAX_BODY = MAX_UPLOAD + (1 << 20)
 
 
 class Server:
@@ -45,14 +49,30 @@ class Server:
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
-        self._resources.callback(self.logdir.close)
+        self.remote = open_remote(
+            self.logdir.roots[0],
+            self._settings.data,
+            read_only=self._settings.read_only,
+            lease_s=self._settings.lease_s,
+            waiters=_THREADS // 2,
+        )
+        self._resources.callback(self.remote.close)
+        self._resources.callback(self.logdir.close)  # first: what the queue tidies up is no news
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
-        app = create_app(self.logdir, self._settings)
+        self._agent: LocalAgent | None = None
+        app = create_app(self.logdir, self._settings, self.remote)
         host = self._settings.host.strip("[]")
         try:
             self._waitress = create_server(
-                app, map=self._sockets, host=host, port=port, threads=_THREADS, ident="visualprof"
+                app,
+                map=self._sockets,
+                host=host,
+                port=port,
+                threads=_THREADS,
+                connection_limit=_CONNECTIONS,
+                max_request_body_size=_MAX_BODY,
+                ident="visualprof",
             )
         except (OSError, ValueError) as error:
             self._close_sockets()
@@ -76,6 +96,9 @@ class Server:
     def run(self) -> None:
         """Serves until interrupted."""
         self.logdir.start()
+        self.remote.start()
+        if self._settings.with_agent:  # the socket listens already: its first request waits
+            self._agent = LocalAgent(self.remote, self.url)
         self._waitress.run()
 
     def start(self) -> None:
@@ -84,7 +107,10 @@ class Server:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends everything, also the parsing processes."""
+        """Ends everything, also the parsing processes and the agent."""
+        if self._agent:
+            self._agent.close()  # first: it reports its end
+        self.remote.wake()
         if self._thread and self._thread.is_alive():
             # Sockets must be closed by the thread that waits for them.
             next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(self._close_sockets)

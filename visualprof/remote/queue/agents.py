@@ -106,13 +106,15 @@ class Agents:
         with self._database.read() as connection:
             return [agent_of(row) for row in connection.execute(visible_agents(owner))]
 
-    def publish(self, identity: str, public: bool) -> None:
-        """Gives an agent to everybody, or takes it back.
+    def change(self, identity: str, name: str | None, public: bool | None) -> None:
+        """Gives an agent another name, gives it to everybody or takes it back; None leaves it as it is.
 
         Raises: NotFound.
         """
+        wanted = {"name": name, "public": public}
+        values = {field: value for field, value in wanted.items() if value is not None} or {"id": identity}
         with self._database.write() as connection:
-            if not connection.execute(update(agents).where(agents.c.id == identity).values(public=public)).rowcount:
+            if not connection.execute(update(agents).where(agents.c.id == identity).values(values)).rowcount:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
             changed(connection, "agents")
 

@@ -64,11 +64,15 @@ class Blobs:
             text = connection.execute(select(blobs.c.inspected).where(blobs.c.sha256 == sha256)).scalar()
         return msgspec.json.decode(text) if text else None
 
-    def names(self, wanted: set[str]) -> dict[str, str]:
-        """The names of files."""
+    def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
+        """Of each file its name, and its id on the Graph page."""
         with self._database.read() as connection:
-            rows = connection.execute(select(blobs.c.sha256, blobs.c.name).where(blobs.c.sha256.in_(wanted)))
-            return {row.sha256: row.name for row in rows}
+            rows = connection.execute(select(blobs).where(blobs.c.sha256.in_(wanted))).all()
+        return {row.sha256: (row.name, _graph(row.inspected)) for row in rows}
+
+
+def _graph(inspected: str | None) -> str | None:
+    return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
 
 
 def shown(name: str) -> str:

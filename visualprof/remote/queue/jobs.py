@@ -41,13 +41,13 @@ class Jobs:
         Raises: Conflict: the key belongs to another request. BadParameter: a key or spec id that cannot be one.
         """
         _refuse_impossible(request)
-        text = msgspec.json.encode(request, order="sorted")
-        digest = hashlib.sha256(text).hexdigest()
+        text = _text(request)
+        digest = _digest(text)
         try:
             with self._database.write() as connection:
                 before = _with_key(connection, owner, request.key)
                 if before is None:
-                    identity = _insert(connection, request, owner, text.decode(), digest)
+                    identity = _insert(connection, request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
             with self._database.read() as connection:
                 before = _with_key(connection, owner, request.key)
@@ -56,9 +56,16 @@ class Jobs:
         if before is None:
             self._bell.ring()
             return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
-        if before.digest != digest:
-            raise Conflict(f"the key {request.key!r} belongs to another job", "choose a new key for a new job")
-        return before.id, False
+        return _same(before, request, digest), False
+
+    def known(self, request: Request, owner: str | None = None) -> str | None:
+        """The job that this request made before.
+
+        Raises: Conflict: its key belongs to another request.
+        """
+        with self._database.read() as connection:
+            before = _with_key(connection, owner, request.key)
+        return _same(before, request, _digest(_text(request))) if before else None
 
     def cancel(self, job: str) -> None:
         """Ends what waits at once, and asks the agents of what runs to end it.
@@ -125,6 +132,12 @@ class Jobs:
             now = revision(connection)
             found = visible_jobs(owner).where(jobs.c.revision > known).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
             return now, _with_tasks(connection, connection.execute(found).all())
+
+    def running(self, owner: str | None = None) -> list[Job]:
+        """The jobs of which a task runs."""
+        some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
+        with self._database.read() as connection:
+            return _with_tasks(connection, connection.execute(visible_jobs(owner).where(some)).all())
 
     def one(self, job: str, owner: str | None = None) -> Job:
         """A job.
@@ -208,6 +221,20 @@ def _refuse_impossible(request: Request) -> None:
 def _with_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
     same = (func.coalesce(jobs.c.owner, "") == (owner or "")) & (jobs.c.key == key)
     return connection.execute(select(jobs.c.id, jobs.c.digest).where(same)).first()
+
+
+def _text(request: Request) -> str:
+    return msgspec.json.encode(request, order="sorted").decode()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _same(before: AnyRow, request: Request, digest: str) -> str:
+    if before.digest != digest:
+        raise Conflict(f"the key {request.key!r} belongs to another job", "choose a new key for a new job")
+    return before.id
 
 
 def _insert(connection: Connection, request: Request, owner: str | None, text: str, digest: str) -> str:

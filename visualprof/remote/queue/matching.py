@@ -11,11 +11,14 @@ from visualprof.remote.queue.tables import tasks
 
 
 def fits(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
-    """Which tasks an agent may have: it is named, or anyone of its platform; and a runtime of it has a free device."""
-    who = tasks.c.wanted_agent == agent.id
-    if agent.public:  # a private one only works for those who name it
-        platform = tasks.c.platform.in_(("", agent.capabilities.platform))
-        who = or_(who, and_(tasks.c.wanted_agent == "", platform))
+    """Which tasks an agent may have: it may work for their owner, fits what they name, and a runtime has a free device.
+
+    A private agent works for its own owner alone; without accounts that is everybody.
+    """
+    named = tasks.c.wanted_agent == agent.id
+    who = or_(named, and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform))))
+    if not agent.public:
+        who = and_(who, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
     runtimes = list[ColumnElement[bool]]()
     for each in agent.capabilities.runtimes:
         free = [device for device in devices if device in each.devices]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from visualprof.remote.protocol import FINAL, Capabilities, Request, Spec, State
+from visualprof.remote.protocol import FINAL, Capabilities, Phase, Reason, Request, Spec, State
 
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
 
@@ -36,7 +36,7 @@ class Task:
     job: str
     spec: Spec
     state: State
-    phase: str | None
+    phase: Phase | None
     progress: float
     attempt: int
     tries: int
@@ -44,7 +44,7 @@ class Task:
     agent: str | None
     on_device: str | None
     cancel: bool
-    reason: str | None
+    reason: Reason | None
     error: str | None
     hint: str | None
     warnings: list[str]

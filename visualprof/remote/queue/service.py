@@ -123,7 +123,7 @@ class Remote:
 
     def existing(self) -> Queue | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
-        if self._queue is None and (self.folder / "jobs.sqlite").is_file():
+        if self._queue is None and not self._bell.closed and (self.folder / "jobs.sqlite").is_file():
             try:
                 return self._open()
             except VisualprofError:
@@ -171,10 +171,15 @@ class Remote:
         if not self.root.path.is_file():
             self.existing()
 
-    def close(self) -> None:
-        """Ends threads, waiting agents and connections."""
+    def wake(self) -> None:
+        """Nobody waits for a task any more: the server is about to close."""
         self._bell.close()
+
+    def close(self) -> None:
+        """Ends threads, waiting agents and connections; it is not opened again."""
+        self.wake()
         with self._opening:
+            self._failure = Unavailable("the server is closing")
             if self._reaper:
                 self._reaper.close()
             if self._queue:
@@ -183,6 +188,8 @@ class Remote:
 
     def _open(self) -> Queue:
         with self._opening:
+            if self._bell.closed and self._failure:
+                raise self._failure
             if self._queue is None:
                 try:
                     self._queue = self._make()

@@ -22,7 +22,7 @@ class Signer:
         prefix: of the addresses; they have no host, so that they hold behind any name and proxy.
     """
 
-    def __init__(self, secret: bytes, prefix: str = "/api/v1/blobs/") -> None:
+    def __init__(self, secret: bytes, prefix: str = "/api/v1/agent/files/") -> None:
         self._secret = secret
         self._prefix = prefix
 

@@ -1,0 +1,78 @@
+"""Remote runs of a running server: the queue of its first log directory, and an agent beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from visualprof.errors import VisualprofError
+from visualprof.reader.scan import Root
+from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.service import Queue, Remote
+
+__all__ = ["LocalAgent", "Queue", "Remote", "intervals_of", "open_remote"]
+
+_log = logging.getLogger(__name__)
+
+_LEASE_S = 30.0
+_POLL_S = 20.0
+_PATIENCE_S = 15  # an agent ends its child within ten
+
+
+def intervals_of(lease_s: float) -> Intervals:
+    """What agents are told: all times in proportion to the lease."""
+    poll = min(_POLL_S, max(lease_s * _POLL_S / _LEASE_S, 1.0))
+    return Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=poll)
+
+
+def open_remote(
+    root: Root, data: Path | None = None, *, read_only: bool = False, lease_s: float = _LEASE_S, waiters: int = 16
+) -> Remote:
+    """The queue of a log directory; nothing is made before it is needed."""
+    return Remote(root, data, read_only=read_only, intervals=intervals_of(lease_s), waiters=waiters)
+
+
+class LocalAgent:
+    """An agent in a process of its own, which ends with this one.
+
+    Args:
+        remote: whose agent it is; its state is kept beside the queue.
+        url: of the server.
+
+    Raises: VisualprofError: nothing can be run here.
+    """
+
+    def __init__(self, remote: Remote, url: str) -> None:
+        remote.opened()
+        remote.local_agent = True
+        command = [sys.executable, "-m", "visualprof", "agent", "--server", url, "--name", "local", "--public"]
+        command += ["--exit-with-parent", "--state", str(remote.folder / "agent")]
+        environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": remote.local_token}
+        try:
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=True
+            )
+        except OSError as error:
+            raise VisualprofError(f"the local agent does not start: {error.strerror}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Ends it with everything that it started."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                _log.warning("the local agent does not end; it is killed")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
