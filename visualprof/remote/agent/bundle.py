@@ -1,0 +1,54 @@
+"""Archives that Python runs: the child's code for a runtime's interpreter, and the whole agent for another machine.
+
+They are made from the sources as they are installed, which may be such an archive itself.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from functools import cache
+from importlib.resources import files
+
+from visualprof import __version__
+
+_DATE = (2020, 1, 1, 0, 0, 0)  # the same sources give the same bytes
+_ROOT = f'"""The part of visualprof that measures."""\n\n__version__ = {__version__!r}\n'
+_MEASURES = ("visualprof.remote.backends", "visualprof.remote.child")
+
+
+@cache
+def child_archive() -> bytes:
+    """code.pyz: `python -I code.pyz WORK STAGE` runs a stage of a task."""
+    return _archive("child_main", _MEASURES)
+
+
+@cache
+def probe_archive() -> bytes:
+    """probe.pyz: `python -I probe.pyz [BACKEND]` says what the interpreter has."""
+    return _archive("probe_main", _MEASURES[:1])
+
+
+@cache
+def agent_archive() -> bytes:
+    """agent.pyz: `python3 agent.pyz --server URL` is the agent, with psutil as its only requirement."""
+    return b"#!/usr/bin/env python3\n" + _archive("agent_main", (*_MEASURES, "visualprof.remote.agent"))
+
+
+def _archive(main: str, packages: tuple[str, ...]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        _add(archive, "visualprof/__init__.py", _ROOT.encode())
+        remote = files("visualprof.remote")
+        for name in ("__init__.py", "protocol.py"):
+            _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())
+        for package in packages:
+            for source in sorted(files(package).iterdir(), key=lambda each: each.name):
+                if source.name.endswith(".py"):
+                    _add(archive, f"{package.replace('.', '/')}/{source.name}", source.read_bytes())
+        _add(archive, "__main__.py", files("visualprof.remote.agent").joinpath(f"{main}.py").read_bytes())
+    return held.getvalue()
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(name, _DATE), data, zipfile.ZIP_DEFLATED)

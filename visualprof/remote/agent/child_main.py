@@ -1,0 +1,35 @@
+"""Start of a child, in the runtime's own interpreter: limits first, then the work. Becomes `__main__` of code.pyz."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+
+LIMITS = "VISUALPROF_LIMITS"  # "FSIZE=1024 NPROC=100 ..."
+PR_SET_PDEATHSIG = 1
+OOM_SCORE = "500"
+
+
+def limit() -> None:
+    """Sets the limits that the agent chose, dies with the agent, and is the first to go when memory is short."""
+    for pair in os.environ.pop(LIMITS, "").split():
+        name, _, value = pair.partition("=")
+        which = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(which)[1]
+        wanted = int(value) if hard == resource.RLIM_INFINITY else min(int(value), hard)
+        resource.setrlimit(which, (wanted, wanted))
+    with suppress(OSError, AttributeError):  # not Linux, or another C library
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OOM_SCORE)
+
+
+if __name__ == "__main__":
+    limit()
+    from visualprof.remote.child.main import main
+
+    sys.exit(main(sys.argv[1:]))

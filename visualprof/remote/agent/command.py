@@ -1,0 +1,165 @@
+"""Measures models that a dashboard gives out, on this machine.
+
+visualprof agent --server URL --token T   registers and works until it is stopped
+visualprof agent install-runtime NAME     makes a Python environment with a runtime, e.g. megengine==1.13.0
+visualprof agent probe                    prints what this machine is and has, as JSON
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.backends import all_backends
+
+if TYPE_CHECKING:
+    from visualprof.remote.agent.probe import Interpreter
+
+TOKEN = "VISUALPROF_AGENT_TOKEN"
+GIB = 1 << 30
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--server", metavar="URL", help="address of the dashboard, e.g. http://host:8040")
+    parser.add_argument(
+        "--token", metavar="T", help=f"registration token; better in {TOKEN}, which no process list shows"
+    )
+    parser.add_argument("--name", default=platform.node(), help="name of this machine in the dashboard (%(default)s)")
+    parser.add_argument("--tags", default="", metavar="A,B", help="words to find it by, separated by commas")
+    shared = parser.add_mutually_exclusive_group()
+    shared.add_argument("--public", action="store_true", help="everybody may use it")
+    shared.add_argument("--private", dest="public", action="store_false", help="only its owner may use it (default)")
+    parser.add_argument(
+        "--runtime",
+        action="append",
+        default=[],
+        metavar="BACKEND=PYTHON",
+        help="a Python with that runtime; repeatable",
+    )
+    parser.add_argument("--state", metavar="DIR", help="folder for its id and its work")
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "off", "require"),
+        default="auto",
+        help="bubblewrap around models (%(default)s)",
+    )
+    parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="of a task (90 %% of the machine's)")
+    parser.add_argument("--once", action="store_true", help="end after one task")
+    parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    install = actions.add_parser("install-runtime", help="make a Python environment with a runtime")
+    install.add_argument("requirement", help="a backend, with its version or without: megengine==1.13.0")
+    install.add_argument("--python", default="", metavar="PATH", help="the Python to start from")
+    install.add_argument("--folder", metavar="DIR", help="where environments are (VISUALPROF_RUNTIMES)")
+    actions.add_parser("probe", help="print what this machine is and has")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what the arguments say; returns the exit status. Raises: AgentError."""
+    if not sys.platform.startswith("linux"):
+        raise AgentError(f"an agent needs Linux, this is {sys.platform}")
+    try:
+        import psutil as _psutil
+    except ImportError:
+        raise AgentError("the agent needs psutil", f"{sys.executable} -m pip install psutil") from None
+    del _psutil
+    if args.action == "install-runtime":
+        return _install(args)
+    return _probe(args) if args.action == "probe" else _serve(args)
+
+
+def _install(args: argparse.Namespace) -> int:
+    from visualprof.remote.agent import runtimes
+
+    folder = Path(args.folder).absolute() if args.folder else runtimes.folder()
+    runtimes.install(args.requirement, args.python, folder, say)
+    return 0
+
+
+def _probe(args: argparse.Namespace) -> int:
+    from visualprof.remote.agent import runtimes, sandbox
+    from visualprof.remote.agent.nvml import Nvml
+    from visualprof.remote.agent.probe import Interpreter, own, probe
+
+    level, warning = sandbox.level(args.sandbox)
+    if warning:
+        say(warning)
+    interpreters = [*_interpreters(args), *map(Interpreter, runtimes.installed(runtimes.folder())), own()]
+    found = probe(interpreters, _tags(args), level, Nvml(), say)
+    sys.stdout.write(json.dumps(asdict(found.capabilities), indent=2) + "\n")
+    return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from visualprof.remote.agent.agent import Agent, Settings
+    from visualprof.remote.agent.state import default_folder
+
+    if not args.server:
+        raise AgentError("--server is missing", "the command with address and token is on the dashboard's Agents page")
+    if urlsplit(args.server).scheme not in ("http", "https") or not urlsplit(args.server).netloc:
+        raise AgentError(f"--server {args.server!r} is no address", "it looks like http://host:8040")
+    settings = Settings(
+        server=args.server.rstrip("/"),
+        token=args.token or os.environ.get(TOKEN, ""),
+        name=args.name,
+        state=Path(args.state) if args.state else default_folder(args.server),
+        public=args.public,
+        tags=_tags(args),
+        interpreters=_interpreters(args),
+        sandbox=args.sandbox,
+        memory_bytes=round(args.memory * GIB),
+        once=args.once,
+        exit_with_parent=args.exit_with_parent,
+    )
+    if not settings.token:
+        raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Agents page")
+    return Agent(settings, say).run()
+
+
+def _tags(args: argparse.Namespace) -> list[str]:
+    return [each.strip() for each in args.tags.split(",") if each.strip()]
+
+
+def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
+    from visualprof.remote.agent.probe import Interpreter
+
+    names = [each.name for each in all_backends()]
+    found: list[Interpreter] = []
+    for text in args.runtime:
+        name, equals, path = text.partition("=")
+        if not equals or name not in names:
+            raise AgentError(f"--runtime {text!r} is not BACKEND=PYTHON", f"backends: {', '.join(names)}")
+        found.append(Interpreter(str(Path(path).expanduser().absolute()), name))
+    return found
+
+
+def say(line: str) -> None:
+    """Tells whoever watches the agent."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} agent: {line}\n")
+    sys.stderr.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command of agent.pyz, with the exit status 2 for an error that is explained on stderr."""
+    parser = argparse.ArgumentParser(
+        prog="agent.pyz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_arguments(parser)
+    try:
+        return run(parser.parse_args(argv))
+    except AgentError as error:
+        sys.stderr.write(f"agent: {error.error}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        return 2
+    except KeyboardInterrupt:
+        return 130

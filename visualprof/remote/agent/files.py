@@ -1,0 +1,62 @@
+"""Files in folders that a child may have written: it can plant links, pipes and names to lead the agent astray."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+BLOCK = 1 << 18
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A file for reading; a link is refused, and a pipe does not block. Raises: OSError."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+
+
+def is_plain(path: Path) -> bool:
+    """Whether it is a file itself, not a link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def inside(folder: Path, name: str) -> Path | None:
+    """The plain file of that name below a folder, None when it is not one or leads out of it."""
+    path = folder / name
+    try:
+        below = path.parent.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return path if below and is_plain(path) else None
+
+
+def clear(path: Path) -> None:
+    """Removes whatever has that name; of a link the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    with suppress(FileNotFoundError):
+        path.unlink()
+
+
+def place(file: Path, target: Path) -> None:
+    """Puts a file somewhere else too, without a copy where that is possible."""
+    clear(target)
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    found = hashlib.sha256()
+    with open_plain(path) as file:
+        while block := file.read(BLOCK):
+            found.update(block)
+    return found.hexdigest()
