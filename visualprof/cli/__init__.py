@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=module.__doc__,
         epilog=_overview(names) if chosen == _DEFAULT else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        conflict_handler="resolve",  # `submit --version` is that of a runtime
     )
     parser.add_argument("--version", action="version", version=f"visualprof {__version__}")
     module.add_arguments(parser)

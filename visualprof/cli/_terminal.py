@@ -16,12 +16,12 @@ _SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 _COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
-def render(result: Result, table: str, width: int) -> str:
-    """Every part of an answer below its name, or one table of it."""
+def render(result: Result, table: str, width: int, rows: int = _ROWS) -> str:
+    """Every part of an answer below its name, or one table of it; rows: of the main table."""
     if table:
         return _table(named_table(result, table), width)
     tables = named_tables(result)
-    blocks = [_table(tables.pop(""), width)] if "" in tables else []
+    blocks = [_table(tables.pop(""), width, rows)] if "" in tables else []
     for name, value in result.fields.items():
         blocks.append(_table_block(name, tables[name], width) if name in tables else _block(name, value, width))
     return "\n".join(filter(None, blocks))
@@ -56,10 +56,10 @@ def _from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table({key: [row.get(key) for row in rows] for key in rows[0]})
 
 
-def _table(table: Table, width: int) -> str:
+def _table(table: Table, width: int, rows: int = _ROWS) -> str:
     if len(table) == 0:
         return "  (none)\n"
-    cells = {name: plain(values) for name, values in page(table, Query(limit=_ROWS)).columns.items()}
+    cells = {name: plain(values) for name, values in page(table, Query(limit=rows)).columns.items()}
     known = {name: values for name, values in cells.items() if any(v is not None for v in values)}
     columns = [_column(name, values) for name, values in known.items()]
     numeric = [all(not isinstance(v, str) for v in values) for values in known.values()]

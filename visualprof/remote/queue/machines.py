@@ -95,7 +95,12 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
 
 
 def _runs(spec: Spec, runtime: Runtime) -> bool:
-    return spec.backend == runtime.backend and spec.version in ("", runtime.version) and spec.device in runtime.devices
+    return spec.backend == runtime.backend and spec.version in ("", runtime.version) and _on(spec.device, runtime)
+
+
+def _on(device: str, runtime: Runtime) -> bool:
+    """`cuda` is any of them, as in `matching`."""
+    return device in runtime.devices or (device == "cuda" and any(d.startswith("cuda") for d in runtime.devices))
 
 
 def _lacks(path: str, spec: Spec, agent: Agent) -> Iterator[FieldError]:
@@ -110,7 +115,7 @@ def _lacks(path: str, spec: Spec, agent: Agent) -> Iterator[FieldError]:
     elif not of_version:
         there = ", ".join(sorted({r.version for r in runtimes}))
         yield FieldError(f"{path}.version", f"{agent.name} has no {spec.backend} {spec.version}", f"it has {there}")
-    elif not any(spec.device in r.devices for r in of_version):
+    elif not any(_on(spec.device, r) for r in of_version):
         there = ", ".join(sorted({d for r in of_version for d in r.devices}))
         yield FieldError(f"{path}.device", f"{spec.backend} of {agent.name} has no {spec.device}", f"it has {there}")
 

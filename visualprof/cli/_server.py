@@ -1,0 +1,127 @@
+"""A visualprof server over HTTP, for the commands that ask one."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from visualprof.errors import BadParameter, VisualprofError
+
+Json = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+TIMEOUT_S = 60.0
+UPLOAD_S = 600.0  # of silence: the server may read a large model after it has all of it
+
+
+class Unreachable(VisualprofError):
+    """Nobody answers at the address."""
+
+
+class Refused(VisualprofError):
+    """The server answered with an error. answer: its body."""
+
+    def __init__(self, status: int, answer: Json) -> None:
+        super().__init__(str(answer.get("error") or f"the server answered {status}"), str(answer.get("hint") or ""))
+        self.status = status
+        self.answer = answer
+
+
+class Server:
+    """The API at an address.
+
+    Raises: BadParameter: the address is none.
+    """
+
+    def __init__(self, address: str) -> None:
+        address = address if "://" in address else f"http://{address}"
+        parts = urllib.parse.urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadParameter(f"--server {address!r} is no address", "for example: http://127.0.0.1:8040")
+        self.url = f"{address.partition('#')[0].rstrip('/')}/"
+        own = [urllib.request.ProxyHandler({})] if _is_this_machine(parts.hostname) else []  # a proxy cannot find it
+        self._opener = urllib.request.build_opener(*own)
+
+    def get(self, path: str) -> Json:
+        """The answer to a question.
+
+        Raises: Unreachable, Refused.
+        """
+        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}"), TIMEOUT_S)
+
+    def post(self, path: str, body: object = None) -> Json:
+        """The answer to an order.
+
+        Raises: Unreachable, Refused.
+        """
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method="POST"), TIMEOUT_S)
+
+    def upload(self, path: Path, progress: Progress) -> Json:
+        """Sends a file; progress gets bytes sent and all of them.
+
+        Raises: Unreachable, Refused. BadParameter: the file cannot be read.
+        """
+        try:
+            size = path.stat().st_size
+            with path.open("rb") as file:
+                body: Any = _Watched(file.read, size, progress)
+                headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+                where = f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name}, errors='replace')}"
+                return self._ask(urllib.request.Request(where, body, headers, method="POST"), UPLOAD_S)
+        except OSError as error:
+            raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
+
+    def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
+        try:
+            with self._opener.open(request, timeout=timeout_s) as response:
+                return self._decoded(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                raise Refused(error.code, self._decoded(error.read())) from None
+        except (OSError, urllib.error.URLError) as error:  # also a connection that ends half-way
+            why = getattr(error, "reason", error)
+            raise Unreachable(
+                f"no server answers at {self.url} ({why})",
+                "start one: visualprof --logdir runs --with-agent, or name another: --server URL",
+            ) from error
+
+    def _decoded(self, body: bytes) -> Json:
+        try:
+            answer: object = json.loads(body)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise Unreachable(f"what answers at {self.url} is no visualprof server", "name another: --server URL")
+        return cast("Json", answer)
+
+
+class _Watched:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, read: Callable[[int], bytes], size: int, progress: Progress) -> None:
+        self._read = read
+        self._size = size
+        self._done = 0
+        self._progress = progress
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        piece = self._read(size)
+        self._done += len(piece)
+        self._progress(self._done, self._size)
+        return piece
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

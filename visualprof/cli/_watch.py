@@ -1,0 +1,166 @@
+"""A job on the terminal: what happens while it runs, and its points at the end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from visualprof.cli._server import Server, Unreachable
+
+Json = dict[str, Any]
+
+ASK_S = 0.4
+PATIENCE_S = 120.0  # without an answer: a server that starts again keeps its jobs
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+def plain(text: object) -> str:
+    """Text of other machines without what could steer the terminal."""
+    return "".join(c if c.isprintable() else "�" for c in str(text))
+
+
+def wait(server: Server, job: str, out: TextIO) -> Json:
+    """The job once it is over. The first Ctrl-C asks the server to cancel it, a second one leaves it to itself."""
+    shown = _Live(out) if out.isatty() else _Lines(out)
+    asked = False
+    while True:
+        try:
+            answer = _ask(server, job, out)
+            shown.show(answer)
+            if answer["job"]["state"] in FINAL:
+                shown.end()
+                return answer
+            time.sleep(ASK_S)
+        except KeyboardInterrupt:  # noqa: PERF203 - the loop sleeps
+            if asked:
+                raise
+            asked = True
+            print("\ncancelling; Ctrl-C again leaves the job to itself", file=out, flush=True)
+            server.post(f"jobs/{urllib.parse.quote(job)}/cancel")
+
+
+def _ask(server: Server, job: str, out: TextIO) -> Json:
+    """The job's state; a server that is away for a while is waited for."""
+    end = time.monotonic() + PATIENCE_S
+    told = False
+    while True:
+        try:
+            return server.get(f"jobs/{urllib.parse.quote(job)}")
+        except Unreachable:  # noqa: PERF203 - the loop sleeps
+            if time.monotonic() > end:
+                raise
+            if not told:
+                print("the server does not answer; waiting for it", file=out, flush=True)
+            told = True
+            time.sleep(1)
+
+
+class _Lines:
+    """A line for each change, for logs."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._states: dict[str, str] = {}
+        self._points: set[tuple[str, int, int]] = set()
+
+    def show(self, answer: Json) -> None:
+        for task in answer["job"]["tasks"]:
+            state = _state(task)
+            if self._states.get(task["id"]) != state:
+                self._states[task["id"]] = state
+                print(f"{plain(task['spec'])}: {state}", file=self._out, flush=True)
+        for point in answer["points"]:
+            key = (point["task"], point["batch"], point["p50_ns"])
+            if key not in self._points:
+                self._points.add(key)
+                print(f"{plain(point['spec'])}: {_point(point)}", file=self._out, flush=True)
+
+    def end(self) -> None:
+        """Nothing is left open."""
+
+
+class _Live:
+    """One block of lines that is drawn again and again."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawn = 0
+
+    def show(self, answer: Json) -> None:
+        width = shutil.get_terminal_size().columns
+        lines = [line[: width - 1] for line in _block(answer)][: shutil.get_terminal_size().lines - 2]
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        self._out.write(up + "".join(f"\r\x1b[2K{line}\n" for line in lines) + "\x1b[J")
+        self._out.flush()
+        self._drawn = len(lines)
+
+    def end(self) -> None:
+        """The last drawing stays."""
+
+
+def _block(answer: Json) -> Iterator[str]:
+    for task in answer["job"]["tasks"]:
+        points = [p for p in answer["points"] if p["task"] == task["id"]]
+        last = f"  {_point(points[-1])}" if points else ""
+        done = "" if task["state"] in (*FINAL, "waiting") else f" {task['progress'] * 100:3.0f} %"
+        yield f"{plain(task['spec']):24} {_state(task)}{done}{last}"
+
+
+def _state(task: Json) -> str:
+    phase = f", {task['phase']}" if task["phase"] and task["state"] == "running" else ""
+    where = f" on {plain(task['agent_name'])}" if task["agent_name"] and task["state"] == "running" else ""
+    why = f" ({task['reason']})" if task["reason"] else ""
+    return f"{task['state']}{phase}{where}{why}"
+
+
+def _point(point: Json) -> str:
+    unstable = "" if point["stable"] else "  unstable"
+    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, p50 {point['p50_ns'] / 1e6:,.3f} ms{unstable}"
+
+
+def summary(server: Server, answer: Json, out: TextIO) -> None:
+    """Points as a table, what failed and why, and where everything opens."""
+    from visualprof.cli._terminal import render
+    from visualprof.views.table import Result, Table
+
+    points: list[Json] = answer["points"]
+    if points:
+        columns = {
+            "spec": [p["spec"] for p in points],
+            "batch": [p["batch"] for p in points],
+            "qps": [float(p["qps"]) for p in points],
+            "p50_ns": [p["p50_ns"] for p in points],
+            "stable": [p["stable"] for p in points],
+        }
+        print(render(Result(Table(columns)), "", shutil.get_terminal_size().columns, len(points)), file=out)
+    for task in answer["job"]["tasks"]:
+        for line in _ending(server, task):
+            print(line, file=out)
+    if points:
+        print(f"compare: {server.url}#/evaluation", file=out)
+
+
+def _ending(server: Server, task: Json) -> Iterator[str]:
+    spec = plain(task["spec"])
+    for warning in task["warnings"]:
+        yield f"{spec}: {plain(warning)}"
+    if task["error"]:
+        yield f"{spec}: {task['state']} ({task['reason']}): {plain(task['error'])}"
+    if task["hint"]:
+        yield f"hint: {plain(task['hint'])}"
+    if task["run"]:
+        yield f"{spec}: {server.url}#/overview?{urllib.parse.urlencode({'run': task['run']})}"
+
+
+def exit_status(answer: Json) -> int:
+    """0 succeeded, 1 failed, 3 cancelled."""
+    return {"succeeded": 0, "cancelled": 3}.get(answer["job"]["state"], 1)
+
+
+def stream(json: bool) -> TextIO:
+    """Where words for people go: beside the JSON, not into it."""
+    return sys.stderr if json else sys.stdout

@@ -1,0 +1,150 @@
+"""Measures a model on registered machines: uploads it, checks the job, queues it, and can wait for the points."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+from visualprof.cli import _request, _watch
+from visualprof.cli._server import Json, Refused, Server, Unreachable
+from visualprof.errors import VisualprofError
+
+TRIES = 3
+REFUSED = 2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="ONNX, .mge, TorchScript or torch.export file")
+    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    _add_inputs(parser)
+    _add_specs(parser)
+    parser.add_argument("--name", default="", help="of the job, for the list")
+    parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
+    parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
+    parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
+    parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
+    parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")
+    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+
+
+def _add_inputs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--input", action="append", default=[], metavar="NAME=FILE", help=".npy of an input; random values without")
+    add(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=TYPE[DIMS]",
+        help="of an input, where the file does not say: x=float32[batch,3,224,224]",
+    )
+    add("--batch", default="", metavar="SIZES", help="1:64 doubles, 8:64:8 steps, 1,2,4 lists")
+    add("--sweep-dim", metavar="DIM", help="the dimension with these sizes (default: the batch)")
+    add("--dim", action="append", default=[], metavar="DIM=SIZE", help="size of another named dimension, e.g. seq=64")
+
+
+def _add_specs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--agent", default="", metavar="NAME", help="name or id of the machine (default: any that can)")
+    add("--platform", default="", metavar="P", help="any machine of x86, cuda or arm")
+    add("--backend", action="extend", nargs="+", default=[], metavar="B", help="default: all that are online")
+    add("--version", dest="runtime_version", default="", metavar="V", help="of the backend (default: any)")
+    add("--device", default="", metavar="D", help="cpu, cuda or cuda:1 (default: cpu; cuda with --platform cuda)")
+    add("--precision", action="extend", nargs="+", choices=["f32", "f16", "bf16"], metavar="P", help="f32, f16, bf16")
+    add("--threads", action="extend", nargs="+", type=int, metavar="N", help="each backend with each of these")
+    add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the backend")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Submits, and waits when asked to."""
+    server = Server(args.server)
+    out = _watch.stream(args.json)
+    problem = server.get("jobs")
+    if problem["problem"]:
+        raise VisualprofError(problem["problem"], problem["hint"] or "")
+    files = _upload(server, args)
+    agents: list[Json] = server.get("agents")["agents"]
+    wanted = _request.request(args, f"cli-{uuid.uuid4().hex}", files, agents)
+    checked = _checked(server, wanted)
+    for each in checked["warnings"]:
+        print(f"note: {_told(each)}", file=sys.stderr)
+    if checked["errors"]:
+        return _refused(checked["errors"], args.json)
+    answer = _submitted(server, wanted)
+    job = answer["job"]["id"]
+    count = len(wanted["specs"])
+    print(
+        f"job {job}: {count} spec{'s'[: count != 1]}, {checked['points']} points: {server.url}#/run?job={job}", file=out
+    )
+    if args.wait:
+        answer = _watch.wait(server, job, out)
+        _watch.summary(server, answer, out)
+    if args.json:
+        print(json.dumps(answer))
+    return _watch.exit_status(answer) if args.wait else 0
+
+
+def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
+    """Sends the model and the arrays."""
+    arrays = _request.pairs(args.input, "--input", "data=data.npy")
+    model = _sent(server, args.model, "model")
+    for each in model["model"]["warnings"]:
+        print(f"note: {_watch.plain(each)}", file=sys.stderr)
+    return _request.Files(model, {name: _sent(server, Path(file), "array") for name, file in arrays.items()})
+
+
+def _sent(server: Server, path: Path, kind: str) -> Json:
+    live, last = sys.stderr.isatty(), 0.0
+
+    def progress(done: int, size: int) -> None:
+        nonlocal last
+        if live and (time.monotonic() - last > 0.1 or done == size):
+            last = time.monotonic()
+            sys.stderr.write(f"\r\x1b[2K{_watch.plain(path.name)}: {100 * done // max(size, 1)} % sent")
+
+    answer = server.upload(path, progress)
+    if live:
+        sys.stderr.write("\r\x1b[2K")
+    if answer["kind"] != kind:
+        hint = "inputs are given by --input NAME=FILE.npy" if kind == "model" else "an input is an .npy file"
+        raise VisualprofError(f"{path.name} is {'an array' if kind == 'model' else 'a model'}", hint)
+    return answer
+
+
+def _checked(server: Server, wanted: Json) -> Json:
+    try:
+        return server.post("jobs/check", wanted)
+    except Refused as refusal:
+        if "errors" not in refusal.answer:
+            raise
+        return {"errors": refusal.answer["errors"], "warnings": [], "points": 0}
+
+
+def _submitted(server: Server, wanted: Json, tries: int = TRIES) -> Json:
+    """Sent again when no answer came: its key makes it the same job."""
+    try:
+        return server.post("jobs", wanted)
+    except Unreachable:
+        if tries <= 1:
+            raise
+    time.sleep(1)
+    return _submitted(server, wanted, tries - 1)
+
+
+def _refused(errors: list[Any], as_json: bool) -> int:
+    for each in errors:
+        print(f"visualprof: {_told(each)}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"errors": errors}))
+    return REFUSED
+
+
+def _told(each: Json) -> str:
+    hint = f" ({_watch.plain(each['hint'])})" if each["hint"] else ""
+    field = f"{_watch.plain(each['field'])}: " if each["field"] else ""
+    return f"{field}{_watch.plain(each['error'])}{hint}"
