@@ -68,16 +68,16 @@ class _Lines:
         self._points: set[tuple[str, int, int]] = set()
 
     def show(self, answer: Json) -> None:
-        for task in answer["job"]["tasks"]:
-            state = _state(task)
-            if self._states.get(task["id"]) != state:
-                self._states[task["id"]] = state
-                print(f"{plain(task['spec'])}: {state}", file=self._out, flush=True)
         for point in answer["points"]:
             key = (point["task"], point["batch"], point["p50_ns"])
             if key not in self._points:
                 self._points.add(key)
                 print(f"{plain(point['spec'])}: {_point(point)}", file=self._out, flush=True)
+        for task in answer["job"]["tasks"]:
+            state = _state(task)
+            if self._states.get(task["id"]) != state:
+                self._states[task["id"]] = state
+                print(f"{plain(task['spec'])}: {state}", file=self._out, flush=True)
 
     def end(self) -> None:
         """Nothing is left open."""

@@ -71,10 +71,12 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
 
 def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Collection[str]) -> Iterator[FieldError]:
     """Specs that will wait: for their agent, or for one that does not exist yet. online: ids."""
-    by_id = {a.id: a for a in agents}
+    by_id, backends = {a.id: a for a in agents}, {b.name for b in all_backends()}
     here = [a for a in agents if a.id in online]
     for i, spec in enumerate(specs):
         agent = by_id.get(spec.agent)
+        if spec.backend not in backends:  # an error already
+            continue
         if agent is not None and agent.id not in online:
             yield FieldError(f"specs[{i}].agent", f"{agent.name} is not there now: this waits until it is back")
         elif not spec.agent and not takers(spec, agents):
