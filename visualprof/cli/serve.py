@@ -6,6 +6,8 @@ import argparse
 import logging
 import signal
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -66,8 +68,10 @@ def run(args: argparse.Namespace) -> int:
     return serve(args.logdir, args.port, settings, args.open)
 
 
-def serve(paths: list[str], port: int, settings: object, open_page: bool) -> int:
-    """Runs a server in the foreground and says where it is."""
+def serve(
+    paths: list[str], port: int, settings: object, open_page: bool, then: Callable[[str], object] | None = None
+) -> int:
+    """Runs a server in the foreground and says where it is. then: is called with its address, beside it."""
     from visualprof.server.app import Settings
     from visualprof.server.serve import Server
 
@@ -82,6 +86,8 @@ def serve(paths: list[str], port: int, settings: object, open_page: bool) -> int
             import webbrowser
 
             webbrowser.open(server.url)
+        if then:
+            threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:
             server.run()
         except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from visualprof.server import (
     agent_api,
     agents,
     blobs,
+    evaluation,
     guard,
     jobs,
     models,
@@ -71,6 +72,7 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     app.register_blueprint(agents.blueprint(remote))
     app.register_blueprint(agent_api.blueprint(remote))
     app.register_blueprint(blobs.blueprint(remote))
+    app.register_blueprint(evaluation.blueprint(logdir))
     app.register_blueprint(openapi.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
     guard.install(app, settings.host, settings.allowed_hosts)

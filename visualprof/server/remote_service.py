@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import platformdirs
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.scan import Root
@@ -37,6 +40,12 @@ def open_remote(
     return Remote(root, data, read_only=read_only, intervals=intervals_of(lease_s), waiters=waiters)
 
 
+def _agent_state(data: Path) -> Path:
+    """A folder for the local agent of this queue: not in the log directory, where its work would be watched."""
+    name = hashlib.blake2b(os.fsencode(data.absolute()), digest_size=8).hexdigest()
+    return Path(platformdirs.user_state_dir("visualprof")) / "local-agents" / name
+
+
 class LocalAgent:
     """An agent in a process of its own, which ends with this one.
 
@@ -51,7 +60,7 @@ class LocalAgent:
         remote.opened()
         remote.local_agent = True
         command = [sys.executable, "-m", "visualprof", "agent", "--server", url, "--name", "local", "--public"]
-        command += ["--exit-with-parent", "--state", str(remote.folder / "agent")]
+        command += ["--exit-with-parent", "--state", str(_agent_state(remote.folder))]
         environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": remote.local_token}
         try:
             self._process = subprocess.Popen(

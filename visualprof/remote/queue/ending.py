@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
 
 from visualprof.remote.queue.database import Database
 from visualprof.remote.queue.ingest import Ingest
@@ -13,6 +12,7 @@ from visualprof.remote.queue.leases import Leases, Report
 from visualprof.remote.queue.names import REQUIRED
 from visualprof.remote.queue.records import Agent, Job, Task
 from visualprof.remote.queue.refusals import DiskFull
+from visualprof.remote.queue.remains import Remains
 
 _log = logging.getLogger(__name__)
 
@@ -20,11 +20,12 @@ _log = logging.getLogger(__name__)
 class Ending:
     """Finishes tasks."""
 
-    def __init__(self, database: Database, jobs: Jobs, leases: Leases, ingest: Ingest) -> None:
+    def __init__(self, database: Database, jobs: Jobs, leases: Leases, ingest: Ingest, remains: Remains) -> None:
         self._database = database
         self._jobs = jobs
         self._leases = leases
         self._ingest = ingest
+        self._remains = remains
         self._busy = [threading.Lock() for _ in range(64)]
 
     def finish(self, agent: Agent, task: str, token: str, report: Report) -> None:
@@ -46,6 +47,7 @@ class Ending:
                 self._forget(held)
                 raise
             self._forget(held)
+            self._remains.publish(task)
 
     def _end(self, agent: Agent, job: Job, task: Task, token: str, report: Report) -> None:
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
@@ -58,10 +60,6 @@ class Ending:
                 if folder and run:
                     self._ingest.publish(folder, run)
         finally:
-            self._discard(folder)
-
-    def _discard(self, folder: Path | None) -> None:
-        if folder is not None and folder.exists():
             self._ingest.discard(folder)
 
     def _forget(self, task: Task) -> None:

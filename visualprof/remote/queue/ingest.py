@@ -59,7 +59,7 @@ class Ingest:
         self._database = database
         self._store = store
         self._root = root
-        self._partial = root / ".visualprof" / "results.partial"
+        self.partial = root / ".visualprof" / "results.partial"
 
     def announce(self, task: Task, files: Sequence[Announced]) -> list[Upload]:
         """Takes note of a result's files. One that was announced alike goes on where it stopped.
@@ -95,16 +95,25 @@ class Ingest:
         for name in names:
             self._verify(name, known[name])
         self._check_heads(task, {name: known[name].key for name in names})
-        folder = self._partial / f"{task.place}-{uuid.uuid4().hex[:8]}"
+        folder = self.new_folder(task)
         with disk(str(self._root)):
             try:
-                folder.mkdir(parents=True)
                 for name in names:
                     place(self._store.path(known[name].key), folder / name)
                 self._add_model(folder, request, names)
             except BaseException:
-                shutil.rmtree(folder, ignore_errors=True)
+                self.discard(folder)
                 raise
+        return folder
+
+    def new_folder(self, task: Task) -> Path:
+        """An empty folder on the log directory's disk, to be published or discarded.
+
+        Raises: DiskFull.
+        """
+        folder = self.partial / f"{task.place}-{uuid.uuid4().hex[:8]}"
+        with disk(str(self._root)):
+            folder.mkdir(parents=True)
         return folder
 
     def publish(self, folder: Path, run: str) -> None:
@@ -113,7 +122,7 @@ class Ingest:
         Raises: DiskFull.
         """
         target = self._root / run
-        aside = self._partial / uuid.uuid4().hex
+        aside = self.partial / uuid.uuid4().hex
         with disk(str(self._root)):
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):
@@ -126,9 +135,10 @@ class Ingest:
                 raise
         shutil.rmtree(aside, ignore_errors=True)
 
-    def discard(self, folder: Path | None) -> None:
-        """Removes a folder that was not published."""
-        if folder is not None:
+    @staticmethod
+    def discard(folder: Path | None) -> None:
+        """Removes a folder if it was not published."""
+        if folder is not None and folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
 
     def forget(self, task: Task) -> None:

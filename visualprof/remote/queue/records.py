@@ -41,6 +41,7 @@ class Task:
     attempt: int
     tries: int
     updated_ns: int
+    started_ns: int | None
     agent: str | None
     on_device: str | None
     cancel: bool
@@ -116,6 +117,7 @@ def task_of(row: AnyRow) -> Task:
         row.attempt,
         row.tries,
         row.updated_ns,
+        row.started_ns,
         row.agent,
         row.on_device,
         row.cancel,

@@ -24,8 +24,10 @@ from visualprof.remote.queue.logs import Logs
 from visualprof.remote.queue.reaper import Reaper
 from visualprof.remote.queue.records import Agent
 from visualprof.remote.queue.refusals import disk
+from visualprof.remote.queue.remains import Remains
 from visualprof.remote.queue.signing import Signer
 from visualprof.remote.queue.store import LocalStore, Read
+from visualprof.remote.queue.tidy import tidy
 
 TOKEN = "vp_r_"
 WAITERS = 16
@@ -211,11 +213,13 @@ class Remote:
         jobs = Jobs(database, self._bell, lease_s)
         leases = Leases(database, store, self._bell, lease_s)
         ingest = Ingest(database, store, self.root.path)
-        ending = Ending(database, jobs, leases, ingest)
         blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
+        remains = Remains(database, jobs, agents, logs, blobs, ingest)
+        ending = Ending(database, jobs, leases, ingest, remains)
         if not self.read_only:
             leases.grace()
-            self._reaper = Reaper(database, self._bell, lease_s, lambda task: None)
+            tidy(database, self.folder, ingest.partial)
+            self._reaper = Reaper(database, self._bell, lease_s, remains.publish)
             self._reaper.start()
         return Queue(database, store, signer, self._bell, blobs, jobs, agents, leases, logs, ingest, ending)
 
