@@ -48,3 +48,20 @@ def test_a_missing_folder_is_said_not_raised(tmp_path: Path) -> None:
     watcher = Watcher([tmp_path / "gone"], lambda: None)
     assert not watcher.start()
     watcher.stop()
+
+
+def test_what_happens_in_hidden_folders_is_not_told(tmp_path: Path) -> None:
+    hidden = tmp_path / ".visualprof" / "incoming"
+    hidden.mkdir(parents=True)
+    told = threading.Event()
+    watcher = Watcher([tmp_path], told.set)
+    if not watcher.start():
+        pytest.skip("no file events here")
+    try:
+        (hidden / "part").mkdir()
+        (hidden / "part" / "a.json").write_text("{}")
+        assert not told.wait(0.7)
+        (hidden / "part").rename(tmp_path / "run")
+        assert told.wait(10)
+    finally:
+        watcher.stop()

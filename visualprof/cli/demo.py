@@ -1,8 +1,9 @@
-"""Opens the dashboard over sample runs, one of each framework."""
+"""Opens the dashboard over sample runs, one of each framework, and measures a model on this machine."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import shutil
 import sys
@@ -18,13 +19,16 @@ from visualprof.cli.serve import add_server_arguments, serve
 from visualprof.errors import NotFound
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
+_MODEL = _SAMPLES / "models" / "resnet10.onnx"
 _PATIENCE_S = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     add_server_arguments(parser)
-    parser.add_argument("--check", action="store_true", help="ask for every view of every sample once, and exit 0 or 1")
+    parser.add_argument(
+        "--check", action="store_true", help="run the job, ask for every view of every run once, and exit 0 or 1"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,22 +39,27 @@ def run(args: argparse.Namespace) -> int:
         raise NotFound(
             "this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof"
         )
-    settings = Settings(language=args.language, host=args.host)
-    with tempfile.TemporaryDirectory(prefix="visualprof-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="visualprof-demo-", ignore_cleanup_errors=True) as folder:
         runs = Path(folder) / "samples"
         shutil.copytree(_SAMPLES, runs)  # times of change included, so that the cache knows the files next time
-        return check(runs) if args.check else serve([str(runs)], args.port, settings, args.open)
+        jobs = Path(folder) / "jobs"
+        if args.check:
+            return check(runs, jobs)
+        settings = Settings(language=args.language, host=args.host, data=jobs, with_agent=_can_measure())
+        return serve([str(runs)], args.port, settings, args.open, _measure if settings.with_agent else None)
 
 
-def check(runs: Path) -> int:
-    """Asks a server of its own for everything that it shows of a folder; 1 when anything fails."""
+def check(runs: Path, jobs: Path) -> int:
+    """Runs a job, then asks a server of its own for all that it shows of a folder; 1 when anything fails."""
     from visualprof.server.app import Settings
     from visualprof.server.serve import Server
 
-    began = time.monotonic()
-    with Server([runs], 0, Settings()) as server:
+    began, measuring = time.monotonic(), _can_measure()
+    with Server([runs], 0, Settings(data=jobs, with_agent=measuring)) as server:
         server.start()
-        spans, problems = _parsed(server.url)
+        problems = [] if not measuring or _measure(server.url, "--wait") == 0 else ["the job did not succeed"]
+        spans, unread = _parsed(server.url)
+        problems += unread
         answers = 0
         for query, views in spans:
             for view in views:
@@ -65,6 +74,32 @@ def check(runs: Path) -> int:
         print("there are no sample runs", file=sys.stderr)
     print(f"{len(spans)} profiles, {answers} answers, {len(problems)} problems, {time.monotonic() - began:.1f} s")
     return 1 if problems or not spans else 0
+
+
+def _can_measure() -> bool:
+    """Is there a runtime for the sample model? Says what to do when there is none."""
+    if importlib.util.find_spec("onnxruntime"):
+        return True
+    print("no job is run: ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')", file=sys.stderr)
+    return False
+
+
+def _measure(url: str, *options: str) -> int:
+    """Measures the sample model; the exit status of `visualprof submit`."""
+    from visualprof.cli import main
+
+    _wait_for_agent(url)
+    sizes = ["--batch", "1:8", "--min-s", "0.5", "--name", "resnet10"]
+    return main(["submit", str(_MODEL), "--server", url, "--backend", "onnxruntime", *sizes, *options])
+
+
+def _wait_for_agent(url: str) -> None:
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        agents = _get(f"{url}api/v1/agents")[1]["agents"]
+        if any(agent["capabilities"]["runtimes"] for agent in agents):
+            return
+        time.sleep(0.2)
 
 
 def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:

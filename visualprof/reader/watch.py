@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,8 +38,12 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "gpfs", "afs", "beegfs", "virtiofs"}
 
 
+# Folders that come and go quickly are watched twice by watchdog, which says so and puts it right by itself.
+warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning, r"watchdog\.")
+
+
 class Watcher(FileSystemEventHandler):
-    """Calls `changed`, from a thread of its own, on each change below the folders.
+    """Calls `changed`, from a thread of its own, on each change below the folders that is not hidden.
 
     Its word is a help, not a promise: events get lost, so somebody must look from time to time.
     """
@@ -75,8 +81,14 @@ class Watcher(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Called by watchdog."""
-        del event
-        self._changed()
+        if any(path and self._is_shown(path) for path in (event.src_path, event.dest_path)):
+            self._changed()
+
+    def _is_shown(self, path: bytes | str) -> bool:
+        """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
+        whole = Path(os.fsdecode(path))
+        below = [whole.relative_to(folder) for folder in self._folders if whole.is_relative_to(folder)]
+        return not below or any(not any(part.startswith(".") for part in each.parts) for each in below)
 
 
 def _file_system(folder: Path) -> str:

@@ -41,7 +41,9 @@ def open_remote(
 
 
 def _agent_state(data: Path) -> Path:
-    """A folder for the local agent of this queue: not in the log directory, where its work would be watched."""
+    """A folder for the local agent of this queue; not in a log directory, where its work would be watched."""
+    if data.name != ".visualprof":
+        return data / "agent"
     name = hashlib.blake2b(os.fsencode(data.absolute()), digest_size=8).hexdigest()
     return Path(platformdirs.user_state_dir("visualprof")) / "local-agents" / name
 
