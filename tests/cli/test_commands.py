@@ -201,14 +201,14 @@ def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, num
 def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
     trace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert check(trace.parent) == 0
+    assert check(trace.parent, None) == 0
     assert "1 profiles" in capfd.readouterr().out
     (trace.parent / "notes.json").write_text("{}")
-    assert check(trace.parent) == 1
+    assert check(trace.parent, None) == 1
     assert "notes.json" in capfd.readouterr().err
 
 
 def test_a_check_without_runs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.cli.demo._PATIENCE_S", 1)
     (tmp_path / "none").mkdir()
-    assert check(tmp_path / "none") == 1
+    assert check(tmp_path / "none", None) == 1

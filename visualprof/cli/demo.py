@@ -49,12 +49,15 @@ def run(args: argparse.Namespace) -> int:
         return serve([str(runs)], args.port, settings, args.open, _measure if settings.with_agent else None)
 
 
-def check(runs: Path, jobs: Path) -> int:
-    """Runs a job, then asks a server of its own for all that it shows of a folder; 1 when anything fails."""
+def check(runs: Path, jobs: Path | None) -> int:
+    """Asks a server of its own for all that it shows of a folder; 1 when anything fails.
+
+    jobs: where a job is kept that is run before; None runs none.
+    """
     from visualprof.server.app import Settings
     from visualprof.server.serve import Server
 
-    began, measuring = time.monotonic(), _can_measure()
+    began, measuring = time.monotonic(), jobs is not None and _can_measure()
     with Server([runs], 0, Settings(data=jobs, with_agent=measuring)) as server:
         server.start()
         problems = [] if not measuring or _measure(server.url, "--wait") == 0 else ["the job did not succeed"]
