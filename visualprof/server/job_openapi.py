@@ -100,6 +100,8 @@ def _agent_paths() -> Json:
 
 def _evaluation_paths() -> Json:
     reports = parameter("reports", _TEXT, "query", "ids, comma-separated", required=True)
+    limit = parameter("slo_ns", _WHOLE, "query", "limit of the tail latency, for the best batch that keeps it")
+    kind = parameter("format", {"type": "string", "enum": ["json", "csv"], "default": "json"}, "query", "of the answer")
     point = [
         parameter("report", _TEXT, "query", "id of a report", required=True),
         parameter("batch", _WHOLE, "query", "size of the swept dimension", required=True),
@@ -107,7 +109,13 @@ def _evaluation_paths() -> Json:
     return {
         "/api/v1/evaluation": {"get": _question("Every report", job.ReportsAnswer)},
         "/api/v1/evaluation/overlay": {
-            "get": _question("Reports laid over each other", job.EvaluationAnswer, [reports], _NO_REPORT)
+            "get": operation(
+                "Reports laid over each other",
+                ref(job.EvaluationAnswer),
+                [reports, limit, kind],
+                _NO_REPORT,
+                csv=True,
+            )
         },
         "/api/v1/evaluation/point": {"get": _question("One point of a report", job.PointAnswer, point, _NO_REPORT)},
     }
