@@ -86,8 +86,13 @@ def open_sqlite(path: Path) -> Database:
     return database
 
 
-def migrate(database: Database, name: str, target: str = "head") -> None:
+def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
     """Brings the tables up to date, in one transaction: all of it, or nothing.
+
+    Args:
+        database: to be changed.
+        name: how errors call it.
+        folder: of the migrations.
 
     Raises: VisualprofError: it was made by a newer version, or it is no database.
     """
@@ -96,10 +101,11 @@ def migrate(database: Database, name: str, target: str = "head") -> None:
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    scripts = ScriptDirectory(str(_MIGRATIONS))
+    scripts = ScriptDirectory(str(folder))
 
     def steps(current: Any, _: Any) -> Any:
-        return scripts._upgrade_revs(target, current)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001 - as alembic.command does
+        # As alembic.command does, which would open a connection of its own.
+        return scripts._upgrade_revs("head", current)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
 
     try:
         with _migrating, database.write() as connection:
@@ -111,7 +117,7 @@ def migrate(database: Database, name: str, target: str = "head") -> None:
                 )
             config = Config()
             config.attributes["connection"] = connection
-            with EnvironmentContext(config, scripts, fn=steps, destination_rev=target):
+            with EnvironmentContext(config, scripts, fn=steps, destination_rev="head"):
                 scripts.run_env()
     except DatabaseError as error:
         raise VisualprofError(f"{name} cannot be used: {error.orig}", "move it away to begin anew") from error

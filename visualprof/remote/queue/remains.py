@@ -27,18 +27,16 @@ _log = logging.getLogger(__name__)
 class Remains:
     """Publishes what the server itself has of a task."""
 
-    def __init__(
-        self, database: Database, jobs: Jobs, agents: Agents, logs: Logs, blobs: Blobs, ingest: Ingest
-    ) -> None:
+    def __init__(self, database: Database, jobs: Jobs, agents: Agents, blobs: Blobs, logs: Logs, into: Ingest) -> None:
         self._database = database
         self._jobs = jobs
         self._agents = agents
         self._logs = logs
         self._blobs = blobs
-        self._ingest = ingest
+        self._ingest = into
 
     def publish(self, task: str) -> None:
-        """Makes a run of a task that has ended, if there is anything to show; trouble is logged, the task stays as it is."""
+        """Makes a run of a task that has ended, if there is anything to show. Trouble with it is only logged."""
         try:
             self._publish(task)
         except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra

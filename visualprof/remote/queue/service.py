@@ -214,7 +214,7 @@ class Remote:
         leases = Leases(database, store, self._bell, lease_s)
         ingest = Ingest(database, store, self.root.path)
         blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
-        remains = Remains(database, jobs, agents, logs, blobs, ingest)
+        remains = Remains(database, jobs, agents, blobs, logs, ingest)
         ending = Ending(database, jobs, leases, ingest, remains)
         if not self.read_only:
             leases.grace()
