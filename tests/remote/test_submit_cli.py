@@ -1,0 +1,446 @@
+"""`visualprof submit` against a real server, whose agent really measures."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.conftest import FIXTURES, ROOT
+from visualprof.cli import _request, _watch, main, submit
+from visualprof.cli._server import Server as Client
+from visualprof.cli._server import Unreachable
+from visualprof.errors import BadParameter
+from visualprof.server.app import Settings
+from visualprof.server.serve import Server
+
+pytest.importorskip("onnxruntime")
+START_S = 60
+
+
+def answer(url: str, path: str) -> dict[str, Any]:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}api/v1/{path}", timeout=20) as got:
+        return json.loads(got.read())
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server with an agent of its own: its address and log directory."""
+    runs = tmp_path_factory.mktemp("runs")
+    asked = [sys.executable, "-m", "visualprof", "--logdir", str(runs), "--port", "0", "--with-agent"]
+    server = subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert server.stdout
+        url = server.stdout.readline().partition(" at ")[2].split()[0]
+        end = time.monotonic() + START_S
+        while not any(a["online"] for a in answer(url, "agents")["agents"]):
+            assert time.monotonic() < end, "the agent did not register"
+            time.sleep(0.1)
+        yield url, runs
+    finally:
+        server.terminate()  # it ends its agent, which is in a group of its own
+        try:
+            server.wait(30)
+        finally:
+            if server.poll() is None:
+                os.killpg(server.pid, signal.SIGKILL)
+            server.communicate()
+
+
+@pytest.fixture
+def lonely(tmp_path: Path) -> Iterator[str]:
+    """A server without any agent."""
+    (tmp_path / "runs").mkdir()
+    with Server([tmp_path / "runs"], 0, Settings()) as server:
+        server.start()
+        yield server.url
+
+
+def model(path: Path, target: list[int] | None = None) -> Path:
+    """A Relu; with a target, its output is reshaped to that, which fails for other sizes."""
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    nodes, weights = [helper.make_node("Relu", ["x"], ["r" if target else "y"])], []
+    if target:
+        nodes.append(helper.make_node("Reshape", ["r", "s"], ["y"]))
+        weights.append(helper.make_tensor("s", TensorProto.INT64, [len(target)], target))
+    graph = helper.make_graph(nodes, "net", [given], [made], weights)
+    made_of = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.write_bytes(made_of.SerializeToString())
+    return path
+
+
+def command(url: str, *given: object) -> list[str]:
+    return [sys.executable, "-m", "visualprof", "submit", "--server", url, *map(str, given)]
+
+
+def run(url: str, *given: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command(url, *given), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+QUICK = ("--min-s", "0.1", "--max-s", "0.5", "--profile-runs", "0", "--backend", "onnxruntime")
+
+
+def test_a_job_is_waited_for_and_shows_its_points(served, tmp_path):
+    url, runs = served
+    out = run(url, model(tmp_path / "net.onnx"), *QUICK, "--batch", "1:4", "--threads", "1", "--wait").stdout
+    assert "1 spec, 3 points" in out
+    assert "ort-1t: batch 4: " in out
+    assert "ort-1t: succeeded" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("ort-1t  ")]
+    assert [row[1] for row in rows] == ["1", "2", "4"]
+    (place,) = [line for line in out.splitlines() if "#/overview?run=" in line]
+    assert (runs / place.partition("run=")[2].replace("%2F", "/") / "points.jsonl").is_file()
+
+
+def test_json_has_the_finished_job_and_nothing_else_on_stdout(served, tmp_path):
+    url, _ = served
+    done = run(url, model(tmp_path / "net.onnx"), *QUICK, "--batch", "2", "--name", "nightly", "--wait", "--json")
+    job = json.loads(done.stdout)
+    assert (job["job"]["state"], job["job"]["name"]) == ("succeeded", "nightly")
+    assert [p["batch"] for p in job["points"]] == [2]
+    assert "succeeded" in done.stderr
+
+
+def test_without_waiting_it_says_where_the_job_is(served, tmp_path):
+    url, _ = served
+    out = run(url, model(tmp_path / "net.onnx"), *QUICK).stdout
+    assert f"{url}#/run?job=" in out
+    assert len(out.splitlines()) == 1
+
+
+def test_values_come_from_an_array(served, tmp_path):
+    url, _ = served
+    np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    given = ("--input", f"x={tmp_path / 'x.npy'}", "--batch", "1,3", "--wait", "--json")
+    job = json.loads(run(url, model(tmp_path / "net.onnx"), *QUICK, *given).stdout)
+    assert job["job"]["data"] == ["x.npy"]
+    assert [p["batch"] for p in job["points"]] == [1, 3]
+
+
+def test_a_job_that_fails_says_why_and_exits_with_1(served, tmp_path):
+    url, _ = served
+    out = run(url, model(tmp_path / "net.onnx", [3, 5]), *QUICK, "--batch", "1", "--wait", code=1).stdout
+    assert "ort: failed (model_error): " in out
+    assert "hint: " in out
+
+
+def test_ctrl_c_cancels_the_job_and_exits_with_3(served, tmp_path):
+    url, _ = served
+    given = ("--min-s", "60", "--max-s", "120", "--backend", "onnxruntime", "--wait")
+    asked = command(url, model(tmp_path / "net.onnx"), *given)
+    child = subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert child.stdout
+        for line in child.stdout:
+            if "measuring" in line:
+                break
+        os.kill(child.pid, signal.SIGINT)
+        rest = child.stdout.read()
+        assert child.wait(30) == 3
+    finally:
+        child.kill()
+        child.communicate()
+    assert "cancelling" in rest
+    assert "ort: cancelled" in rest
+
+
+def test_every_wrong_field_is_named_and_nothing_is_queued(lonely, tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((2, 5)))
+    given = ("--input", f"x={tmp_path / 'x.npy'}", "--backend", "onnxrt", "--timeout", "100", "--json")
+    done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
+    assert "specs[0].backend: there is no backend 'onnxrt' (did you mean 'onnxruntime'?)" in done.stderr
+    assert "inputs[0].blob: x.npy holds float64, the model wants float32" in done.stderr
+    assert "inputs[0].blob: dimension 1 is 5 in x.npy, the model wants 4" in done.stderr
+    assert len(json.loads(done.stdout)["errors"]) == 3
+    assert answer(lonely, "jobs")["jobs"] == []
+
+
+def test_a_number_out_of_range_is_named(lonely, tmp_path):
+    done = run(lonely, model(tmp_path / "net.onnx"), "--backend", "onnxruntime", "--timeout", "1e9", code=2)
+    assert "timeout_s: is 1e+09 (allowed: 1 to 86,400)" in done.stderr
+
+
+def test_an_unknown_input_names_the_nearest(lonely, tmp_path):
+    given = ("--shape", "xs=float32[batch,4]", "--backend", "onnxruntime")
+    done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
+    assert "the model has no input 'xs' (did you mean 'x'?)" in done.stderr
+
+
+def test_without_an_agent_it_says_how_to_start_one(lonely, tmp_path):
+    done = run(lonely, model(tmp_path / "net.onnx"), code=2)
+    assert "no agent that is online can run this onnx model" in done.stderr
+    assert "visualprof agent" in done.stderr
+
+
+def test_a_named_backend_queues_for_an_agent_to_come(lonely, tmp_path):
+    done = run(lonely, model(tmp_path / "net.onnx"), "--backend", "onnxruntime")
+    assert "no registered agent has onnxruntime" in done.stderr
+    (job,) = answer(lonely, "jobs")["jobs"]
+    assert job["state"] == "waiting"
+
+
+def test_a_pickle_is_refused_before_anything_is_queued(lonely, tmp_path):
+    (tmp_path / "model.pt").write_bytes(pickle.dumps({"weights": [1, 2]}))
+    done = run(lonely, tmp_path / "model.pt", code=2)
+    assert "model.pt: a Python pickle" in done.stderr
+    assert "hint: visualprof runs ONNX" in done.stderr
+
+
+def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely):
+    script = FIXTURES / "graphs" / "torch_cnn_script.pt"
+    done = run(lonely, script, "--backend", "torch", code=2)
+    assert "does not say the shape of its input 'x'" in done.stderr
+    assert "--shape 'x=float32[batch,3,224,224]'" in done.stderr
+    run(lonely, script, "--backend", "torch", "--shape", "x=float32[batch,3,16,16]", "--batch", "1:8")
+    (job,) = answer(lonely, "jobs")["jobs"]
+    asked = answer(lonely, f"jobs/{job['id']}")["request"]
+    assert asked["inputs"][0]["dims"] == ["batch", 3, 16, 16]
+    assert asked["sweep"] == {"dim": "batch", "values": [1, 2, 4, 8]}
+
+
+def test_an_unknown_agent_names_those_that_are_there(served, tmp_path):
+    done = run(served[0], model(tmp_path / "net.onnx"), "--agent", "nobody", code=2)
+    assert "there is no agent 'nobody'" in done.stderr
+    assert "there is local (" in done.stderr
+
+
+def test_nobody_at_the_address_names_the_command_that_starts_one(capsys, tmp_path):
+    assert main(["submit", str(model(tmp_path / "net.onnx")), "--server", "127.0.0.1:1"]) == 2
+    told = capsys.readouterr().err
+    assert "no server answers at http://127.0.0.1:1/" in told
+    assert "visualprof --logdir runs --with-agent" in told
+
+
+def test_a_missing_file_is_named(lonely, capsys):
+    assert main(["submit", "nowhere.onnx", "--server", lonely]) == 2
+    assert "nowhere.onnx: No such file or directory" in capsys.readouterr().err
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """Takes a submission and hangs up without an answer, once."""
+
+    keys: list[str]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.keys.append(body["key"])
+        if len(self.keys) == 1:
+            self.connection.close()
+            return
+        self.send_response(201)
+        self.end_headers()
+        self.wfile.write(b'{"job": {"id": "j"}}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Not into the tests' output."""
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_key():
+    handler = type("Handler", (Forgetful,), {"keys": []})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            client = Client(f"http://127.0.0.1:{server.server_port}")
+            assert submit._submitted(client, {"key": "one"})["job"]["id"] == "j"
+            assert handler.keys == ["one", "one"]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_what_is_no_visualprof_server_is_told(tmp_path):
+    handler = type(
+        "Handler", (Forgetful,), {"keys": ["x"], "do_GET": lambda self: self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nhi")}
+    )
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(Unreachable, match="is no visualprof server"):
+                Client(f"http://127.0.0.1:{server.server_port}").get("jobs")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+# what is typed
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("1:64", [1, 2, 4, 8, 16, 32, 64]),
+        ("1:48", [1, 2, 4, 8, 16, 32, 48]),
+        ("3:13", [3, 6, 12, 13]),
+        ("5:5", [5]),
+        ("8:64:8", [8, 16, 24, 32, 40, 48, 56, 64]),
+        ("1:64:8", [1, 9, 17, 25, 33, 41, 49, 57]),
+        ("1,2,4", [1, 2, 4]),
+        ("1, 4:16 32", [1, 4, 8, 16, 32]),
+        ("7", [7]),
+    ],
+)
+def test_sizes_are_ranges_steps_and_lists(text, values):
+    assert _request.parse_sizes(text) == values
+
+
+@pytest.mark.parametrize("text", ["", "0", "0:4", "4:1", "a", "1:", "1:999999999999", "1:1000:1", "-1", "1.5"])
+def test_sizes_that_are_none_are_refused(text):
+    with pytest.raises(BadParameter):
+        _request.parse_sizes(text)
+
+
+def typed(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(conflict_handler="resolve")
+    submit.add_arguments(parser)
+    return parser.parse_args(["m.onnx", *given])
+
+
+def wanted(*given: str, agents: list[dict[str, Any]] | None = None, dims: list[Any] | None = None) -> dict[str, Any]:
+    inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
+    sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})
+    told = {"format": "onnx", "inputs": inputs, "dims": sizes, "backends": ["onnxruntime", "openvino"], "warnings": []}
+    files = _request.Files({"blob": "b", "name": "m.onnx", "model": told}, {})
+    return _request.request(typed(*given), "key", files, agents or [])
+
+
+def agent(name: str, *backends: str, online: bool = True, platform: str = "x86") -> dict[str, Any]:
+    runtimes = [
+        {"backend": b, "version": "1", "devices": ["cpu", "cuda:0"][: 1 + (platform == "cuda")]} for b in backends
+    ]
+    return {
+        "id": f"id-{name}",
+        "name": name,
+        "online": online,
+        "capabilities": {"platform": platform, "runtimes": runtimes},
+    }
+
+
+def test_specs_are_the_product_of_lists_with_readable_ids():
+    specs = wanted("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")["specs"]
+    assert [s["id"] for s in specs] == [
+        "ort-f32-1t", "ort-f32-2t", "ort-bf16-1t", "ort-bf16-2t", "ov-f32-1t", "ov-f32-2t", "ov-bf16-1t", "ov-bf16-2t",
+    ]  # fmt: skip
+    assert (specs[3]["backend"], specs[3]["threads"]) == ("onnxruntime", 2)
+
+
+def test_the_backends_are_those_that_an_agent_has_which_is_online():
+    there = [agent("a", "openvino", "torch"), agent("b", "onnxruntime", online=False)]
+    assert [s["backend"] for s in wanted(agents=there)["specs"]] == ["openvino"]
+
+
+def test_a_platform_chooses_its_backends_and_its_device():
+    there = [agent("a", "openvino"), agent("b", "onnxruntime", platform="cuda")]
+    (spec,) = wanted("--platform", "cuda", agents=there)["specs"]
+    assert (spec["id"], spec["backend"], spec["device"], spec["platform"]) == (
+        "ort-cuda",
+        "onnxruntime",
+        "cuda",
+        "cuda",
+    )
+
+
+def test_an_agent_is_named_by_name_or_id():
+    there = [agent("a", "openvino"), agent("b", "onnxruntime")]
+    for name in ("b", "id-b"):
+        (spec,) = wanted("--agent", name, agents=there)["specs"]
+        assert (spec["agent"], spec["backend"]) == ("id-b", "onnxruntime")
+
+
+def test_the_batch_is_swept_and_other_dimensions_have_a_size():
+    asked = wanted("--batch", "1:4", "--dim", "seq=16", "--backend", "openvino")
+    assert asked["sweep"] == {"dim": "batch", "values": [1, 2, 4]}
+    assert asked["dims"] == {"seq": 16}
+
+
+def test_another_dimension_can_be_swept():
+    asked = wanted("--batch", "16,32", "--sweep-dim", "seq", "--dim", "batch=2", "--backend", "openvino")
+    assert asked["sweep"] == {"dim": "seq", "values": [16, 32]}
+    assert asked["dims"] == {"batch": 2}
+
+
+def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep():
+    assert wanted("--backend", "openvino", dims=[1, 4])["sweep"] == {"dim": "", "values": [1]}
+    with pytest.raises(BadParameter, match="no dimension to sweep"):
+        wanted("--batch", "1:4", "--backend", "openvino", dims=[1, 4])
+
+
+@pytest.mark.parametrize(
+    "given", [("--dim", "seq"), ("--dim", "seq=x"), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
+)
+def test_what_is_typed_wrong_is_told_with_an_example(given):
+    with pytest.raises(BadParameter) as caught:
+        wanted("--backend", "openvino", *given)
+    assert caught.value.hint
+
+
+# a terminal
+
+
+class Terminal(io.StringIO):
+    """Text that would be shown."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Played:
+    """A server that answers one after the other."""
+
+    url = "http://here/"
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.answers = list(answers)
+
+    def get(self, path: str) -> dict[str, Any]:
+        return self.answers.pop(0)
+
+
+def state(what: str, progress: float, *batches: int, name: str = "ort") -> dict[str, Any]:
+    task = {
+        "id": "t",
+        "spec": name,
+        "state": what,
+        "phase": "measuring",
+        "progress": progress,
+        "agent_name": "box",
+        "reason": None,
+    }
+    points = [{"task": "t", "spec": name, "batch": b, "qps": 10.0, "p50_ns": 1000, "stable": True} for b in batches]
+    return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points}
+
+
+def test_on_a_terminal_the_same_lines_are_drawn_again(monkeypatch):
+    monkeypatch.setattr(_watch, "ASK_S", 0)
+    out, server = Terminal(), Played(state("running", 0.1), state("running", 0.5, 1), state("succeeded", 1.0, 1, 2))
+    _watch.wait(server, "j", out)  # type: ignore[arg-type]
+    assert out.getvalue().count("\x1b[1A") == 2
+    assert "running, measuring on box  50 %  batch 1: 10.0 runs/s" in out.getvalue()
+
+
+def test_names_cannot_steer_the_terminal(monkeypatch):
+    monkeypatch.setattr(_watch, "ASK_S", 0)
+    out = io.StringIO()
+    _watch.wait(Played(state("succeeded", 1.0, name="a\x1b[2Jb\n")), "j", out)  # type: ignore[arg-type]
+    assert "\x1b" not in out.getvalue()
+    assert "a�[2Jb�: succeeded" in out.getvalue()
