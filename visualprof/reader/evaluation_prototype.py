@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from visualprof.reader.chrome_json import json_object, json_objects
-from visualprof.reader.evaluation import Json, Profile, Report, read_points
+from visualprof.reader.evaluation import Profile, Report
+from visualprof.reader.evaluation_points import Json, read_points
 from visualprof.reader.json_values import items, number, text, texts, whole
 
 BUSY_SWITCHES_PER_S = 20.0  # docs/remote.md#measuring; the prototype did not record pressure

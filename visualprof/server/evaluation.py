@@ -9,7 +9,8 @@ from typing import Any, cast
 from flask import Blueprint, Response, request
 
 from visualprof.errors import BadParameter, NotFound
-from visualprof.reader.evaluation import PARTS, Point, Profile, Report, folders, read_latencies, read_reports
+from visualprof.reader.evaluation import PARTS, Profile, Report, folders, read_latencies, read_reports
+from visualprof.reader.evaluation_points import Point
 from visualprof.reader.listing import Listing, Span
 from visualprof.reader.logdir import LogDirectory
 from visualprof.reader.scan import Version
