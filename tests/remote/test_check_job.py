@@ -397,6 +397,13 @@ def test_a_backend_that_does_not_load_the_model_is_refused(known):
     }  # fmt: skip
 
 
+def test_a_precision_that_the_backend_cannot_be_told_is_refused(known):
+    assert refused(known, spec(precision="f32")) == {}
+    assert refused(known, spec(precision="f16")) == {
+        "specs[0].precision": "onnxruntime cannot be told to run in f16"
+    }  # fmt: skip
+
+
 def test_options_are_those_of_the_backend(known):
     assert refused(known, spec(options={"optimization": "most", "speed": "9"})) == {
         "specs[0].options.optimization": "is 'most'",

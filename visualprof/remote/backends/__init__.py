@@ -119,6 +119,7 @@ class Backend(Protocol):
     passes: tuple[str, ...]
     requires: tuple[str, ...]
     python: str
+    precisions: tuple[str, ...]  # that a spec may ask for beside "", as far as no device is needed to know
     options: dict[str, tuple[str, ...]]  # the backend's own options and their values, the default first; () any text
 
     def devices(self) -> list[str]:

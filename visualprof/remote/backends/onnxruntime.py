@@ -95,6 +95,7 @@ class OnnxRuntime:
     passes = ("timeline",)
     requires: tuple[str, ...] = ()
     python = ""
+    precisions = ("f32",)
     options = OPTIONS
 
     def devices(self) -> list[str]:

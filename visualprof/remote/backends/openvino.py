@@ -79,6 +79,7 @@ class OpenVino:
     passes = ("layers",)
     requires: tuple[str, ...] = ()
     python = ""
+    precisions = ("f32", "f16", "bf16")
     options = OPTIONS
 
     def devices(self) -> list[str]:

@@ -89,6 +89,7 @@ class Torch:
     passes = ("timeline",)
     requires = ("numpy",)
     python = ""
+    precisions = ("f32", "f16", "bf16")
     options = OPTIONS
 
     def devices(self) -> list[str]:

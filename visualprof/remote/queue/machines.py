@@ -43,6 +43,11 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
         if model and model.format not in backend.formats:
             told = f"{spec.backend} does not load {model.format} models"
             yield FieldError(f"specs[{i}].backend", told, f"what does: {', '.join(model.backends)}")
+        if spec.precision and spec.precision not in backend.precisions:
+            told = f"{spec.backend} cannot be told to run in {spec.precision}"
+            able = ", ".join(backend.precisions)
+            hint = f"leave it out, or {able}" if able else "leave it out: the model's own is used"
+            yield FieldError(f"specs[{i}].precision", told, hint)
         yield from _options(f"specs[{i}].options", spec, backend)
 
 
