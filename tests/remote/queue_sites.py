@@ -1,0 +1,277 @@
+"""Queues, servers and agents that speak HTTP but measure nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from visualprof.reader.scan import Root
+from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Request, Runtime, Spec
+from visualprof.remote.queue.leases import Report
+from visualprof.remote.queue.records import Agent
+from visualprof.remote.queue.service import Queue, Remote
+from visualprof.server.app import Settings
+from visualprof.server.serve import Server
+
+ROOT = Path(__file__).parents[2]
+MODEL = b"a model, as far as the queue is concerned"
+FOUND = {
+    "kind": "model",
+    "format": "onnx",
+    "inputs": [{"name": "x", "dtype": "float32", "dims": ["n", 3]}],
+    "outputs": [{"name": "y", "dtype": "float32", "dims": ["n", 3]}],
+    "dims": {"n": 1},
+    "backends": ["onnxruntime"],
+    "warnings": [],
+}
+
+
+def capabilities(platform: Any = "x86", runtimes: list[Runtime] | None = None) -> Capabilities:
+    """Of a small machine with ONNX Runtime 1.2 on its CPU."""
+    found = runtimes if runtimes is not None else [runtime()]
+    return Capabilities(platform, "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0", runtimes=found)
+
+
+def runtime(backend: str = "onnxruntime", version: str = "1.2", *devices: str) -> Runtime:
+    return Runtime(backend, version, "/usr/bin/python3", "3.11", list(devices or ("cpu",)))
+
+
+@contextmanager
+def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[Remote]:
+    """A queue without a server, with one uploaded model."""
+    folder.mkdir(exist_ok=True)
+    intervals = Intervals(lease_s=lease_s, heartbeat_s=lease_s / 3, poll_s=20)
+    remote = Remote(Root(folder, ""), intervals=intervals, **settings)
+    try:
+        upload(remote)
+        yield remote
+    finally:
+        remote.close()
+
+
+def upload(remote: Remote, content: bytes = MODEL, name: str = "net.onnx") -> str:
+    """Keeps a model without looking at it; its blob."""
+    blob, _ = remote.keep(name, io.BytesIO(content).read)
+    remote.remember(blob, name, {**FOUND, "name": name})
+    return blob
+
+
+def request(key: str = "key", *specs: Spec, **changes: Any) -> Request:
+    """A job of the uploaded model."""
+    model = ModelRef(hashlib.sha256(MODEL).hexdigest(), "net.onnx")
+    return Request(key=key, model=model, specs=list(specs) or [Spec("ort", "onnxruntime")], **changes)
+
+
+def member(queue: Queue, name: str = "a", public: bool = True, known: Capabilities | None = None) -> Agent:
+    """A registered agent."""
+    _, token = queue.agents.register(name, public, False, "", known or capabilities())
+    return queue.agents.trusted(token)
+
+
+FAILED = Report("failed", "crashed", "it crashed", "see the log")
+
+
+def result(job: str, task: str, **more: bytes) -> dict[str, bytes]:
+    """The files of a small result."""
+    head = {"schema": "visualprof.job/1", "job": job, "task": task, "model": {"name": "net.onnx", "file": "net.onnx"}}
+    files = {"job.json": json.dumps(head).encode(), "env.json": b"{}", "status.json": b'{"state": "succeeded"}'}
+    return {**files, "points.jsonl": b"{}\n", **more}
+
+
+def announced(files: dict[str, bytes]) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in files.items()
+    ]
+
+
+def point(batch: int = 1) -> dict[str, Any]:
+    return {"batch": batch, "qps": 10.0, "p50_ns": 5, "stable": True, "start_ns": batch, "latencies": [0, 9]}
+
+
+class Refused(Exception):
+    """An answer that is none of 2xx."""
+
+    def __init__(self, status: int, body: Any, headers: dict[str, str]) -> None:
+        super().__init__(f"{status} {body}")
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+class Http:
+    """A connection that is kept; for one thread."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        assert parts.hostname
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+
+    def __call__(self, method: str, path: str, body: Any = None, token: str = "", **headers: str) -> Any:
+        """JSON of the answer, its bytes, or None for 204."""
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            given["Authorization"] = f"Bearer {token}"
+        try:
+            self._connection.request(method, path, data, given)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()  # the next request opens a new one
+            raise
+        answer = json.loads(text) if text[:1] in (b"{", b"[") else text or None
+        if response.status >= 300:
+            raise Refused(response.status, answer, dict(response.getheaders()))
+        return answer
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@dataclass
+class FakeAgent:
+    """Speaks as an agent does, one request after the other."""
+
+    url: str
+    token: str
+    name: str = "fake"
+    id: str = ""
+    own: str = ""
+    http: Http = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.http = Http(self.url)
+
+    def register(self, **changes: Any) -> FakeAgent:
+        from dataclasses import asdict
+
+        body = {"protocol": 1, "name": self.name, "public": True, "capabilities": asdict(capabilities()), **changes}
+        answer = self.http("POST", "/api/v1/agent/register", body, self.token)
+        self.id, self.own = answer["agent"], answer["token"]
+        return self
+
+    def lease(self, wait_s: float = 0.0, *devices: str) -> dict[str, Any] | None:
+        body = {"devices": list(devices or ("cpu",)), "wait_s": wait_s}
+        return self.http("POST", "/api/v1/agent/lease", body, self.own)
+
+    def beat(self, *leases: dict[str, Any], phase: str = "measuring", progress: float = 0.5) -> dict[str, Any]:
+        tasks = [{"task": x["task"], "lease": x["lease"], "phase": phase, "progress": progress} for x in leases]
+        return self.http("POST", "/api/v1/agent/heartbeat", {"tasks": tasks}, self.own)
+
+    def of(self, lease: dict[str, Any], what: str, body: Any, query: str = "") -> Any:
+        path = f"/api/v1/agent/tasks/{lease['task']}/{what}?lease={lease['lease']}{query}"
+        return self.http("POST", path, body, self.own)
+
+    def send(self, lease: dict[str, Any], files: dict[str, bytes]) -> None:
+        """Announces and uploads files."""
+        for each in self.of(lease, "uploads", {"files": announced(files)})["files"]:
+            rest = files[each["name"]][each["have"] :]
+            if rest:
+                end = each["have"] + len(rest)
+                self.http("PUT", each["url"], rest, Content_Range=f"bytes {each['have']}-{end - 1}/{end}")
+
+    def finish(self, lease: dict[str, Any], state: str = "succeeded", **more: Any) -> Any:
+        return self.of(lease, "finish", {"state": state, "warnings": [], "files": [], **more})
+
+    def succeed(self, lease: dict[str, Any], **more: bytes) -> None:
+        """A whole result."""
+        files = result(lease["job"], lease["task"], **more)
+        self.send(lease, files)
+        self.finish(lease, files=list(files))
+
+
+@contextmanager
+def served(folder: Path, **settings: Any) -> Iterator[Server]:
+    """A server in this process, with one uploaded model."""
+    folder.mkdir(exist_ok=True)
+    with Server([folder], 0, Settings(**settings)) as server:
+        upload(server.remote)
+        server.start()
+        yield server
+
+
+@dataclass
+class ServerProcess:
+    """A server in a process of its own, which can be killed and started again on the same port."""
+
+    folder: Path
+    cache: Path
+    lease_s: float = 3.0
+    port: int = 0
+    url: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def start(self) -> ServerProcess:
+        command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self.port)]
+        self.process = subprocess.Popen(
+            [*command, "--lease", str(self.lease_s)],
+            cwd=ROOT,
+            env={**os.environ, "VISUALPROF_CACHE_DIR": str(self.cache)},
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        self.url = next(word for word in line.split() if word.startswith("http://"))
+        self.port = urlsplit(self.url).port or 0
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL of the server and of what it started."""
+        assert self.process
+        assert self.process.stdout
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+            self.process.stdout.close()
+
+
+@contextmanager
+def server_process(tmp_path: Path, lease_s: float = 3.0) -> Iterator[ServerProcess]:
+    """A started server in a process of its own; its queue has one uploaded model."""
+    folder = tmp_path / "runs"
+    with opened(folder):
+        pass
+    server = ServerProcess(folder, tmp_path / "cache", lease_s).start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def token_of(folder: Path) -> str:
+    """With it agents register."""
+    return (folder / ".visualprof" / "agent-token").read_text().strip()
+
+
+def submitted(key: str, *specs: Spec, **changes: Any) -> dict[str, Any]:
+    """A job as JSON."""
+    import msgspec
+
+    wanted = request(key, *specs, inputs=[], **changes)
+    return {**msgspec.to_builtins(wanted), "inputs": [{"name": "x", "dtype": "float32", "dims": ["n", 3]}],
+            "sweep": {"dim": "n", "values": [1]}}  # fmt: skip
+
+
+def until(true: Callable[[], Any], timeout_s: float = 10.0) -> Any:
+    """What `true` gives, once it is something."""
+    end = time.monotonic() + timeout_s
+    while not (found := true()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return found

@@ -1,0 +1,149 @@
+"""The database: made, migrated, refused, shared."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from visualprof.errors import VisualprofError
+from visualprof.remote.queue import database as module
+from visualprof.remote.queue.database import changed, migrate, open_sqlite
+from visualprof.remote.queue.jobs import revision
+from visualprof.remote.queue.tables import metadata
+
+REAL = Path(module.__file__).parent / "migrations"
+LATER = '''
+import sqlalchemy as sa
+from alembic import op
+revision = "0002"
+down_revision = "0001"
+def upgrade():
+    op.add_column("agents", sa.Column("colour", sa.String(9), nullable=True))
+'''
+
+
+def columns(path: Path, table: str) -> set[str]:
+    engine = create_engine(f"sqlite:///{path}")
+    found = {column["name"] for column in inspect(engine).get_columns(table)}
+    engine.dispose()
+    return found
+
+
+def schema_of(path: Path) -> str:
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+    connection.close()
+    return found
+
+
+def later(tmp_path: Path, more: str = "") -> Path:
+    folder = tmp_path / "migrations"
+    shutil.copytree(REAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "0002_later.py").write_text(LATER + more)
+    return folder
+
+
+def test_migrations_make_the_tables_that_the_program_uses(tmp_path: Path) -> None:
+    open_sqlite(tmp_path / "jobs.sqlite").close()
+    for table in metadata.sorted_tables:
+        assert columns(tmp_path / "jobs.sqlite", table.name) == {column.name for column in table.columns}
+
+
+def test_migrations_make_the_indexes_that_the_program_uses(tmp_path: Path) -> None:
+    open_sqlite(tmp_path / "jobs.sqlite").close()
+    connection = sqlite3.connect(tmp_path / "jobs.sqlite")
+    made = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+    connection.close()
+    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= made
+
+
+def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    database = open_sqlite(path)
+    with database.write() as connection:
+        assert changed(connection) == 1
+    migrate(database, "jobs", later(tmp_path))
+    with database.read() as connection:
+        assert revision(connection) == 1
+    database.close()
+    assert schema_of(path) == "0002"
+    assert "colour" in columns(path, "agents")
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    database = open_sqlite(path)
+    with pytest.raises(ZeroDivisionError):
+        migrate(database, "jobs", later(tmp_path, "    1 / 0\n"))
+    database.close()
+    assert schema_of(path) == "0001"
+    assert "colour" not in columns(path, "agents")
+
+
+def test_a_newer_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    database = open_sqlite(path)
+    migrate(database, "jobs", later(tmp_path))
+    database.close()
+    with pytest.raises(VisualprofError, match=r"jobs.sqlite was made by a newer visualprof \(schema 0002\)"):
+        open_sqlite(path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    path.write_bytes(b"something else entirely, but long enough to be looked at" * 100)
+    with pytest.raises(VisualprofError, match="cannot be used: file is not a database"):
+        open_sqlite(path)
+
+
+def test_an_undone_transaction_changes_nothing(tmp_path: Path) -> None:
+    database = open_sqlite(tmp_path / "jobs.sqlite")
+    with pytest.raises(ZeroDivisionError), database.write() as connection:
+        changed(connection)
+        raise ZeroDivisionError
+    with database.read() as connection:
+        assert revision(connection) == 0
+    database.close()
+
+
+def test_writers_of_two_servers_do_not_trip_over_each_other(tmp_path: Path) -> None:
+    databases = [open_sqlite(tmp_path / "jobs.sqlite") for _ in range(2)]
+    failures: list[Exception] = []
+
+    def write(number: int) -> None:
+        try:
+            for _ in range(25):
+                with databases[number % 2].write() as connection:
+                    known = revision(connection)  # reads first, which is what deadlocks when the lock comes late
+                    assert changed(connection) == known + 1
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(i,)) for i in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not failures
+    with databases[0].read() as connection:
+        assert revision(connection) == 150
+    [database.close() for database in databases]
+
+
+def test_tables_and_indexes_can_be_made_on_postgresql() -> None:
+    dialect = postgresql.dialect()
+    for table in metadata.sorted_tables:
+        assert "CREATE TABLE" in str(CreateTable(table).compile(dialect=dialect))
+        for index in table.indexes:
+            assert "CREATE" in str(CreateIndex(index).compile(dialect=dialect))
+
+
+def test_a_claim_locks_one_row_on_postgresql() -> None:
+    tasks = metadata.tables["tasks"]
+    claim = select(tasks.c.id).limit(1).with_for_update(skip_locked=True)
+    assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=postgresql.dialect()))

@@ -1,0 +1,226 @@
+"""Jobs: submitted once, cancelled, tried again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from queue_sites import FAILED, member, opened, request
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.protocol import Input, ModelRef, Spec
+from visualprof.remote.queue.jobs import folder_of
+from visualprof.remote.queue.leases import Beat, Report
+from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.service import Queue
+
+SPECS = Spec("a", "onnxruntime"), Spec("b", "onnxruntime"), Spec("c", "onnxruntime")
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    with opened(tmp_path / "runs") as remote:
+        yield remote.opened()
+
+
+def states(queue: Queue, job: str) -> list[str]:
+    return [task.state for task in queue.jobs.one(job).tasks]
+
+
+def test_the_same_request_with_the_same_key_is_the_same_job(queue: Queue) -> None:
+    first, new = queue.jobs.submit(request("k"))
+    assert (new, queue.jobs.submit(request("k"))) == (True, (first, False))
+    assert len(queue.jobs.since(0)[1]) == 1
+
+
+def test_another_request_with_the_same_key_is_refused(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    with pytest.raises(Conflict, match="belongs to another job"):
+        queue.jobs.submit(request("k", timeout_s=5.0))
+
+
+def test_the_same_key_of_another_owner_is_another_job(queue: Queue) -> None:
+    assert queue.jobs.submit(request("k"), "ann")[0] != queue.jobs.submit(request("k"), "bob")[0]
+
+
+def test_many_at_once_with_one_key_make_one_job(queue: Queue) -> None:
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(queue.jobs.submit(request("k"))[0])) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_ids_are_short_and_can_be_said(queue: Queue) -> None:
+    ids = {queue.jobs.submit(request(str(i)))[0] for i in range(20)}
+    assert len(ids) == 20
+    assert all(re.fullmatch("[a-z2-7]{10}", each) for each in ids)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "k" * 201, "k\n", "käse"])
+def test_a_key_that_cannot_be_one_is_refused(queue: Queue, key: str) -> None:
+    with pytest.raises(BadParameter, match="key"):
+        queue.jobs.submit(request(key))
+
+
+@pytest.mark.parametrize("ids", [["../up"], ["a", "A"], [".hidden"], ["a/b"], [""]])
+def test_a_spec_id_that_cannot_name_a_folder_is_refused(queue: Queue, ids: list[str]) -> None:
+    with pytest.raises(BadParameter, match="specs"):
+        queue.jobs.submit(request("k", *(Spec(each, "onnxruntime") for each in ids)))
+    assert queue.jobs.since(0)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("model", "folder"),
+    [
+        ("net.onnx", "net-id"),
+        ("../../etc/passwd.onnx", "passwd-id"),
+        ("..\\..\\x y.onnx", "x-y-id"),
+        (".onnx", "onnx-id"),
+        ("模型.onnx", "模型-id"),
+        ("///", "file-id"),
+        ("a" * 300, "a" * 48 + "-id"),
+        ("x.partial", "x-id"),
+        ("\x00\x1b[31m.onnx", "31m-id"),
+    ],
+)
+def test_the_folder_of_the_results_is_made_of_harmless_letters(model: str, folder: str) -> None:
+    assert folder_of(model, "id") == folder
+
+
+def test_tasks_are_in_the_order_of_the_specs(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k", *SPECS))
+    assert [task.spec.id for task in queue.jobs.one(job).tasks] == ["a", "b", "c"]
+    assert states(queue, job) == ["waiting"] * 3
+
+
+def test_a_job_without_its_files_waits_for_them_first(queue: Queue) -> None:
+    data = b"array"
+    blob = hashlib.sha256(data).hexdigest()
+    job, _ = queue.jobs.submit(request("k", inputs=[Input("x", "float32", [1], "file", blob)]))
+    assert states(queue, job) == ["initiated"]
+    queue.jobs.arrived("0" * 64)
+    assert states(queue, job) == ["initiated"]
+    queue.blobs.keep("x.npy", io.BytesIO(data).read)
+    queue.jobs.arrived(blob)
+    assert states(queue, job) == ["waiting"]
+
+
+def test_what_waits_is_cancelled_at_once(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k", *SPECS))
+    queue.jobs.cancel(job)
+    assert states(queue, job) == ["cancelled"] * 3
+    assert queue.leases.lease(member(queue), ["cpu"], 0) is None
+
+
+def test_what_runs_is_cancelled_by_its_agent(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    queue.jobs.cancel(job)
+    assert states(queue, job) == ["running"]
+    assert queue.leases.beat(agent, [Beat(lease.task, lease.lease)]) == ([lease.task], [])
+    queue.ending.finish(agent, lease.task, lease.lease, Report("cancelled"))
+    assert states(queue, job) == ["cancelled"]
+
+
+def test_a_retry_takes_what_failed_or_was_cancelled_and_leaves_the_rest(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k", *SPECS))
+    agent = member(queue)
+    first = queue.leases.lease(agent, ["cpu"], 0)
+    second = queue.leases.lease(agent, ["cpu"], 0)
+    assert first
+    assert second
+    queue.ending.finish(agent, first.task, first.lease, FAILED)
+    queue.jobs.retry(job)
+    assert states(queue, job) == ["waiting", "running", "waiting"]
+    again = queue.leases.lease(agent, ["cpu"], 0)
+    assert again
+    assert (again.task, again.attempt, again.lease == first.lease) == (first.task, 2, False)
+
+
+def test_a_retry_can_be_of_one_task(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k", *SPECS))
+    queue.jobs.cancel(job)
+    queue.jobs.retry(job, f"{job}-1")
+    assert states(queue, job) == ["cancelled", "waiting", "cancelled"]
+
+
+def test_a_retry_forgets_why_it_failed(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    assert queue.jobs.one(job).tasks[0].reason == "crashed"
+    queue.jobs.retry(job)
+    task = queue.jobs.one(job).tasks[0]
+    assert (task.reason, task.error, task.hint, task.progress) == (None, None, None, 0.0)
+
+
+def test_a_retry_of_what_runs_is_refused(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    with pytest.raises(Conflict, match="nothing to try again"):
+        queue.jobs.retry(job)
+
+
+def test_strangers_are_not_found(queue: Queue) -> None:
+    for act in (queue.jobs.cancel, queue.jobs.retry, queue.jobs.one, queue.jobs.of_task):
+        with pytest.raises(NotFound):
+            act("nobody")
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"),
+    [
+        (["succeeded", "succeeded", "succeeded"], "succeeded"),
+        (["succeeded", "cancelled", "succeeded"], "cancelled"),
+        (["cancelled", "failed", "succeeded"], "failed"),
+        (["failed", "waiting", "succeeded"], "waiting"),
+        (["waiting", "running", "failed"], "running"),
+    ],
+)
+def test_the_state_of_a_job_is_that_of_its_tasks_together(queue: Queue, ends: list[str], state: str) -> None:
+    from dataclasses import replace
+
+    job, _ = queue.jobs.submit(request("k", *SPECS))
+    one = queue.jobs.one(job)
+    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]  # type: ignore[arg-type]
+    assert replace(one, tasks=tasks).state == state
+
+
+def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    queue.leases.beat(agent, [Beat(lease.task, lease.lease, "measuring", 0.5)])
+    assert queue.jobs.one(job).progress == 0.25
+    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    assert queue.jobs.one(job).progress == 0.5
+
+
+def test_only_what_changed_is_listed_again(queue: Queue) -> None:
+    first, _ = queue.jobs.submit(request("1"))
+    second, _ = queue.jobs.submit(request("2"))
+    revision, jobs = queue.jobs.since(0)
+    assert [job.id for job in jobs] == [second, first]
+    queue.jobs.cancel(first)
+    newer, jobs = queue.jobs.since(revision)
+    assert newer > revision
+    assert [job.id for job in jobs] == [first]
+    assert queue.jobs.since(newer)[1] == []
+
+
+def test_a_request_comes_back_as_it_was_given(queue: Queue) -> None:
+    given = request("k", Spec("a", "onnxruntime", options={"b": "1", "a": "2"}), name="n", dims={"s": 3})
+    job, _ = queue.jobs.submit(given)
+    assert queue.jobs.one(job).request == given
+    assert given.model == ModelRef(given.model.blob, "net.onnx")

@@ -1,0 +1,421 @@
+"""Leases: who gets what, for how long, and what becomes of it when nobody is heard of."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queue_sites import FAILED, capabilities, member, opened, point, request, runtime
+from sqlalchemy import update
+
+from visualprof.remote.protocol import Lease, Spec
+from visualprof.remote.queue.leases import Beat, Report
+from visualprof.remote.queue.reaper import Reaper
+from visualprof.remote.queue.records import Agent, Task
+from visualprof.remote.queue.refusals import Crowded, Stale
+from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.tables import tasks
+
+LEASE_S = 30.0
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    with opened(tmp_path / "runs") as remote:
+        yield remote.opened()
+
+
+@pytest.fixture
+def reaper(queue: Queue) -> Reaper:
+    """Another one than the queue's own, which only looks when it is told to."""
+    return Reaper(queue.database, queue.bell, LEASE_S, lambda _: None)
+
+
+def taken(queue: Queue, agent: Agent, *devices: str) -> Lease:
+    lease = queue.leases.lease(agent, devices or ("cpu",), 0)
+    assert lease
+    return lease
+
+
+def task_of(queue: Queue, lease: Lease) -> Task:
+    return next(task for task in queue.jobs.one(lease.job).tasks if task.id == lease.task)
+
+
+def later(queue: Queue, lease: Lease, **columns: Any) -> None:
+    """As if time had passed."""
+    with queue.database.write() as connection:
+        connection.execute(update(tasks).where(tasks.c.id == lease.task).values(**columns))
+
+
+def beat(queue: Queue, agent: Agent, lease: Lease, phase: Any = "measuring", progress: float = 0.1) -> Any:
+    return queue.leases.beat(agent, [Beat(lease.task, lease.lease, phase, progress)])
+
+
+@pytest.mark.parametrize(
+    ("spec", "fits"),
+    [
+        (Spec("s", "onnxruntime"), True),
+        (Spec("s", "onnxruntime", version="1.2"), True),
+        (Spec("s", "onnxruntime", version="1.3"), False),
+        (Spec("s", "openvino"), False),
+        (Spec("s", "onnxruntime", platform="x86"), True),
+        (Spec("s", "onnxruntime", platform="arm"), False),
+        (Spec("s", "onnxruntime", agent="somebody else"), False),
+        (Spec("s", "onnxruntime", device="cuda:0"), False),
+        (Spec("s", "torch", version="2.0", device="cuda:1"), True),
+        (Spec("s", "torch", version="2.0", device="cuda:0"), False),
+        (Spec("s", "torch", device="cuda"), True),
+        (Spec("s", "onnxruntime", device="cuda"), False),
+        (Spec("s", "torch", version="1.2", device="cuda"), False),
+    ],
+)
+def test_an_agent_gets_what_it_can_run_on_a_free_device(queue: Queue, spec: Spec, fits: bool) -> None:
+    known = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0", "cuda:1")]
+    agent = member(queue, known=capabilities("x86", known))
+    queue.jobs.submit(request("k", spec))
+    assert (queue.leases.lease(agent, ["cpu", "cuda:1"], 0) is not None) == fits
+
+
+def test_a_task_that_names_an_agent_goes_to_it_alone(queue: Queue) -> None:
+    other, named = member(queue, "other"), member(queue, "named")
+    queue.jobs.submit(request("k", Spec("s", "onnxruntime", agent=named.id, platform="arm")))
+    assert queue.leases.lease(other, ["cpu"], 0) is None
+    assert queue.leases.lease(named, ["cpu"], 0)
+
+
+def test_any_cuda_device_becomes_the_free_one(queue: Queue) -> None:
+    known = [runtime(), runtime("torch", "2.0", "cpu", "cuda:0", "cuda:1")]
+    agent = member(queue, known=capabilities("cuda", known))
+    queue.jobs.submit(request("k", Spec("s", "torch", device="cuda")))
+    lease = taken(queue, agent, "cpu", "cuda:1")
+    assert lease.spec.device == "cuda:1"
+    assert lease.request.specs[0].device == "cuda"
+
+
+def test_a_private_agent_works_for_its_owner_alone(queue: Queue) -> None:
+    private = member(queue, public=False)
+    queue.jobs.submit(request("k"), "ann")
+    assert queue.leases.lease(private, ["cpu"], 0) is None
+    queue.jobs.submit(request("k", Spec("s", "onnxruntime", agent=private.id)), "bob")
+    assert queue.leases.lease(private, ["cpu"], 0) is None
+    queue.jobs.submit(request("k"))
+    assert taken(queue, private)
+
+
+def test_the_oldest_task_is_given_first(queue: Queue) -> None:
+    jobs = [queue.jobs.submit(request(str(i)))[0] for i in range(3)]
+    agent = member(queue)
+    assert [taken(queue, agent).job for _ in range(3)] == jobs
+
+
+def test_a_lease_says_all_that_an_agent_needs(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    lease = taken(queue, member(queue))
+    assert (lease.job, lease.task, lease.attempt, lease.run) == (job, f"{job}-0", 1, f"net-{job}/ort")
+    assert [(file.role, file.name, file.size_bytes) for file in lease.files] == [("model", "net.onnx", 41)]
+    assert lease.files[0].url.startswith("/api/v1/agent/files/blobs/")
+
+
+def test_who_waits_gets_a_job_as_soon_as_it_is_submitted(queue: Queue) -> None:
+    agent, found = member(queue), list[float]()
+
+    def wait() -> None:
+        queue.leases.lease(agent, ["cpu"], 10)
+        found.append(time.monotonic())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    time.sleep(0.2)
+    began = time.monotonic()
+    queue.jobs.submit(request("k"))
+    thread.join(5)
+    assert found[0] - began < 0.25  # sooner than the next look at the database
+
+
+def test_who_waits_sees_a_job_that_another_server_got(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
+        agent, found = member(here.opened()), list[Lease | None]()
+        thread = threading.Thread(target=lambda: found.append(here.opened().leases.lease(agent, ["cpu"], 10)))
+        thread.start()
+        time.sleep(0.1)
+        there.opened().jobs.submit(request("k"))
+        thread.join(2)
+        assert found[0] is not None
+
+
+def test_nobody_waits_beyond_the_places(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs", waiters=1) as remote:
+        queue = remote.opened()
+        agent = member(queue)
+        thread = threading.Thread(target=lambda: queue.leases.lease(agent, ["cpu"], 1))
+        thread.start()
+        time.sleep(0.1)
+        with pytest.raises(Crowded):
+            queue.leases.lease(agent, ["cpu"], 1)
+        queue.jobs.submit(request("k"))
+        thread.join(5)
+        queue.jobs.submit(request("l"))
+        assert queue.leases.lease(agent, ["cpu"], 1), "without waiting there is always a place"
+
+
+def test_a_heartbeat_renews_and_tells(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, lease_until_ns=time.time_ns() + 10**9)
+    assert beat(queue, agent, lease, "measuring", 0.4) == ([], [])
+    task = task_of(queue, lease)
+    assert (task.phase, task.progress) == ("measuring", 0.4)
+    with queue.database.read() as connection:
+        row = connection.execute(tasks.select()).one()
+    assert row.lease_until_ns > time.time_ns() + (LEASE_S - 5) * 1e9
+
+
+def test_a_heartbeat_without_news_is_no_change(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    beat(queue, agent, lease)
+    known = queue.jobs.revision()
+    beat(queue, agent, lease)
+    assert queue.jobs.revision() == known
+
+
+@pytest.mark.parametrize("wrong", ["token", "agent", "task"])
+def test_a_wrong_lease_is_stale(queue: Queue, wrong: str) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    who = member(queue, "b") if wrong == "agent" else agent
+    task = "nothing" if wrong == "task" else lease.task
+    token = "nonsense" if wrong == "token" else lease.lease
+    assert queue.leases.beat(who, [Beat(task, token)]) == ([], [task])
+    with pytest.raises(Stale):
+        queue.leases.holder(who, task, token)
+    with pytest.raises(Stale):
+        queue.ending.finish(who, task, token, FAILED)
+    with pytest.raises(Stale):
+        queue.leases.point(who, task, token, 1, point())
+    assert task_of(queue, lease).state == "running"
+
+
+def test_a_lost_task_is_given_out_again(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k"))
+    first, second = member(queue, "first"), member(queue, "second")
+    lost = taken(queue, first)
+    later(queue, lost, lease_until_ns=1)
+    reaper.look()
+    again = taken(queue, second)
+    assert (again.task, again.attempt) == (lost.task, 2)
+    assert again.lease != lost.lease
+    assert beat(queue, first, lost) == ([], [lost.task])
+    assert beat(queue, second, again) == ([], [])
+
+
+def test_a_late_heartbeat_takes_back_what_still_waits(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, lease_until_ns=1)
+    reaper.look()
+    assert task_of(queue, lease).state == "waiting"
+    assert beat(queue, agent, lease) == ([], [])
+    assert (task_of(queue, lease).state, task_of(queue, lease).attempt) == ("running", 1)
+    assert queue.leases.lease(member(queue, "other"), ["cpu"], 0) is None
+
+
+def test_a_late_finish_counts_while_the_task_still_waits(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, lease_until_ns=1)
+    reaper.look()
+    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    assert task_of(queue, lease).reason == "crashed"
+
+
+def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, lease_until_ns=1)
+    reaper.look()
+    queue.jobs.cancel(job)
+    assert beat(queue, agent, lease) == ([], [lease.task])
+    queue.jobs.retry(job)
+    assert beat(queue, agent, lease) == ([], [lease.task])
+
+
+def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k", retries=1))
+    agent = member(queue)
+    for attempt in (1, 2):
+        lease = taken(queue, agent)
+        assert lease.attempt == attempt
+        later(queue, lease, lease_until_ns=1)
+        reaper.look()
+    task = task_of(queue, lease)
+    assert (task.state, task.reason, task.error) == ("failed", "agent_lost", "its agent was lost 2 times")
+
+
+def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k", retries=0))
+    agent = member(queue)
+    later(queue, taken(queue, agent), lease_until_ns=1)
+    reaper.look()
+    assert queue.jobs.one(job).state == "failed"
+    queue.jobs.retry(job)
+    lease = taken(queue, agent)
+    assert lease.attempt == 2
+    assert beat(queue, agent, lease) == ([], [])
+
+
+def test_a_failure_is_not_tried_again(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    queue.ending.finish(agent, lease.task, lease.lease, Report("failed", "model_error", "no"))
+    reaper.look()
+    assert queue.jobs.one(job).state == "failed"
+
+
+def test_a_lost_task_that_should_be_cancelled_is(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    lease = taken(queue, member(queue))
+    queue.jobs.cancel(job)
+    later(queue, lease, lease_until_ns=1)
+    reaper.look()
+    assert queue.jobs.one(job).state == "cancelled"
+
+
+def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    queue.jobs.cancel(job)
+    beat(queue, agent, lease)
+    with queue.database.read() as connection:
+        patience = connection.execute(tasks.select()).one().deadline_ns - time.time_ns()
+    assert patience < (2 * LEASE_S + 21) * 1e9
+    later(queue, lease, deadline_ns=1)
+    reaper.look()
+    assert queue.jobs.one(job).state == "cancelled"
+
+
+def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k", timeout_s=60.0))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    with queue.database.read() as connection:
+        allowed = connection.execute(tasks.select()).one().deadline_ns - time.time_ns()
+    assert 85e9 < allowed < 91e9, "a lease more than the agent allows"
+    later(queue, lease, deadline_ns=1)
+    beat(queue, agent, lease, "measuring")
+    reaper.look()
+    task = task_of(queue, lease)
+    assert (task.state, task.reason, task.error) == ("failed", "timeout", "it took longer than 60 s")
+    assert beat(queue, agent, lease) == ([], [lease.task])
+
+
+@pytest.mark.parametrize("phase", ["preparing", "uploading"])
+def test_fetching_and_uploading_are_not_the_tasks_own_time(queue: Queue, reaper: Reaper, phase: str) -> None:
+    queue.jobs.submit(request("k", timeout_s=60.0))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, deadline_ns=1)
+    beat(queue, agent, lease, phase)
+    reaper.look()
+    assert task_of(queue, lease).state == "running"
+
+
+def test_fetching_has_an_end_too(queue: Queue, reaper: Reaper) -> None:
+    queue.jobs.submit(request("k", timeout_s=60.0))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    later(queue, lease, started_ns=time.time_ns() - 3 * 3600 * 10**9)
+    beat(queue, agent, lease, "preparing")
+    reaper.look()
+    assert task_of(queue, lease).reason == "timeout"
+
+
+def test_an_upload_that_is_never_completed_expires(queue: Queue, reaper: Reaper) -> None:
+    from visualprof.remote.protocol import Input
+
+    job, _ = queue.jobs.submit(request("k", inputs=[Input("x", "float32", [1], "file", "0" * 64)]))
+    reaper.look()
+    assert queue.jobs.one(job).state == "initiated"
+    with queue.database.write() as connection:
+        connection.execute(update(tasks).values(updated_ns=time.time_ns() - 3601 * 10**9))
+    reaper.look()
+    task = queue.jobs.one(job).tasks[0]
+    assert (task.state, task.reason) == ("failed", "expired")
+
+
+def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        queue.jobs.submit(request("k"))
+        agent = member(queue)
+        lease = taken(queue, agent)
+        later(queue, lease, lease_until_ns=1, deadline_ns=1)
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        Reaper(queue.database, queue.bell, LEASE_S, lambda _: None).look()
+        assert task_of(queue, lease).state == "running"
+        assert beat(queue, agent, lease) == ([], [])
+
+
+def test_two_servers_on_one_database_never_give_out_a_task_twice(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as here, opened(tmp_path / "runs") as there:
+        queues = [here.opened(), there.opened()]
+        agents = [member(queues[0], str(i)) for i in range(6)]
+        for i in range(60):
+            queues[i % 2].jobs.submit(request(str(i)))
+        got = list[str]()
+
+        def work(number: int) -> None:
+            while lease := queues[number % 2].leases.lease(agents[number], ["cpu"], 0):
+                got.append(lease.task)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert len(got) == len(set(got)) == 60
+
+
+def test_two_reapers_take_a_lost_task_back_once(queue: Queue) -> None:
+    queue.jobs.submit(request("k", retries=1))
+    lease = taken(queue, member(queue))
+    later(queue, lease, lease_until_ns=1)
+    reapers = [Reaper(queue.database, queue.bell, LEASE_S, lambda _: None) for _ in range(4)]
+    threads = [threading.Thread(target=each.look) for each in reapers]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert taken(queue, member(queue, "b")).attempt == 2
+
+
+def test_points_of_a_size_replace_each_other(queue: Queue) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    for batch, p50 in ((2, 5), (1, 6), (2, 7)):
+        queue.leases.point(agent, lease.task, lease.lease, batch, {**point(batch), "p50_ns": p50})
+    found = queue.jobs.points(queue.jobs.one(job))[lease.task]
+    assert [(each["batch"], each["p50_ns"]) for each in found] == [(1, 6), (2, 7)]
+
+
+def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: Queue, reaper: Reaper) -> None:
+    job, _ = queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = taken(queue, agent)
+    queue.leases.point(agent, lease.task, lease.lease, 1, point())
+    later(queue, lease, lease_until_ns=1)
+    reaper.look()
+    taken(queue, agent)
+    one = queue.jobs.one(job)
+    assert queue.jobs.points(one) == {lease.task: []}
+    assert queue.jobs.counts([one]) == {}
