@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +12,7 @@ from functools import cache
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.reader import formats
 from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.source import Source
+from visualprof.reader.source import HEAD_BYTES, Source
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,24 @@ def all_formats() -> tuple[Format, ...]:
     return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda f: (f.priority, f.name)))
 
 
+# The samples of the monitor, as a remote run puts them before the profiler's own events (docs/adr/0014).
+_SAMPLE = re.compile(rb'\{"ph": ?"C"[^{}]*\{[^{}]*\}\}\s*,?\s*')
+_SAMPLES_BYTES = 16 << 20
+
+
+def _own_head(source: Source) -> bytes:
+    """The first 64 KiB of what the profiler itself wrote: by samples alone no format can be told."""
+    head = source.head()
+    if len(_SAMPLE.findall(head[: HEAD_BYTES // 2])) < 10:
+        return head
+    own, read = b"", 0
+    for piece in source.chunks():
+        own, read = _SAMPLE.sub(b"", own + piece), read + len(piece)
+        if len(own) >= HEAD_BYTES or read >= _SAMPLES_BYTES:
+            break
+    return own[:HEAD_BYTES]
+
+
 def recognise(source: Source) -> Format:
     """The format of a source, by its content.
 
@@ -46,7 +65,7 @@ def recognise(source: Source) -> Format:
         UnknownFormat: no format recognises it.
         SourceError: it cannot be opened or unpacked.
     """
-    head = source.head()
+    head = _own_head(source)
     if not head.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
         raise EmptyFile(f"{source.name} is empty", "it may still be being written; it opens by itself once complete")
     for each in all_formats():
