@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -16,6 +17,8 @@ LIMIT_S = 120.0
 BASE_BYTES = 4 << 30  # address space: numpy and onnx alone reserve about 1 GiB
 TIMES = 4  # an ONNX model is read, decoded, and copied for the inference of shapes
 
+AT_ONCE = threading.BoundedSemaphore(2)  # each may take several GiB
+
 Result = TypeVar("Result")
 
 
@@ -24,6 +27,11 @@ def call(task: Callable[[Path, str], Result], path: Path, name: str, limit_s: fl
 
     Raises: what the task raises of ours. FormatError: the child took too long, too much memory, or crashed.
     """
+    with AT_ONCE:
+        return _call(task, path, name, limit_s)
+
+
+def _call(task: Callable[[Path, str], Result], path: Path, name: str, limit_s: float) -> Result:
     context = get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(theirs, task, path, name), daemon=True)
