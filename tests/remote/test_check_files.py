@@ -230,6 +230,7 @@ def test_weights_of_torch_are_refused(tmp_path):
         (gzip.compress(b"\x08\x09" * 4000), "gzip"),
         (b"PK\x03\x04" + bytes(200), "damaged zip"),
     ],
+    ids=["nothing", "text", "html", "gzip", "zip"],
 )
 def test_other_files_are_refused_by_name(tmp_path, content, told):
     path = tmp_path / "blob"

@@ -160,6 +160,7 @@ def test_hostile_pickles_are_refused_never_run_and_not_kept(empty, tmp_path):
         ("cut.onnx", onnx_model()[:-20], "cut.onnx"),
         ("<b>x</b>", b"\x00" * 100, "neither a model"),
     ],
+    ids=["bomb", "out", "empty", "text", "cut array", "cut model", "zeros"],
 )
 def test_other_files_are_refused_by_name_and_not_kept(empty, name, data, told):
     answer = send(empty, name, data, 422)
