@@ -3,6 +3,9 @@ import { shorten } from "../lib/text";
 import type { Context, Option, Resolved, ValueFormatter } from "./options";
 import { INK } from "./palette";
 
+// A name of this length leaves room for a second one in half a page.
+const LEGEND_CHARACTERS = 30;
+
 export function objects(value: Resolved | undefined): Option[] {
   const list = Array.isArray(value) ? value : [value];
   return list.filter((entry): entry is Option => typeof entry === "object" && entry !== null && !Array.isArray(entry));
@@ -34,7 +37,8 @@ export function dress_axis(axis: Option, format: ValueFormatter, context: Contex
 export function dress_legend(context: Context): Option {
   const ink = INK[context.theme];
   return {
-    type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 },
+    show: context.legend !== false, type: "scroll", top: 0, left: 0, itemWidth: 10, itemHeight: 10, icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 },
+    formatter: ((name) => shorten(String(name), LEGEND_CHARACTERS)) as ValueFormatter,
     pageTextStyle: { color: ink.muted }, pageIconColor: ink.muted, pageIconInactiveColor: ink.line, pageIconSize: 10,
   };
 }

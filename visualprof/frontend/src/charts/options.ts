@@ -6,7 +6,7 @@ import { dress_axis, dress_legend, objects, tooltip_look } from "./look";
 import { category_color, INK, series_colors, type ThemeName } from "./palette";
 import { dress_lines, dress_scatter } from "./plane";
 
-export type ValueFormatter = (value: unknown) => string;
+export type ValueFormatter = ((value: unknown) => string) & { unit?: string };
 export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
 export type Option = { [key: string]: Resolved };
 
@@ -28,11 +28,12 @@ const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, by
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function value_formatter(name: string): ValueFormatter {
   const format = FORMATTERS[name] ?? count;
-  return (given) => {
+  const formatter: ValueFormatter = (given) => {
     const value = typeof given === "object" && given !== null && "value" in given ? given.value : given;
     const number = Number(Array.isArray(value) ? value[value.length - 1] : value);
     return Number.isFinite(number) ? format(number) : "–";
   };
+  return Object.assign(formatter, { unit: name });
 }
 
 /** True for strings that the page replaces; everything else is the user's own and shown as it is. */

@@ -39,6 +39,11 @@ const CATEGORIES: Record<string, readonly [light: string, dark: string]> = {
   input: ["#c94f6d", "#ec7f99"],
   temporary: ["#c2a414", "#dcc342"],
   autograd: ["#6b9e34", "#8fc257"],
+  runs: ["#2f74d0", "#5a9bf0"],
+  median: ["#2f74d0", "#5a9bf0"],
+  max: ["#e0872b", "#f0a04f"],
+  limit: ["#c0392f", "#f08a80"],
+  min: ["#1f9d8b", "#3cc2ae"],
 };
 
 /** Twelve hues for names that have no colour of their own; neighbours differ in hue and in lightness. */

@@ -1,11 +1,14 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
 import { escape_html } from "../lib/text";
+import { log_ticks } from "./log-ticks";
 import { axis_format, dress_axis, dress_legend, objects, tooltip_look } from "./look";
 import type { Context, Option, Resolved, ValueFormatter } from "./options";
 import { INK } from "./palette";
 
 const LEGEND_PX = 32;
 const MARKS = 5;
+// A percentile's name needs so much room beside the next one.
+const MARK_PX = 15;
 
 interface PointEntry {
   name: string;
@@ -69,7 +72,20 @@ function lines_tooltip(x: ValueFormatter, y: ValueFormatter): (given: PointEntry
   };
 }
 
-function dress_marks(one: Option, y: ValueFormatter, context: Context): Option {
+/** Upright marks whose names have room; where they are too close, the first keeps its name. */
+function upright_marks(marks: Option[], xs: readonly number[], log: boolean, width: number): Option[] {
+  const place = (x: number) => (log ? Math.log(Math.max(x, 1)) : x);
+  const [first, last] = [place(xs[0] ?? 0), place(xs[xs.length - 1] ?? 1)];
+  let taken = -MARK_PX;
+  return marks.map((mark) => {
+    const at = ((place(Number(mark["xAxis"])) - first) / (last - first || 1)) * width;
+    const room = at - taken >= MARK_PX;
+    if (room) taken = at;
+    return { ...mark, label: { show: room } };
+  });
+}
+
+function dress_marks(one: Option, y: ValueFormatter, context: Context, log: boolean): Option {
   const ink = INK[context.theme];
   const named: ValueFormatter = (given) => {
     const { name, value, data } = given as { name: string; value: unknown; data?: { coord?: number[] } };
@@ -82,6 +98,11 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context): Option {
   // On the side where there is room, so that it stands on no axis.
   const right = peak < ((xs[0] ?? 0) + (xs[xs.length - 1] ?? 0)) / 2;
   const line = objects(one["markLine"])[0];
+  const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
+  if (line && upright) {
+    const data = upright_marks(objects(line["data"]), xs, log, context.width - 60);
+    return { ...one, markLine: { ...line, data, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideEndTop", formatter: "{b}" } } };
+  }
   return {
     ...one,
     ...(point && { markPoint: { ...point, symbol: "circle", symbolSize: 8, silent: true, label: { ...label, position: right ? "right" : "left" } } }),
@@ -102,11 +123,13 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
   const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
   const series = stacked(objects(option["series"]));
   const step = byte_step(largest_value(series));
+  // Other units than bytes have round decimal numbers, which ECharts finds by itself.
+  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step } : {};
   return {
     ...option,
     legend: dress_legend(context),
     // The topmost mark may carry the peak's label.
-    grid: { left: 4, right: 24, top: LEGEND_PX + 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
+    grid: { left: 4, right: 24, top: (context.legend === false ? 0 : LEGEND_PX) + 12, bottom: 4, outerBoundsMode: "same", outerBoundsContain: "all" },
     tooltip: {
       ...tooltip_look(context), trigger: "axis", axisPointer: { type: "line", lineStyle: { color: ink.muted } },
       formatter: lines_tooltip(x, y) as unknown as ValueFormatter,
@@ -116,8 +139,8 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
       ...bare_ends(dress_axis(x_axis, x, context)), min: "dataMin", max: "dataMax",
       splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
-    yAxis: { ...dress_axis(y_axis, y, context), interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step },
-    series: series.map((one) => ({ ...dress_marks(one, y, context), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
+    yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },
+    series: series.map((one) => ({ ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
   };
 }
 
@@ -134,16 +157,27 @@ export function point_tooltip(fields: Option[]): (entry: PointEntry) => string {
   };
 }
 
-function dress_log(axis: Option, format: ValueFormatter, context: Context, down: boolean): Option {
+/** Numbers along one axis of all series: of points their `value`, of lines the point itself. */
+function along(series: Option[], place: 0 | 1): number[] {
+  return series.flatMap((one) => (Array.isArray(one["data"]) ? one["data"] : []).map((entry) => numbers(Array.isArray(entry) ? entry : objects(entry)[0]?.["value"])[place] ?? Number.NaN));
+}
+
+function close_ticks(axis: Option, dressed: Option, values: readonly number[]): Option {
+  const marks = axis["type"] === "log" && axis["logBase"] === undefined ? log_ticks(values) : null;
+  return marks ? { min: marks.min, max: marks.max, axisTick: { show: false, customValues: marks.ticks }, axisLabel: { ...(dressed["axisLabel"] as Option), customValues: marks.ticks } } : {};
+}
+
+function dress_log(axis: Option, format: ValueFormatter, context: Context, down: boolean, values: readonly number[]): Option {
   const dressed = dress_axis(axis, format, context);
   const gap = down ? { nameGap: 26 } : { nameGap: 12, nameTextStyle: { color: INK[context.theme].muted, fontSize: 11, align: "left" } };
-  return { ...dressed, nameLocation: down ? "middle" : "end", ...gap } as Option;
+  return { ...dressed, ...close_ticks(axis, dressed, values), nameLocation: down ? "middle" : "end", ...gap } as Option;
 }
 
 export function dress_scatter(option: Option, format: ValueFormatter, context: Context): Option {
   const ink = INK[context.theme];
   const [x_axis = {}] = objects(option["xAxis"]);
   const [y_axis = {}] = objects(option["yAxis"]);
+  const all = objects(option["series"]);
   const fields = objects(objects(option["tooltip"])[0]?.["fields"]);
   const emphasis: Resolved = {
     scale: 1.3, itemStyle: { borderColor: ink.text, borderWidth: 2, opacity: 1 },
@@ -154,10 +188,10 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
     legend: dress_legend(context),
     grid: { left: 4, right: 20, top: LEGEND_PX + 24, bottom: 22, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
     tooltip: { ...tooltip_look(context), trigger: "item", formatter: point_tooltip(fields) as unknown as ValueFormatter },
-    xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true),
-    yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false),
+    xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
+    yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter" ? { ...one, itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
+      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
     ),
   };
 }

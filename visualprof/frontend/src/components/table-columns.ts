@@ -15,6 +15,8 @@ export interface Column {
 
 const TEXT_WIDTH_PX: Record<string, [width: number, grow: number]> = {
   name: [210, 6],
+  spec: [200, 4],
+  report: [220, 4],
   operator: [150, 3],
   input_shapes: [220, 4],
   call_stack: [260, 4],

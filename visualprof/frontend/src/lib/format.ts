@@ -74,7 +74,12 @@ export function ratio(value: number): string {
   return `${text === "100.0" ? "100" : text}${GAP}%`;
 }
 
-export type Unit = "ns" | "bytes" | "rate" | "flo" | "flop_rate" | "ratio" | "count" | "flag" | "dims" | "text";
+/** Energy: joules, down to what one sample of a small model takes. */
+export function energy(joules: number): string {
+  return scaled(joules * 1e6, 1000, ["µJ", "mJ", "J", "kJ", "MJ"]);
+}
+
+export type Unit = "ns" | "joule" | "bytes" | "rate" | "flo" | "flop_rate" | "ratio" | "count" | "flag" | "dims" | "text";
 
 const FORMATTERS: Record<Exclude<Unit, "flag" | "dims" | "text">, (value: number) => string> = {
   ns: duration,
@@ -84,11 +89,12 @@ const FORMATTERS: Record<Exclude<Unit, "flag" | "dims" | "text">, (value: number
   flop_rate: operation_rate,
   ratio,
   count,
+  joule: energy,
 };
 
-const RATIO_NAMES = new Set(["ratio", "utilization", "sm_efficiency", "occupancy"]);
-const FLAG_NAMES = new Set(["tensor_core", "tensor_core_eligible"]);
-const TEXT_NAMES = new Set(["address", "id", "in_shapes", "out_shapes", "released_by", "step", "type", "worker", "name", "operator", "input_shapes", "call_stack", "category", "track_kind"]);
+const RATIO_NAMES = new Set(["ratio", "utilization", "sm_efficiency", "occupancy", "pressure"]);
+const FLAG_NAMES = new Set(["tensor_core", "tensor_core_eligible", "stable", "host_busy", "throttled"]);
+const TEXT_NAMES = new Set(["report", "spec", "address", "id", "in_shapes", "out_shapes", "released_by", "step", "type", "worker", "name", "operator", "input_shapes", "call_stack", "category", "track_kind"]);
 
 /** The unit that a column's or a fact's name promises (docs/http-api.md: keys end in their unit). */
 export function unit_of(name: string): Unit {
@@ -96,6 +102,7 @@ export function unit_of(name: string): Unit {
   if (name.endsWith("bytes_per_s") || name === "bandwidth") return "rate";
   if (name.endsWith("flops_per_s")) return "flop_rate";
   if (name === "bytes" || name.endsWith("_bytes")) return "bytes";
+  if (name.includes("_j_per_")) return "joule";
   if (name.endsWith("_ratio") || RATIO_NAMES.has(name)) return "ratio";
   if (name === "flops" || name.endsWith("_flo")) return "flo";
   if (FLAG_NAMES.has(name)) return "flag";
@@ -126,6 +133,7 @@ const EXACT_UNIT: Partial<Record<Unit, string>> = {
   rate: "B/s",
   flo: "FLO",
   flop_rate: "FLOP/s",
+  joule: "J",
 };
 
 /** The unrounded value, for the hover title of a cell. */
