@@ -7,20 +7,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from visualprof.remote.agent import processes, runtimes, sandbox
+from visualprof.remote.agent import bundle, processes, runtimes, sandbox
 from visualprof.remote.agent.client import Answered, Client, Stopped, Unreachable, retried
 from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.journal import Journal
 from visualprof.remote.agent.nvml import Nvml
 from visualprof.remote.agent.probe import Found, Interpreter, own, probe
 from visualprof.remote.agent.state import Identity, StateFolder
-from visualprof.remote.agent.task import Here, Task, lost, work_folder
+from visualprof.remote.agent.task import Here, Task, work_folder
 from visualprof.remote.protocol import PROTOCOL, Intervals, Lease, build
 
 BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
@@ -28,6 +29,7 @@ BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel 
 BEAT_GAP_S = 1.0
 MEMORY_SHARE = 0.9
 LEAVE_S = 15.0
+RESTARTS = 1
 
 
 @dataclass(frozen=True)
@@ -47,18 +49,29 @@ class Settings:
     exit_with_parent: bool = False
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a test may give the agent instead: the child's code, the GPUs, what the machine has."""
+
+    code: Callable[[], bytes] = bundle.child_archive
+    nvml: Callable[[], Nvml] = Nvml
+    look: Callable[[], Found] | None = None
+
+
 class Agent:
     """One agent of one server. say: takes a line for whoever started it."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], object]) -> None:
+    def __init__(self, settings: Settings, say: Callable[[str], object], parts: Parts | None = None) -> None:
         self._settings = settings
         self._say = say
+        self._parts = parts or Parts()
         self._client = Client(settings.server)
         self._state = StateFolder(settings.state)
-        self._nvml = Nvml()
+        self._nvml = self._parts.nvml()
         self._intervals = Intervals()
         self._tasks: list[Task] = []
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the list of tasks
+        self._joining = threading.Lock()
         self._leaving = threading.Event()  # no further task
         self._now = threading.Event()  # and those that run are given back
         self._over = threading.Event()
@@ -80,7 +93,7 @@ class Agent:
         self._journal = Journal(self._state.path / "journal.sqlite")
         entries = self._journal.entries()
         for entry in entries:
-            processes.kill_orphan(entry.pid, entry.started, entry.folder.name)
+            processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
         self._state.forget_work({entry.folder for entry in entries})
         self._found = self._probed()
         if not self._join():
@@ -122,7 +135,7 @@ class Agent:
     def _join(self) -> bool:
         """Registers, with the id it had before; False when it was told to leave meanwhile. Raises: AgentError."""
         generation = self._generation
-        with self._lock:
+        with self._joining:
             if generation != self._generation:
                 return True  # another thread has just done it
             try:
@@ -170,7 +183,8 @@ class Agent:
         folder = runtimes.folder()
         self._known_runtimes = runtimes.stamp(folder)
         interpreters = [*self._settings.interpreters, *map(Interpreter, runtimes.installed(folder)), own()]
-        found = probe(interpreters, self._settings.tags, self._level, self._nvml, self._say)
+        look = self._parts.look
+        found = look() if look else probe(interpreters, self._settings.tags, self._level, self._nvml, self._say)
         told = ", ".join(f"{each.backend} {each.version}" for each in found.capabilities.runtimes)
         self._say(f"runtimes: {told or 'none; visualprof agent install-runtime onnxruntime'}")
         return found
@@ -179,8 +193,8 @@ class Agent:
         settings = self._settings
         memory = settings.memory_bytes or round(psutil.virtual_memory().total * MEMORY_SHARE)
         return Here(
-            self._client, settings.name, self._agent, self._state, self._journal, self._found, self._nvml, memory,
-            self._news.set,
+            self._client, settings.name, self._agent, self._state, self._journal, self._found, self._nvml,
+            self._parts.code, memory, self._news.set,
         )  # fmt: skip
 
     # --- heartbeats ---
@@ -230,12 +244,8 @@ class Agent:
                 self._leaving.wait(0.05)
                 continue
             answer = self._ask_for(free)
-            if answer and not self._leaving.is_set():
-                self._begin(Task(build(Lease, answer), self._here()))
-            elif answer:
-                self._begin(Task(build(Lease, answer), self._here(), lost("the agent was leaving")))
-            if answer and self._settings.once:
-                self._leaving.set()
+            if answer:
+                self._begin(build(Lease, answer))
 
     def _ask_for(self, free: list[str]) -> dict[str, Any]:
         wait_s = min(self._intervals.poll_s, BUSY_POLL_S) if self._tasks else self._intervals.poll_s
@@ -258,13 +268,17 @@ class Agent:
             taken = {each.lease.spec.device for each in self._tasks}
         return [device for device in self._found.devices() if device not in taken]
 
-    def _begin(self, task: Task) -> None:
-        self._journal.add(task.lease, self._settings.server, work_folder(self._state, task.lease))
-        self._run(task)
+    def _begin(self, lease: Lease) -> None:
+        self._journal.add(lease, self._settings.server, work_folder(self._state, lease))
+        if not self._leaving.is_set():  # else the next start has it
+            task = Task(lease, self._here())
+            with self._lock:
+                self._tasks.append(task)
+            self._start(task)
+        if self._settings.once:
+            self._leaving.set()
 
-    def _run(self, task: Task) -> None:
-        with self._lock:
-            self._tasks.append(task)
+    def _start(self, task: Task) -> None:
         threading.Thread(target=self._run_task, args=(task,), name="task", daemon=True).start()
 
     def _run_task(self, task: Task) -> None:
@@ -281,13 +295,22 @@ class Agent:
         return bool(self._tasks)
 
     def _recover(self) -> None:
-        """Reports what the last process of this agent could not."""
+        """Goes on with what the last process of this agent left, as far as the server still wants it.
+
+        Work that ended is reported. Work that did not is done again, once: a task that ends its agent would go on
+        doing so; its lease runs out, and the server counts the attempts.
+        """
         for entry in self._journal.entries():
-            if entry.server != self._settings.server:
+            if entry.server != self._settings.server or (entry.outcome is None and entry.starts > RESTARTS):
                 self._journal.remove(entry.lease)
                 continue
-            outcome = entry.outcome or lost("the agent ended while it ran")
-            self._run(Task(entry.lease, self._here(), outcome))
+            self._journal.again(entry.lease)
+            self._tasks.append(Task(entry.lease, self._here(), entry.outcome))
+        if self._tasks:
+            with suppress(Unreachable, Answered):  # the next one says it too
+                self._beat(changed=False)
+        for each in list(self._tasks):
+            self._start(each)
 
     # --- the end ---
 

@@ -88,8 +88,12 @@ class Client:
         with self._open(request, TIMEOUT_S) as response:
             if start and response.status != 206:
                 return 0  # it would send the whole again
+            left = response.length  # None: it ends when the connection does
             while piece := _read(response, 1 << 18):
                 take(piece)
+                left = None if left is None else left - len(piece)
+        if left:
+            raise Unreachable(f"the answer broke off {left:,} bytes before its end")
         return start
 
     def _signed(self, url: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ ON_GPU = (
     ("power_w", "power W", 1.0),
     ("temperature_c", "temperature C", 1.0),
 )
+NAME = "monitor"
 MARGIN_NS = 100_000_000
 TAIL = 4096
 BLOCK = 1 << 20
@@ -53,8 +54,11 @@ def add(file: Path, kind: str, start_ns: int, end_ns: int, monitor: Path, pid: i
     events = list(_counters(monitor, start_ns, end_ns, pid))
     if not events:
         return 0
+    events.insert(
+        0, json.dumps({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": NAME}}).encode()
+    )
     {"chrome_list": _append, "chrome_object": _insert}[kind](file, b",\n".join(events))
-    return len(events)
+    return len(events) - 1
 
 
 def _counters(monitor: Path, start_ns: int, end_ns: int, pid: int) -> Iterator[bytes]:
@@ -86,13 +90,13 @@ def _append(file: Path, events: bytes) -> None:
         body = body[:-1].rstrip()
         comma = b"" if body.endswith((b"[", b",")) else b","
         try:
-            _overwrite(out, at + len(body), comma + b"\n" + events + b"\n]\n")
+            overwrite(out, at + len(body), comma + b"\n" + events + b"\n]\n")
         except OSError:
-            _overwrite(out, at, tail)  # fits: it was there before
+            overwrite(out, at, tail)  # fits: it was there before
             raise
 
 
-def _overwrite(out: BinaryIO, at: int, data: bytes) -> None:
+def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
     out.seek(at)
     out.truncate()
     out.write(data)

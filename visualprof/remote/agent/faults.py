@@ -44,11 +44,11 @@ class Failure(Exception):
 
 
 class Stale(Exception):
-    """The task was given to somebody else, or is over; nothing of it is wanted any more."""
+    """The server does not know the lease any more: somebody else has the task, or it is over."""
 
 
 class Given(Exception):
-    """The task ends here by the will of somebody: "cancelled" by its owner, "abandoned" by whoever stops the agent."""
+    """Somebody wants the work to end: "cancelled" by its owner, "stale" by the server, "abandoned" by the agent."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)

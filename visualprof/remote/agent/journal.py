@@ -15,6 +15,7 @@ from visualprof.remote.protocol import Lease, build
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS task (
     task TEXT NOT NULL, attempt INTEGER NOT NULL, server TEXT NOT NULL, lease TEXT NOT NULL, folder TEXT NOT NULL,
+    starts INTEGER NOT NULL DEFAULT 1,
     pid INTEGER NOT NULL DEFAULT 0, started INTEGER NOT NULL DEFAULT 0, outcome TEXT,
     PRIMARY KEY (task, attempt)
 )
@@ -23,11 +24,12 @@ CREATE TABLE IF NOT EXISTS task (
 
 @dataclass(frozen=True)
 class Entry:
-    """A leased task. pid, started: of its child, 0 none. outcome: None while it had not ended."""
+    """A leased task. starts: how often it was begun. pid, started: of its child, 0 none. outcome: None: it has none."""
 
     lease: Lease
     server: str
     folder: Path
+    starts: int
     pid: int
     started: int
     outcome: Outcome | None
@@ -56,6 +58,10 @@ class Journal:
         row = (lease.task, lease.attempt, server, text, str(folder))
         self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
 
+    def again(self, lease: Lease) -> None:
+        """It is begun once more."""
+        self._do("UPDATE task SET starts = starts + 1 WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
+
     def child(self, lease: Lease, pid: int, started: int) -> None:
         """Its child runs as that process."""
         values = (pid, started, lease.task, lease.attempt)
@@ -73,10 +79,10 @@ class Journal:
     def entries(self) -> list[Entry]:
         """Everything that was not reported."""
         with self._lock:
-            rows = self._db.execute("SELECT lease, server, folder, pid, started, outcome FROM task").fetchall()
+            rows = self._db.execute("SELECT lease, server, folder, starts, pid, started, outcome FROM task").fetchall()
         return [
-            Entry(build(Lease, json.loads(lease)), server, Path(folder), pid, started, _outcome(outcome))
-            for lease, server, folder, pid, started, outcome in rows
+            Entry(build(Lease, json.loads(lease)), server, Path(folder), starts, pid, started, _outcome(outcome))
+            for lease, server, folder, starts, pid, started, outcome in rows
         ]
 
     def close(self) -> None:

@@ -9,15 +9,22 @@ from typing import Any
 from visualprof.remote.agent import counters, points, results, transfer
 from visualprof.remote.agent.client import Answered, Client, Stopped, retried
 from visualprof.remote.agent.faults import Failure, Outcome, Stale
-from visualprof.remote.agent.files import inside, place
+from visualprof.remote.agent.files import inside, is_plain, place
 from visualprof.remote.agent.results import Facts
 from visualprof.remote.agent.stages import Said
 from visualprof.remote.agent.work import Work
 from visualprof.remote.protocol import Lease
 
-LEAVING_S = 3.0
 FINISHES = 2
+SMALL = 1 << 20
 KINDS = ("chrome_list", "chrome_object")
+
+
+def make_room(work: Work) -> None:
+    """Removes the large files of a result whose disk became full: they are not whole."""
+    for each in work.out.rglob("*"):
+        if is_plain(each) and each.stat().st_size > SMALL:
+            each.unlink()
 
 
 def assemble(work: Work, lease: Lease, facts: Facts, said: Said, outcome: Outcome, warnings: list[str]) -> None:
@@ -25,15 +32,14 @@ def assemble(work: Work, lease: Lease, facts: Facts, said: Said, outcome: Outcom
     if work.out.is_symlink() or not work.out.is_dir():
         work.out.unlink(missing_ok=True)
         work.out.mkdir(parents=True)
-    name = results.model_name(lease.request.model.name)
-    for file, target in ((work.monitor, "monitor.jsonl"), (work.log, "log.txt"), (work.files / name, name)):
+    for file, target in ((work.monitor, "monitor.jsonl"), (work.log, "log.txt")):
         if file.is_file():
             place(file, work.out / target)
     points.complete(work.out / "points.jsonl", work.monitor)
     _add_counters(work, said.profiles, warnings)
     times = {"started_ns": facts.started_ns, "finished_ns": time.time_ns(), "load_ns": said.load_ns}
     profiles = [{key: each.get(key) for key in results.PROFILE_KEYS} for each in said.profiles]
-    results.write(work.out, "job.json", results.job(lease, name))
+    results.write(work.out, "job.json", results.job(lease))
     results.write(work.out, "env.json", results.env(lease, facts, said.effective))
     results.write(work.out, "status.json", results.status(outcome, warnings, times, profiles))
 
@@ -73,7 +79,7 @@ class Report:
     def send(self, outcome: Outcome) -> str:
         """Uploads and finishes; returns in words how. An upload that is cancelled makes the task cancelled.
 
-        Raises: Stale. Stopped: the agent leaves. Unreachable: the same.
+        Raises: Stale. Stopped: the agent leaves.
         """
         try:
             return self._send(outcome)
@@ -94,8 +100,6 @@ class Report:
         raise Failure("upload_failed", "the result did not arrive whole, though it was sent twice")
 
     def _upload(self, outcome: Outcome) -> list[str]:
-        if outcome["reason"] == "agent_lost":
-            return []
         pieces, left_out = transfer.pieces_of(self._work.out)
         if left_out:
             self._warnings.append(
@@ -106,15 +110,11 @@ class Report:
         return [piece.name for piece in pieces]
 
     def finish(self, outcome: Outcome, files: list[str]) -> str:
-        """Ends the task. Raises: Stale, Stopped, Unreachable. Answered: 422, a file is missing or differs."""
+        """Ends the task. Raises: Stale, Stopped. Answered: 422, a file is missing or differs."""
         body = {**outcome, "warnings": self._warnings, "files": files}
         path = f"tasks/{self._lease.task}/finish?lease={self._lease.lease}"
-        lost = outcome["reason"] == "agent_lost"  # said with the last breath, or by the next start
-        stop, patience = (
-            (threading.Event(), LEAVING_S) if lost and self._leave.is_set() else (self._leave, float("inf"))
-        )
         try:
-            retried(lambda: self._client.post(path, body), stop, patience)
+            retried(lambda: self._client.post(path, body), self._leave)
         except Answered as error:
             if error.status == 422 and files:
                 raise

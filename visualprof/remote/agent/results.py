@@ -29,10 +29,10 @@ def model_name(name: str) -> str:
     return f"model-{plain}" if plain in RESERVED else plain
 
 
-def job(lease: Lease, file: str) -> dict[str, Any]:
-    """What was asked for. file: of the model, below the result's folder."""
-    sha256 = lease.request.model.blob
-    model = {"name": lease.request.model.name, "sha256": sha256, "format": _format(lease), "file": file}
+def job(lease: Lease) -> dict[str, Any]:
+    """What was asked for. The server, which has the model, puts it beside the result under the name `file`."""
+    given = lease.request.model
+    model = {"name": given.name, "sha256": given.blob, "format": _format(lease), "file": model_name(given.name)}
     return {
         "schema": JOB_SCHEMA,
         "job": lease.job,

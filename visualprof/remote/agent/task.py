@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent import bundle, report, results, transfer
-from visualprof.remote.agent.client import Client, Stopped, Unreachable
+from visualprof.remote.agent import report, results, transfer
+from visualprof.remote.agent.client import Client, Stopped
 from visualprof.remote.agent.faults import Failure, Given, Outcome, Stale, of_system
 from visualprof.remote.agent.files import place
 from visualprof.remote.agent.guard import CappedLog, Child
@@ -41,7 +41,7 @@ MONITOR_MIN_S = 0.01
 
 @dataclass(frozen=True)
 class Here:
-    """The agent, as its tasks see it. changed: there is news for the server."""
+    """The agent, as its tasks see it. code: of the child. changed: there is news for the server."""
 
     client: Client
     name: str
@@ -50,6 +50,7 @@ class Here:
     journal: Journal
     found: Found
     nvml: Nvml
+    code: Callable[[], bytes]
     memory_bytes: int
     changed: Callable[[], None]
 
@@ -95,8 +96,9 @@ class Task:
         self._stop.set()
 
     def run(self) -> str:
-        """Works, reports, tidies up; returns in words how it ended. What could not be reported stays in the journal."""
+        """Works, reports, tidies up; returns in words how it ended. What it leaves stays in the journal."""
         try:
+            self._check()
             outcome = self._outcome or self._worked()
             self._here.journal.ended(self.lease, outcome)
             self._uploading = True
@@ -104,10 +106,10 @@ class Task:
             told = self._report().send(outcome)
         except Stale as stale:
             told = f"dropped: {stale}"
-        except (Stopped, Unreachable):
-            if self._how != "stale":
-                return "not reported yet; the next start does it"
-            told = "dropped"
+        except (Given, Stopped):
+            if self._how == "abandoned":
+                return "left; the next start goes on with it, unless the server gives it to another agent"
+            told = "dropped: its lease is over"
         self._here.journal.remove(self.lease)
         shutil.rmtree(self._work.folder, ignore_errors=True)
         return told
@@ -116,10 +118,10 @@ class Task:
         return Report(self._here.client, self.lease, self._work, self._warnings, self._stop, self._leave)
 
     def _worked(self) -> Outcome:
-        """How the work ended, with the result's folder complete. Raises: Stale."""
+        """How the work ended, with the result's folder complete. Raises: Given: nobody wants to know."""
         outcome = self._ended()
-        if outcome["reason"] == "agent_lost":
-            return outcome
+        if outcome["reason"] == "disk_full":
+            report.make_room(self._work)
         try:
             report.assemble(self._work, self.lease, self._facts(), self._said, outcome, self._warnings)
         except OSError as error:
@@ -129,27 +131,18 @@ class Task:
     def _ended(self) -> Outcome:
         try:
             self._do()
-        except Stopped:
-            return self._given(self._how)
-        except Given as given:
-            return self._given(given.how)
+        except (Given, Stopped):
+            if self._how != "cancelled":
+                raise
+            return Outcome(state="cancelled", reason=None, error=None, hint=None)
         except Failure as failure:
             return failure.outcome()
         except OSError as error:
             return of_system(error).outcome()
-        except Stale:
-            raise
         except Exception as error:  # noqa: BLE001 - the agent goes on with the next task
             traceback.print_exc(file=sys.stderr)
             return Failure("agent_error", f"the agent failed: {type(error).__name__}: {error}").outcome()
         return Outcome(state="succeeded", reason=None, error=None, hint=None)
-
-    def _given(self, how: str) -> Outcome:
-        if how == "stale":
-            raise Stale("its lease is over")
-        if how == "cancelled":
-            return Outcome(state="cancelled", reason=None, error=None, hint=None)
-        return lost("the agent was stopped while it ran")
 
     def _check(self) -> None:
         if self._stop.is_set():
@@ -163,7 +156,7 @@ class Task:
         if free_bytes(work.folder) < SPARE_BYTES:
             raise Failure("disk_full", f"less than 64 MiB are free on the agent's disk ({self._here.state.path})")
         model, inputs = self._fetch()
-        work.code.write_bytes(bundle.child_archive())
+        work.code.write_bytes(self._here.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
         self._stages = ["measure", *(f"profile:{name}" for name in passes)]
         work.lay_out(lease, model, inputs, self._stages)
@@ -250,8 +243,3 @@ class Task:
 def work_folder(state: StateFolder, lease: Lease) -> Path:
     """A folder of its own for each attempt."""
     return state.work / f"{results.model_name(lease.task)}-{lease.attempt}"
-
-
-def lost(why: str) -> Outcome:
-    """An attempt that came to nothing by the agent's doing; the server tries the task again."""
-    return Outcome(state="failed", reason="agent_lost", error=why, hint=None)

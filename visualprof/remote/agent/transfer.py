@@ -15,7 +15,11 @@ from visualprof.remote.agent.files import BLOCK, digest, is_plain, open_plain
 from visualprof.remote.protocol import File
 
 TRIES = 3
-FILES_MAX = 1000
+PART = 8 << 20
+FILES_MAX = 200
+NAME_MAX = 200  # bytes
+DEPTH = 2
+UNFINISHED = (".partial", ".tmp", ".part", "~", ".")
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> No
 
 
 def _fetch_rest(client: Client, file: File, part: Path) -> None:
-    """Appends what is missing. Raises: Unreachable: not all of it came."""
+    """Appends what is missing. Raises: Failure: the server has less than it said. Unreachable: not all of it came."""
     have = part.stat().st_size if part.exists() else 0
     if have > file.size_bytes:
         part.unlink()
@@ -59,7 +63,8 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
             client.get(file.url, 0, out.write)
         size = out.tell()
     if size < file.size_bytes:
-        raise Unreachable(f"{file.name!r} broke off after {size:,} of {file.size_bytes:,} bytes")
+        error = f"{file.name!r} arrived damaged: the server gave {size:,} of {file.size_bytes:,} bytes"
+        raise Failure("agent_error", error)
 
 
 def send(client: Client, task: str, lease: str, pieces: list[Piece], stop: threading.Event) -> None:
@@ -85,29 +90,31 @@ def send(client: Client, task: str, lease: str, pieces: list[Piece], stop: threa
 
 
 def _send_rest(client: Client, piece: Piece, wanted: dict[str, Any], stop: threading.Event) -> None:
-    """PUTs what the server does not have yet. Raises: Unreachable: the address expired, or the start was wrong."""
-    have = int(wanted["have"])
-    if have >= piece.size_bytes > 0:
-        return
-    span = f"{have}-{piece.size_bytes - 1}/{piece.size_bytes}" if piece.size_bytes else "*/0"
-    headers = {"Content-Range": f"bytes {span}", "Content-Type": "application/octet-stream"}
-    try:
-        client.put(str(wanted["url"]), _blocks(piece, have, stop), piece.size_bytes - have, headers)
-    except Answered as error:
-        if error.status == 403 or (error.status == 409 and "size" in error.body):
-            raise Unreachable(str(error)) from None  # the next `uploads` gives a fresh address and what is there
-        raise
+    """PUTs what the server does not have yet, a part at a time: of one that is cut off, nothing may be kept.
+
+    Raises: Unreachable: the address expired, or the start was wrong; the next `uploads` says both anew.
+    """
+    start, size = int(wanted["have"]), piece.size_bytes
+    while start < size:
+        end = min(start + PART, size)
+        headers = {"Content-Range": f"bytes {start}-{end - 1}/{size}", "Content-Type": "application/octet-stream"}
+        try:
+            client.put(str(wanted["url"]), _blocks(piece.path, start, end, stop), end - start, headers)
+        except Answered as error:
+            if error.status == 403 or (error.status == 409 and "size" in error.body):
+                raise Unreachable(str(error)) from None
+            raise
+        start = end
 
 
-def _blocks(piece: Piece, start: int, stop: threading.Event) -> Iterator[bytes]:
-    """The file from `start`, never more than was announced even when it grows."""
-    left = piece.size_bytes - start
-    with open_plain(piece.path) as file:
+def _blocks(path: Path, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:
+    """A part of a file, never more than was announced even when it grows."""
+    with open_plain(path) as file:
         file.seek(start)
-        while left and (block := file.read(min(BLOCK, left))):
+        while start < end and (block := file.read(min(BLOCK, end - start))):
             if stop.is_set():
                 raise Stopped
-            left -= len(block)
+            start += len(block)
             yield block
 
 
@@ -122,7 +129,7 @@ def _upload_failure(error: Answered) -> Exception:
 
 
 def pieces_of(folder: Path) -> tuple[list[Piece], list[str]]:
-    """The plain files below a folder, and what was left out: links and the like, which a child could point anywhere."""
+    """The files of a result, and those left out: links and the like, and names that no server takes."""
     pieces: list[Piece] = []
     left_out: list[str] = []
     for root, folders, names in os.walk(folder):
@@ -130,12 +137,19 @@ def pieces_of(folder: Path) -> tuple[list[Piece], list[str]]:
         for name in sorted(names):
             path = Path(root, name)
             told = path.relative_to(folder).as_posix()
-            if len(pieces) >= FILES_MAX or not _is_wanted(path, told):
+            if len(pieces) < FILES_MAX and is_plain(path) and is_shown(told):
+                pieces.append(Piece(told, path, path.stat().st_size, digest(path)))
+            else:
                 left_out.append(told.encode("utf-8", "replace").decode())
-                continue
-            pieces.append(Piece(told, path, path.stat().st_size, digest(path)))
     return pieces, left_out
 
 
-def _is_wanted(path: Path, name: str) -> bool:
-    return is_plain(path) and name.isprintable() and "\\" not in name and len(name) <= 200
+def is_shown(name: str) -> bool:
+    """Whether a result's file may have that name: at most one folder deep, not hidden, of harmless characters."""
+    parts = name.split("/")
+    return len(parts) <= DEPTH and all(map(_is_harmless, parts))
+
+
+def _is_harmless(part: str) -> bool:
+    fine = part.isprintable() and part == part.strip() and not set(part) & set('\\:*?"<>|')
+    return fine and not part.startswith(".") and not part.endswith(UNFINISHED) and 0 < len(part.encode()) <= NAME_MAX

@@ -1,0 +1,151 @@
+"""A child that does what the model's bytes say; stands in for visualprof.remote.child.main."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main(argv: list[str]) -> int:
+    work, stage = Path(argv[0]), argv[1]
+    task = json.loads((work / "task.json").read_text())
+    run = Run(work, Path(task["out"]), Path(task["events"]), task)
+    for word in Path(task["model"]).read_text().split():
+        name, _, value = word.partition("=")
+        if name.startswith("profile."):
+            if stage == "measure":
+                continue
+            name = name.removeprefix("profile.")
+        elif stage != "measure":
+            continue
+        status = getattr(run, name)(*([value] if value else []))
+        if status is not None:
+            return status
+    run.tell("done")
+    return 0
+
+
+class Run:
+    def __init__(self, work: Path, out: Path, events: Path, task: dict[str, Any]) -> None:
+        self.work, self.out, self.events, self.task = work, out, events, task
+
+    def tell(self, event: str, **fields: Any) -> None:
+        with self.events.open("a") as file:
+            file.write(json.dumps({"event": event, **fields}) + "\n")
+
+    def phase(self, name: str, batch: str = "1") -> None:
+        self.tell("phase", phase=name, batch=int(batch))
+
+    def measure(self, seconds: str = "0.1") -> None:
+        """A point that took so long."""
+        self.tell("phase", phase="measuring", batch=4)
+        start = time.time_ns()
+        time.sleep(float(seconds))
+        point = {"batch": 4, "n": 10, "load_ns": 5, "start_ns": start, "end_ns": time.time_ns(), "qps": 1.0}
+        with (self.out / "points.jsonl").open("a") as file:
+            file.write(json.dumps(point) + "\n")
+        self.tell("point", point=point)
+        self.tell("progress", done=1, total=2)
+        self.tell("effective", effective={"threads": "1"}, version="1.2.3")
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def hang(self) -> None:
+        self.mark("hanging")
+        time.sleep(600)
+
+    def deaf(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    def mark(self, name: str) -> None:
+        """A file that says where it is, with its pid as the outside sees it."""
+        (self.out / name).write_text(str(os.getpid()))
+
+    def crash(self, name: str = "SIGSEGV") -> None:
+        if name == "SIGSEGV":
+            ctypes.string_at(0)
+        os.kill(os.getpid(), getattr(signal, name))
+
+    def exit(self, status: str) -> int:
+        return int(status)
+
+    def fail(self, reason: str) -> int:
+        self.tell("failed", reason=reason, error=f"it is {reason}", hint="nothing helps")
+        return 1
+
+    def flood(self, megabytes: str) -> None:
+        block = b"x" * 99 + b"\n"
+        for _ in range(int(megabytes)):
+            sys.stdout.buffer.write(block * 10_000)
+        sys.stdout.flush()
+
+    def eat(self, megabytes: str) -> None:
+        self.food = [bytearray(os.urandom(1) * (1 << 20)) for _ in range(int(megabytes))]
+        time.sleep(30)
+
+    def write(self, megabytes: str) -> None:
+        """Fills the disk, as a runtime would: the error is its own."""
+        with (self.out / "big.bin").open("wb") as file:
+            for _ in range(int(megabytes)):
+                file.write(bytes(1 << 20))
+
+    def family(self) -> None:
+        """Descendants that leave the group and its session."""
+        code = "import time; time.sleep(600)"
+        subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        subprocess.Popen([sys.executable, "-c", code])
+
+    def file(self, name: str) -> None:
+        path = self.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"content of {name}")
+
+    def big(self, megabytes: str) -> None:
+        (self.out / "big.json").write_bytes(os.urandom(int(megabytes) << 20))
+
+    def links(self, target: str) -> None:
+        """Names that lead the agent elsewhere, if it follows them."""
+        for name in ("monitor.jsonl", "status.json.part", "status.json", "secret.txt", "points.jsonl.part"):
+            (self.out / name).symlink_to(target)
+        os.mkfifo(self.out / "pipe")
+
+    def nonsense(self) -> None:
+        with self.events.open("ab") as file:
+            file.write(
+                b'\xff\xfe\n[1]\n{"event": 7}\n{"event":"point","point":3}\n{"event":"phase","phase":"x"}\n'
+                + b"[" * 99999
+            )
+            file.write(b"\n")
+
+    def tell_profile(self, kind: str) -> None:
+        start = time.time_ns()
+        time.sleep(0.2)
+        event = {"ph": "X", "name": "op", "ts": 1.0, "dur": 2.0, "pid": 7, "tid": 7}
+        body: Any = [event] if kind == "chrome_list" else {"displayTimeUnit": "ms", "traceEvents": [event]}
+        (self.out / "timeline.json").write_text(json.dumps(body))
+        fields = {"file": "timeline.json", "start_ns": start, "batch": 1, "runs": 3, "counters": kind}
+        self.tell("profile", **{"pass": "timeline"}, **fields)
+
+    def environment(self) -> None:
+        (self.out / "environment.json").write_text(json.dumps(dict(os.environ)))
+
+    def look(self, path: str) -> None:
+        """What it sees of the machine."""
+        seen = {
+            "path": os.path.exists(path),
+            "network": sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else [],
+        }
+        try:
+            Path(self.task["model"]).write_text("changed")
+            seen["writes_model"] = True
+        except OSError:
+            seen["writes_model"] = False
+        (self.out / "seen.json").write_text(json.dumps(seen))
