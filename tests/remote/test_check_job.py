@@ -237,6 +237,11 @@ def test_values_out_of_range_are_refused_by_field(known, changes, field):
     assert list(refused(known, {**job(), **changes})) == [field]
 
 
+def test_what_is_out_of_range_does_not_hide_what_does_not_fit(known):
+    given = job(inputs=[], timeout_s=0, specs=[{"id": "s", "backend": "onnxrt"}])
+    assert list(refused(known, given)) == ["timeout_s", "specs[0].backend", "inputs"]
+
+
 # the model
 
 

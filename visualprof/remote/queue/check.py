@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -37,25 +38,30 @@ class Known(Protocol):
 
 def check_request(request: Request, known: Known) -> Told:
     """Errors, which refuse a job, and warnings, which do not."""
-    errors = limit_errors(request)
-    if errors:  # sizes out of range would spoil what is worked out from them
-        return errors, []
-    model, problems = _model(request, known)
-    agents = known.agents()
-    errors = [*problems, *machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
-    since_ns = time.time_ns() - int(known.intervals.lease_s * 1e9)
-    online = {a.id for a in agents if a.seen_ns >= since_ns}
-    warnings = [*machines.agent_warnings(request.specs, agents, online), *_time(request)]
-    if model is not None:
+    errors, warnings = limit_errors(request), _time(request)
+    wrong = {re.split(r"[.\[]", each.field)[0] for each in errors}
+    model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
+    errors += problems
+    if "specs" not in wrong:
+        more = _specs(request, model, known)
+        errors, warnings = errors + more[0], warnings + more[1]
+    if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # sizes out of range would spoil what follows
         more = _inputs(request, model, known)
-        errors += more[0]
-        warnings += more[1]
+        errors, warnings = errors + more[0], warnings + more[1]
     return errors, warnings
 
 
 def points_of(request: Request) -> int:
     """How many points a job measures."""
     return len(request.specs) * (len(request.sweep.values) if shapes.swept(request) else 1)
+
+
+def _specs(request: Request, model: InspectedModel | None, known: Known) -> Told:
+    agents = known.agents()
+    since_ns = time.time_ns() - int(known.intervals.lease_s * 1e9)
+    online = {a.id for a in agents if a.seen_ns >= since_ns}
+    errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
+    return errors, list(machines.agent_warnings(request.specs, agents, online))
 
 
 def _inputs(request: Request, model: InspectedModel, known: Known) -> Told:
@@ -96,8 +102,8 @@ def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], li
 
 def _time(request: Request) -> list[FieldError]:
     """A deadline that the points cannot keep."""
-    needed = points_of(request) / len(request.specs) * request.measure.min_s
-    if needed <= request.timeout_s:
+    needed = points_of(request) / max(len(request.specs), 1) * request.measure.min_s
+    if not needed > request.timeout_s:
         return []
     told = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
     return [FieldError("timeout_s", told, "raise it, or measure.min_s down")]
