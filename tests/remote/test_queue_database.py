@@ -19,14 +19,14 @@ from visualprof.remote.queue.jobs import revision
 from visualprof.remote.queue.tables import metadata
 
 REAL = Path(module.__file__).parent / "migrations"
-LATER = '''
+LATER = """
 import sqlalchemy as sa
 from alembic import op
 revision = "0002"
 down_revision = "0001"
 def upgrade():
     op.add_column("agents", sa.Column("colour", sa.String(9), nullable=True))
-'''
+"""
 
 
 def columns(path: Path, table: str) -> set[str]:

@@ -1,0 +1,298 @@
+"""Uploaded files, signed addresses, logs, and where nothing can be kept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from queue_sites import MODEL, member, opened, request, upload
+
+from visualprof.errors import NotFound
+from visualprof.reader.scan import Root
+from visualprof.remote.queue import logs as logs_module
+from visualprof.remote.queue import signing
+from visualprof.remote.queue.records import Task
+from visualprof.remote.queue.refusals import BadSignature, Elsewhere, Oversize
+from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.signing import Signer
+from visualprof.remote.queue.store import LocalStore
+
+KEY = "incoming/job-0-1/" + "a" * 32
+BLOB = "blobs/" + "0" * 64
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path, Signer(b"secret"))
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[Remote]:
+    with opened(tmp_path / "runs") as remote:
+        yield remote
+
+
+def read(data: bytes) -> io.BytesIO:
+    return io.BytesIO(data)
+
+
+def test_a_file_is_kept_under_its_content(store: LocalStore) -> None:
+    sha256, size = store.put(read(b"abc").read, 10)
+    assert (sha256, size) == (hashlib.sha256(b"abc").hexdigest(), 3)
+    with store.open(f"blobs/{sha256}") as file:
+        assert file.read() == b"abc"
+
+
+def test_the_same_content_is_kept_once(store: LocalStore, tmp_path: Path) -> None:
+    first = store.put(read(b"abc").read, 10)
+    inode = store.path(f"blobs/{first[0]}").stat().st_ino
+    assert store.put(read(b"abc").read, 10) == first
+    assert [path.stat().st_ino for path in (tmp_path / "blobs").iterdir()] == [inode]
+
+
+def test_a_kept_file_cannot_be_overwritten_by_accident(store: LocalStore) -> None:
+    sha256, _ = store.put(read(b"abc").read, 10)
+    assert stat.S_IMODE(store.path(f"blobs/{sha256}").stat().st_mode) == 0o444
+
+
+def test_a_file_that_is_too_large_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
+    with pytest.raises(Oversize):
+        store.put(read(b"x" * 11).read, 10)
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+def test_a_file_whose_sender_goes_away_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
+    def gone(size: int) -> bytes:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        store.put(gone, 10)
+    assert list((tmp_path / "blobs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "key", ["../secret", "blobs/../secret", "/etc/passwd", "blobs/abc", "incoming/../../x", "secret"]
+)
+def test_a_key_that_leads_elsewhere_is_no_key(store: LocalStore, key: str) -> None:
+    for act in (store.path, store.size, store.open, store.expect, store.delete):
+        with pytest.raises(NotFound):
+            act(key)
+
+
+def test_bytes_are_added_at_the_end_alone(store: LocalStore) -> None:
+    store.expect(KEY)
+    assert store.append(KEY, 0, read(b"abc").read, 10) == 3
+    assert store.append(KEY, 3, read(b"de").read, 10) == 5
+    for offset in (0, 4, 6):
+        with pytest.raises(Elsewhere) as refusal:
+            store.append(KEY, offset, read(b"x").read, 10)
+        assert refusal.value.size == 5
+    assert store.path(KEY).read_bytes() == b"abcde"
+
+
+def test_more_than_was_announced_is_not_kept(store: LocalStore) -> None:
+    store.expect(KEY)
+    store.append(KEY, 0, read(b"abc").read, 5)
+    with pytest.raises(Oversize):
+        store.append(KEY, 3, read(b"def").read, 5)
+    assert store.size(KEY) == 3
+
+
+def test_nothing_is_added_to_a_file_that_nobody_expects(store: LocalStore, tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        store.append(KEY, 0, read(b"abc").read, 5)
+    assert not (tmp_path / "incoming").exists()
+
+
+def facts(url: str) -> tuple[str, dict[str, str]]:
+    parts = urlsplit(url)
+    return parts.path.removeprefix("/api/v1/agent/files/"), dict(parse_qsl(parts.query))
+
+
+def test_a_signed_address_is_good_for_its_file_and_purpose(store: LocalStore) -> None:
+    signer = Signer(b"secret")
+    key, given = facts(store.get_url(BLOB, "näme & co.onnx"))
+    assert signer.check("get", key, given)["name"] == "näme & co.onnx"
+
+
+@pytest.mark.parametrize("changed", ["key", "purpose", "fact", "signature", "expires", "none", "secret"])
+def test_a_changed_address_is_refused(store: LocalStore, changed: str) -> None:
+    signer, purpose = Signer(b"other" if changed == "secret" else b"secret"), "put"
+    key, given = facts(store.put_url(KEY, 10))
+    if changed == "key":
+        key = key[:-1] + "b"
+    elif changed == "purpose":
+        purpose = "get"
+    elif changed == "none":
+        del given["signature"]
+    else:
+        name = {"fact": "size", "secret": "size"}.get(changed, changed)
+        given[name] = {"fact": "99", "signature": "é" * 64, "expires": "9999999999"}.get(changed, given[name])
+    with pytest.raises(BadSignature, match="not signed here"):
+        signer.check(purpose, key, given)
+
+
+def test_an_old_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    signer = Signer(b"secret")
+    key, given = facts(signer.url("get", BLOB, 60))
+    assert signer.check("get", key, given)
+    now = signing.time.time()
+    monkeypatch.setattr(signing.time, "time", lambda: now + 61)
+    with pytest.raises(BadSignature, match="too old"):
+        signer.check("get", key, given)
+
+
+def test_what_inspection_found_is_remembered(remote: Remote) -> None:
+    blob = upload(remote)
+    found = remote.inspected(blob)
+    assert found
+    assert found["format"] == "onnx"
+    assert remote.blob_path(blob).read_bytes() == MODEL
+    assert remote.inspected("0" * 64) is None
+
+
+def test_a_file_that_is_not_here_has_no_path(remote: Remote) -> None:
+    for blob in ("0" * 64, "../jobs.sqlite", ""):
+        with pytest.raises(NotFound):
+            remote.blob_path(blob)
+
+
+def test_secrets_are_for_their_owner_alone(remote: Remote) -> None:
+    for name in ("secret", "agent-token"):
+        assert stat.S_IMODE((remote.folder / name).stat().st_mode) == 0o600
+    assert stat.S_IMODE(remote.folder.stat().st_mode) == 0o700
+
+
+def test_tokens_of_agents_are_not_in_the_database(remote: Remote) -> None:
+    queue = remote.opened()
+    _, token = queue.agents.register("a", True, False, "", member(queue).capabilities)
+    assert queue.agents.trusted(token).name == "a"
+    data = b"".join(path.read_bytes() for path in remote.folder.glob("jobs.sqlite*"))
+    assert token.encode() not in data
+
+
+def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
+    remote = Remote(Root(tmp_path, ""))
+    assert remote.problem is None
+    assert remote.existing() is None
+    assert remote.agents() == []
+    assert remote.inspected("0" * 64) is None
+    assert remote.token.startswith("vp_r_")
+    remote.start()
+    assert list(tmp_path.iterdir()) == []
+    remote.close()
+
+
+def test_the_token_that_was_shown_is_the_one_that_is_kept(tmp_path: Path) -> None:
+    remote = Remote(Root(tmp_path, ""))
+    shown = remote.token
+    upload(remote)
+    remote.close()
+    again = Remote(Root(tmp_path, ""))
+    assert again.token == shown
+    again.close()
+
+
+def test_in_a_single_file_nothing_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").touch()
+    remote = Remote(Root(tmp_path / "trace.json", ""))
+    assert remote.problem
+    assert "single file" in remote.problem[0]
+    remote.start()
+    with pytest.raises(Exception, match="single file"):
+        remote.opened()
+
+
+def test_a_read_only_server_says_so(tmp_path: Path) -> None:
+    remote = Remote(Root(tmp_path, ""), read_only=True)
+    assert remote.problem
+    assert "read-only" in remote.problem[0]
+    with pytest.raises(Exception, match="read-only"):
+        remote.opened()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_is_a_problem(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        problem = Remote(Root(tmp_path, "")).problem
+        assert problem
+        assert "may not be written" in problem[0]
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_database_that_cannot_be_used_is_a_problem_and_no_failure(tmp_path: Path) -> None:
+    (tmp_path / ".visualprof").mkdir()
+    (tmp_path / ".visualprof" / "jobs.sqlite").write_bytes(b"nonsense" * 1000)
+    remote = Remote(Root(tmp_path, ""))
+    assert remote.existing() is None
+    assert remote.problem
+    assert "cannot be used" in remote.problem[0]
+    (tmp_path / ".visualprof" / "jobs.sqlite").unlink()
+    assert upload(remote), "once it is moved away it works again"
+    assert remote.problem is None
+    remote.close()
+
+
+@pytest.fixture
+def queue(remote: Remote) -> Queue:
+    return remote.opened()
+
+
+@pytest.fixture
+def task(queue: Queue) -> Task:
+    job, _ = queue.jobs.submit(request("k"))
+    assert queue.leases.lease(member(queue), ["cpu"], 0)
+    return queue.jobs.one(job).tasks[0]
+
+
+def test_a_log_grows_by_its_pieces(queue: Queue, task: Task) -> None:
+    assert queue.logs.append(task, 0, b"abc") == (3, False)
+    assert queue.logs.append(task, 3, b"de") == (5, False)
+    assert queue.logs.read(task, 1, 0) == (b"abcde", 0, 5)
+    assert queue.jobs.one(task.job).tasks[0].log_bytes == 5
+
+
+def test_a_piece_that_came_already_is_not_added_again(queue: Queue, task: Task) -> None:
+    queue.logs.append(task, 0, b"abc")
+    assert queue.logs.append(task, 0, b"abc") == (3, False)
+    assert queue.logs.append(task, 1, b"bcde") == (5, False)
+    assert queue.logs.read(task, 1, 0)[0] == b"abcde"
+
+
+def test_a_gap_in_a_log_is_refused(queue: Queue, task: Task) -> None:
+    queue.logs.append(task, 0, b"abc")
+    with pytest.raises(Elsewhere) as refusal:
+        queue.logs.append(task, 4, b"e")
+    assert refusal.value.size == 3
+
+
+def test_a_log_has_an_end(queue: Queue, task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs_module, "CAP", 10)
+    assert queue.logs.append(task, 0, b"x" * 8) == (8, False)
+    assert queue.logs.append(task, 8, b"y" * 8) == (10, True)
+    assert queue.logs.append(task, 16, b"z" * 8) == (10, True)
+    assert queue.logs.read(task, 1, 0)[0] == b"xxxxxxxxyy"
+    known = queue.jobs.one(task.job).tasks[0]
+    assert (known.log_bytes, known.log_cut) == (10, 14)
+
+
+def test_the_end_of_a_log_can_be_asked_for(queue: Queue, task: Task) -> None:
+    queue.logs.append(task, 0, b"0123456789")
+    assert queue.logs.read(task, 1, -3) == (b"789", 7, 10)
+    assert queue.logs.read(task, 1, -30) == (b"0123456789", 0, 10)
+    assert queue.logs.read(task, 1, 4, 2) == (b"45", 4, 10)
+    assert queue.logs.read(task, 1, 99) == (b"", 10, 10)
+
+
+def test_a_log_of_an_attempt_that_never_was_is_not_found(queue: Queue, task: Task) -> None:
+    assert queue.logs.read(task, 0, 0) == (b"", 0, 0)
+    with pytest.raises(NotFound):
+        queue.logs.read(task, 2, 0)

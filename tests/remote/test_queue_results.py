@@ -1,0 +1,543 @@
+"""Results: verified, put together, published by the lease that holds."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from queue_sites import MODEL, announced, member, opened, point, request, result
+from sqlalchemy import update
+
+from visualprof.errors import VisualprofError
+from visualprof.reader.scan import Root, walk
+from visualprof.remote.protocol import Lease, Spec
+from visualprof.remote.queue import ingest as ingest_module
+from visualprof.remote.queue.ingest import Announced
+from visualprof.remote.queue.leases import Report
+from visualprof.remote.queue.names import MAX_FILE, MAX_FILES
+from visualprof.remote.queue.reaper import Reaper
+from visualprof.remote.queue.records import Agent, Task
+from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
+from visualprof.remote.queue.remains import Remains
+from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.tables import artefacts, tasks
+
+
+@dataclass
+class Bench:
+    """A leased task."""
+
+    remote: Remote
+    queue: Queue
+    agent: Agent
+    lease: Lease
+
+    @property
+    def root(self) -> Path:
+        return self.remote.root.path
+
+    @property
+    def run(self) -> Path:
+        return self.root / self.lease.run
+
+    @property
+    def task(self) -> Task:
+        return next(t for t in self.queue.jobs.one(self.lease.job).tasks if t.id == self.lease.task)
+
+    def result(self, **more: bytes) -> dict[str, bytes]:
+        return result(self.lease.job, self.lease.task, **more)
+
+    def send(self, files: dict[str, bytes]) -> None:
+        uploads = self.queue.ingest.announce(self.task, [Announced(**each) for each in announced(files)])
+        for each in uploads:
+            self.write(each.url, each.have, files[each.name][each.have :])
+
+    def write(self, url: str, start: int, data: bytes) -> int:
+        key = url.partition("?")[0].removeprefix("/api/v1/agent/files/")
+        pieces = iter([data, b""])
+        return self.queue.store.append(key, start, lambda _: next(pieces), 1 << 30)
+
+    def finish(self, files: dict[str, bytes], state: str = "succeeded", reason: str | None = None) -> None:
+        report = Report(state, reason, "e" if reason else None, None, [], list(files))  # type: ignore[arg-type]
+        self.queue.ending.finish(self.agent, self.lease.task, self.lease.lease, report)
+
+    def left(self) -> list[Path]:
+        """What is not published and yet there."""
+        below = self.root / ".visualprof"
+        return [*(below / "results.partial").glob("*"), *(below / "incoming").glob("*")]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with opened(tmp_path / "runs") as remote:
+        yield leased(remote)
+
+
+def leased(remote: Remote, key: str = "k") -> Bench:
+    queue = remote.opened()
+    queue.jobs.submit(request(key))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    return Bench(remote, queue, agent, lease)
+
+
+def test_a_result_becomes_a_folder_of_the_log_directory(bench: Bench) -> None:
+    files = bench.result(**{"deep/trace.json": b"[1]"})
+    bench.send(files)
+    bench.finish(files)
+    assert {str(path.relative_to(bench.run)): path.read_bytes() for path in bench.run.rglob("*") if path.is_file()} == {
+        **files,
+        "net.onnx": MODEL,
+    }
+    assert (bench.task.state, bench.task.run) == ("succeeded", bench.lease.run)
+    assert bench.left() == []
+
+
+def test_the_run_can_be_read_by_others(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    bench.finish(files)
+    umask = os.umask(0)
+    os.umask(umask)
+    assert bench.run.stat().st_mode & 0o777 == 0o777 & ~umask
+
+
+def test_the_model_is_not_stored_again(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    bench.finish(files)
+    blob = bench.queue.blobs.path(bench.lease.request.model.blob)
+    assert (bench.run / "net.onnx").samefile(blob)
+
+
+def test_the_model_stands_under_the_name_that_the_result_gives_it(bench: Bench) -> None:
+    files = bench.result()
+    head = json.loads(files["job.json"]) | {"model": {"file": "other name.onnx"}}
+    files["job.json"] = json.dumps(head).encode()
+    bench.send(files)
+    bench.finish(files)
+    assert (bench.run / "other name.onnx").read_bytes() == MODEL
+
+
+@pytest.mark.parametrize("name", ["../up", "/etc/x", ".hidden", "a/b/c"])
+def test_the_models_name_cannot_lead_elsewhere(bench: Bench, name: str) -> None:
+    files = bench.result()
+    files["job.json"] = json.dumps(json.loads(files["job.json"]) | {"model": {"file": name}}).encode()
+    bench.send(files)
+    with pytest.raises(Unfit, match="cannot be the name"):
+        bench.finish(files)
+    assert not bench.run.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "a/../b",
+        "a//b",
+        "a/b/c",
+        "a/",
+        "/a",
+        ".hidden",
+        "a/.hidden",
+        "a\\b",
+        "..\\x",
+        "C:x",
+        "a\x00b",
+        "a\nb",
+        "a\x1b[31m",
+        "a\u202eb",
+        "x" * 201,
+        "x.partial",
+        " a",
+        "a ",
+        "a.",
+        "\ud800",
+    ],
+)
+def test_a_name_that_could_lead_elsewhere_is_refused(bench: Bench, name: str) -> None:
+    with pytest.raises(Unfit, match="cannot be the name"):
+        bench.queue.ingest.announce(bench.task, [Announced(name, 1, "0" * 64)])
+    assert bench.left() == []
+
+
+@pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("a", "a/b")])
+def test_names_that_meet_on_some_disk_are_refused(bench: Bench, names: tuple[str, ...]) -> None:
+    with pytest.raises(Unfit, match="same name"):
+        bench.queue.ingest.announce(bench.task, [Announced(name, 1, "0" * 64) for name in names])
+
+
+def test_too_many_files_are_refused(bench: Bench) -> None:
+    with pytest.raises(Oversize, match="at most 200"):
+        bench.queue.ingest.announce(bench.task, [Announced(str(i), 1, "0" * 64) for i in range(MAX_FILES + 1)])
+
+
+@pytest.mark.parametrize(("size", "kind"), [(MAX_FILE + 1, Oversize), (-1, Unfit)])
+def test_a_file_of_an_impossible_size_is_refused(bench: Bench, size: int, kind: type[VisualprofError]) -> None:
+    with pytest.raises(kind):
+        bench.queue.ingest.announce(bench.task, [Announced("a", size, "0" * 64)])
+
+
+def test_a_file_that_differs_is_refused_and_can_be_sent_again(bench: Bench) -> None:
+    files = bench.result()
+    [upload] = bench.queue.ingest.announce(bench.task, [Announced(**announced({"env.json": b"{}"})[0])])
+    bench.write(upload.url, 0, b"[]")
+    bench.send({name: data for name, data in files.items() if name != "env.json"})
+    with pytest.raises(Unfit, match=r"env.json differs from its sha256"):
+        bench.finish(files)
+    assert bench.task.state == "running"
+    bench.send(files)
+    bench.finish(files)
+    assert bench.task.state == "succeeded"
+
+
+def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) -> None:
+    files = bench.result(**{"big.bin": b"0123456789"})
+    uploads = bench.queue.ingest.announce(bench.task, [Announced(**each) for each in announced(files)])
+    for each in uploads:
+        bench.write(each.url, 0, files[each.name] if each.name != "big.bin" else b"01234")
+    with pytest.raises(Unfit, match="big.bin has 5 of 10 bytes"):
+        bench.finish(files)
+    bench.send(files)
+    bench.finish(files)
+    assert (bench.run / "big.bin").read_bytes() == b"0123456789"
+
+
+def test_an_upload_goes_on_where_it_stopped(bench: Bench) -> None:
+    wanted = [Announced(**announced({"a": b"0123456789"})[0])]
+    [upload] = bench.queue.ingest.announce(bench.task, wanted)
+    bench.write(upload.url, 0, b"0123")
+    [again] = bench.queue.ingest.announce(bench.task, wanted)
+    assert again.have == 4
+    assert again.url.partition("?")[0] == upload.url.partition("?")[0]
+
+
+def test_another_file_of_the_same_name_begins_anew(bench: Bench) -> None:
+    [upload] = bench.queue.ingest.announce(bench.task, [Announced("a", 4, "0" * 64)])
+    bench.write(upload.url, 0, b"0123")
+    [again] = bench.queue.ingest.announce(bench.task, [Announced("a", 4, "1" * 64)])
+    assert again.have == 0
+
+
+@pytest.mark.parametrize("missing", ["job.json", "env.json", "status.json"])
+def test_a_result_without_its_heads_is_refused(bench: Bench, missing: str) -> None:
+    files = bench.result()
+    del files[missing]
+    bench.send(files)
+    with pytest.raises(Unfit, match=f"lacks {missing}"):
+        bench.finish(files)
+    assert not bench.run.exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": ' * 100_000, b"null"])
+def test_a_head_that_is_no_json_object_is_refused(bench: Bench, text: bytes) -> None:
+    files = bench.result() | {"env.json": text}
+    bench.send(files)
+    with pytest.raises(Unfit, match="env.json is no JSON object"):
+        bench.finish(files)
+
+
+def test_a_head_that_is_too_large_is_refused(bench: Bench) -> None:
+    files = bench.result() | {"env.json": b'{"a": "' + b"x" * (4 << 20) + b'"}'}
+    bench.send(files)
+    with pytest.raises(Unfit, match="too large"):
+        bench.finish(files)
+
+
+def test_the_result_of_another_task_is_refused(bench: Bench) -> None:
+    files = result(bench.lease.job, "another")
+    bench.send(files)
+    with pytest.raises(Unfit, match="of another task"):
+        bench.finish(files)
+
+
+def test_a_file_that_was_never_announced_is_refused(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    with pytest.raises(Unfit, match="x was not announced"):
+        bench.finish(files | {"x": b""})
+
+
+def test_the_same_finish_again_changes_nothing(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    bench.finish(files)
+    known = bench.queue.jobs.revision()
+    bench.finish(files)
+    assert bench.queue.jobs.revision() == known
+
+
+def test_two_finishes_at_once_publish_once(bench: Bench) -> None:
+    files, failures = bench.result(), list[Exception]()
+    bench.send(files)
+
+    def finish() -> None:
+        try:
+            bench.finish(files)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=finish) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert failures == []
+    assert bench.left() == []
+
+
+def test_another_finish_is_stale(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    bench.finish(files)
+    with pytest.raises(Stale):
+        bench.finish({}, "failed", "crashed")
+
+
+def test_only_the_lease_that_holds_may_publish(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = bench.result()
+    bench.send(files)
+    prepare = bench.queue.ingest.prepare
+
+    def slow(*args: object) -> Path:
+        folder = prepare(*args)  # type: ignore[arg-type]
+        with bench.queue.database.write() as connection:  # meanwhile the task went to another agent
+            connection.execute(update(tasks).values(lease="another", attempt=2))
+        return folder
+
+    monkeypatch.setattr(bench.queue.ingest, "prepare", slow)
+    with pytest.raises(Stale):
+        bench.finish(files)
+    assert not bench.run.exists()
+    assert list((bench.root / ".visualprof" / "results.partial").glob("*")) == []
+
+
+def test_a_new_attempt_replaces_the_result_of_an_earlier_one(bench: Bench) -> None:
+    first = bench.result(old=b"1")
+    bench.send(first)
+    bench.finish(first, "failed", "crashed")
+    assert (bench.run / "old").exists()
+    bench.queue.jobs.retry(bench.lease.job)
+    lease = bench.queue.leases.lease(bench.agent, ["cpu"], 0)
+    assert lease
+    bench.lease = lease
+    second = bench.result(new=b"2")
+    bench.send(second)
+    bench.finish(second)
+    assert not (bench.run / "old").exists()
+    assert (bench.run / "new").read_bytes() == b"2"
+    assert bench.left() == []
+
+
+def test_a_failure_with_a_result_is_published_too(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    bench.finish(files, "failed", "out_of_memory")
+    assert (bench.task.state, bench.task.reason) == ("failed", "out_of_memory")
+    assert (bench.run / "points.jsonl").exists()
+
+
+def test_a_failure_with_nothing_is_no_run(bench: Bench) -> None:
+    bench.finish({}, "failed", "no_runtime")
+    assert bench.task.run is None
+    assert not bench.run.exists()
+
+
+def test_what_a_failed_task_reported_becomes_a_run(bench: Bench) -> None:
+    bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
+    bench.queue.logs.append(bench.task, 0, b"first words\n")
+    bench.finish({}, "failed", "upload_failed")
+    assert bench.task.run == bench.lease.run
+    status = json.loads((bench.run / "status.json").read_text())
+    assert (status["state"], status["reason"], status["started_ns"] > 0) == ("failed", "upload_failed", True)
+    assert json.loads((bench.run / "points.jsonl").read_text()) == {**point(4), "latencies": [0, 0]}
+    assert (bench.run / "log.txt").read_text() == "first words\n"
+    assert (bench.run / "net.onnx").read_bytes() == MODEL
+    head = json.loads((bench.run / "job.json").read_text())
+    assert (head["job"], head["spec"]["id"], head["model"]["file"]) == (bench.lease.job, "ort", "net.onnx")
+    assert json.loads((bench.run / "env.json").read_text())["agent_id"] == bench.agent.id
+
+
+def test_what_a_lost_task_reported_becomes_a_run(bench: Bench) -> None:
+    bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 4, point(4))
+    with bench.queue.database.write() as connection:
+        connection.execute(update(tasks).values(lease_until_ns=1, tries=9))
+    q = bench.queue
+    remains = Remains(q.database, q.jobs, q.agents, q.blobs, q.logs, q.ingest)
+    Reaper(q.database, q.bell, 30, remains.publish).look()
+    assert bench.task.reason == "agent_lost"
+    assert json.loads((bench.run / "status.json").read_text())["reason"] == "agent_lost"
+
+
+def test_a_cut_rename_does_not_lose_the_earlier_result(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.run.mkdir(parents=True)
+    (bench.run / "precious").touch()
+    files = bench.result()
+    bench.send(files)
+    rename = Path.rename
+
+    def fail(self: Path, target: Path) -> Path:
+        if self.name.startswith(bench.lease.task):
+            raise OSError(errno.EIO, "broken disk")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="broken disk"):
+        bench.finish(files)
+    assert (bench.run / "precious").exists()
+    assert bench.task.state == "running"
+
+
+@pytest.mark.parametrize(("code", "text"), [(errno.ENOSPC, "is full"), (errno.EROFS, "is read-only")])
+def test_a_full_or_read_only_disk_is_a_named_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, code: int, text: str
+) -> None:
+    files = bench.result()
+    bench.send(files)
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(code, os.strerror(code), str(target))
+
+    monkeypatch.setattr(ingest_module, "place", full)
+    with pytest.raises(DiskFull, match=text):
+        bench.finish(files)
+    task = bench.task
+    assert (task.state, task.reason) == ("failed", "disk_full")
+    assert text in str(task.error)
+    assert bench.left() == []
+
+
+def test_the_agents_own_report_after_a_full_disk_is_taken(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = bench.result()
+    bench.send(files)
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(ingest_module, "place", full)
+    with pytest.raises(DiskFull):
+        bench.finish(files)
+    bench.finish({}, "failed", "disk_full")
+    with pytest.raises(Stale):
+        bench.finish(files)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "x", folder], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_real_full_disk_is_a_named_end(tmp_path: Path, small_disk: Path) -> None:
+    from visualprof.remote.queue.service import Remote as Service
+
+    remote = Service(Root(small_disk, ""), tmp_path / "data")
+    try:
+        from queue_sites import upload
+
+        upload(remote)
+        bench = leased(remote)
+        files = bench.result(**{"big.bin": b"x" * (2 << 20)})
+        bench.send(files)
+        with pytest.raises(DiskFull, match="small is full"):
+            bench.finish(files)
+        assert (bench.task.state, bench.task.reason) == ("failed", "disk_full")
+        assert [each for each in small_disk.rglob("*") if each.is_file()] == []
+    finally:
+        remote.close()
+
+
+def test_with_data_elsewhere_results_are_copied(tmp_path: Path) -> None:
+    other = Path("/dev/shm") / f"visualprof-test-{os.getpid()}"
+    if not other.parent.is_dir() or other.parent.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs two file systems")
+    try:
+        with opened(tmp_path / "runs", data=other) as remote:
+            bench = leased(remote)
+            files = bench.result()
+            bench.send(files)
+            bench.finish(files)
+            assert (bench.run / "net.onnx").read_bytes() == MODEL
+            assert (bench.run / "net.onnx").stat().st_nlink == 1
+    finally:
+        shutil.rmtree(other, ignore_errors=True)
+
+
+def test_nothing_of_the_queue_is_shown_as_a_file_of_the_log_directory(bench: Bench) -> None:
+    files = bench.result()
+    bench.send(files)
+    (bench.root / ".visualprof" / "results.partial" / "x").mkdir(parents=True)
+    (bench.root / ".visualprof" / "results.partial" / "x" / "timeline.json").write_text("[]")
+    assert [found.file for found in walk(Root(bench.root, ""))] == []
+    bench.finish(files)
+    shown = {found.file for found in walk(Root(bench.root, ""))}
+    assert shown == {f"{bench.lease.run}/{name}" for name in (*files, "net.onnx")}
+
+
+def test_half_results_of_a_killed_server_are_removed_at_the_next_start(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as remote:
+        bench = leased(remote)
+        bench.send(bench.result())
+        other = leased(remote, "other")
+        other.send(other.result())
+        bench.finish({}, "failed", "crashed")
+        place = tmp_path / "runs" / ".visualprof"
+        with bench.queue.database.write() as connection:  # as if it had been killed before it removed them
+            connection.execute(artefacts.insert().values(
+                task=bench.lease.task, attempt=1, name="a", key="incoming/x/y", size_bytes=1, sha256="0" * 64))  # fmt: skip
+        (place / "incoming" / f"{bench.lease.task}-1").mkdir()
+        for name in ("blobs/.half", "results.partial/old"):
+            (place / name).mkdir(parents=True)
+            os.utime(place / name, (1, 1))
+        (place / "results.partial" / "young").mkdir()
+    with opened(tmp_path / "runs") as remote:
+        assert [path.name for path in (place / "incoming").iterdir()] == [f"{other.lease.task}-1"]
+        assert [path.name for path in (place / "results.partial").iterdir()] == ["young"]
+        assert not (place / "blobs" / ".half").exists()
+        with remote.opened().database.read() as connection:
+            kept = {row.task for row in connection.execute(artefacts.select())}
+        assert kept == {other.lease.task}
+
+
+def test_each_spec_has_its_own_folder(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as remote:
+        queue = remote.opened()
+        job, _ = queue.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
+        agent = member(queue)
+        for _ in range(2):
+            lease = queue.leases.lease(agent, ["cpu"], 0)
+            assert lease
+            bench = Bench(remote, queue, agent, lease)
+            bench.send(bench.result())
+            bench.finish(bench.result())
+        assert {path.name for path in (tmp_path / "runs" / f"net-{job}").iterdir()} == {"a", "b"}
+
+
+def test_a_report_is_cut_to_what_can_be_shown(bench: Bench) -> None:
+    long = Report("failed", "crashed", "e" * 10_000, "h" * 10_000, ["w" * 5000] * 100)
+    bench.queue.ending.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
+    task = bench.task
+    assert (len(str(task.error)), len(str(task.hint)), len(task.warnings), len(task.warnings[0])) == (
+        4000,
+        2000,
+        50,
+        1000,
+    )
