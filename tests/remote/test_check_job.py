@@ -7,12 +7,13 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.conftest import FIXTURES, shared
-from visualprof.remote.protocol import Capabilities, Intervals, Runtime
+from visualprof.remote.backends import all_backends
+from visualprof.remote.protocol import Capabilities, Intervals, Precision, Runtime
 from visualprof.remote.queue.check import Invalid, check_request, parse_request, points_of
 from visualprof.remote.queue.form import MAX_BYTES
 from visualprof.remote.queue.inspect import InspectedArray, as_json, inspect_model
@@ -407,6 +408,13 @@ def test_a_precision_that_the_backend_cannot_be_told_is_refused(known):
     assert refused(known, spec(precision="f16")) == {
         "specs[0].precision": "onnxruntime cannot be told to run in f16"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", all_backends(), ids=lambda b: b.name)
+def test_every_backend_says_what_is_checked_before_queueing(backend):
+    assert backend.formats
+    assert set(backend.precisions) <= set(get_args(Precision))
+    assert all(isinstance(values, tuple) for values in backend.options.values())
 
 
 def test_options_are_those_of_the_backend(known):
