@@ -27,7 +27,8 @@ from visualprof.remote.child.task import Task, read_task
 
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+")
+NAMED = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
+PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|backtrace:|/.+\.so")
 LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 
@@ -141,7 +142,7 @@ def explain(error: BaseException) -> Refused:
 def _sentence(error: BaseException) -> str:
     """What a message says: its last line that names an error, else its first lines without where in C++ it arose."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if re.match(r"\w+(Error|Exception): ", line)]
+    named = [found[1] for line in lines if (found := NAMED.match(line))]
     told = [line for line in lines if not PLACE.match(line)][:LINES]
     sentence = named[-1] if named else ": ".join([type(error).__name__, *([" ".join(told)] if told else [])])
     return sentence[:LONGEST]

@@ -1,0 +1,242 @@
+"""MegEngine: dumped graphs (.mge) on CPU and CUDA. The package `megengine.core` is its only way to run one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec
+
+LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
+OPTIONS = {
+    "fast_run": ("0", "1"),
+    "optimize": ("none", "inference", "fuse_conv_bias_nonlinearity", "io16xc32", "ioc16", *LAYOUTS),
+}
+WARM_UP = 5
+BANNER = re.compile(rb"info: \+|debug: failed to load cuda func")
+
+Build = tuple[Any, dict[str, Any], dict[str, Any], Any]  # graph, inputs and outputs by name, what `plugin` made
+
+
+class MegEngineSession:
+    """A compiled graph. Its inputs have to be set, and its outputs taken, once a run: otherwise it waits for ever."""
+
+    def __init__(self, graph: Any, inputs: dict[str, Any], outputs: dict[str, Any], spec: Spec) -> None:
+        self._mge: Any = importlib.import_module("megengine")
+        self._graph, self._inputs, self._outputs = graph, inputs, list(outputs.values())
+        self._spec = spec
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """Each input with its values on the device."""
+        return [(self._inputs[name], self._mge.Tensor(values)._dev_tensor()) for name, values in feeds.items()]  # noqa: SLF001
+
+    def infer(self, prepared: Any) -> Any:
+        """One run; waits for the device."""
+        for place, values in prepared:
+            place.set_value(values)
+        self._graph.execute()
+        self._graph.wait()
+        return [each.get_value() for each in self._outputs]
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Outputs as arrays."""
+        return [each.numpy() for each in outputs]
+
+    def effective(self) -> dict[str, str]:
+        """Options, device, threads."""
+        threads = {"threads": "1"} if self._spec.device == "cpu" else {}
+        return {
+            "precision": "as the model",
+            "device": self._spec.device,
+            **threads,
+            **choose(self._spec, OPTIONS),
+        }
+
+    def memory_bytes(self) -> int | None:
+        """Peak of the allocator on CUDA."""
+        return int(self._mge.get_max_allocated_memory("gpu0")) if self._spec.device != "cpu" else None
+
+    def close(self) -> None:
+        """Frees the graph."""
+        del self._graph, self._inputs, self._outputs
+
+
+class MegEngine:
+    """See `Backend`."""
+
+    name = "megengine"
+    package = "megengine"
+    module = "megengine"
+    formats = ("megengine",)
+    suffixes = (".mge",)
+    passes = ("static", "timeline", "memory")
+    requires = ("numpy<2",)  # built before numpy 2, which it cannot import
+    python = "3.10"
+    precisions = ("f32",)
+    options = OPTIONS
+
+    def devices(self) -> list[str]:
+        """The CPU, and each CUDA device."""
+        mge: Any = importlib.import_module("megengine")
+        with _without_banner():
+            count = int(mge.get_device_count("gpu")) if mge.is_cuda_available() else 0
+        return ["cpu", *(f"cuda:{i}" for i in range(count))]
+
+    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
+        """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
+        return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
+
+    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+        """One pass, each in a process of its own: `static`, `timeline` or `memory`."""
+        return {"static": _static, "timeline": _timeline, "memory": _memory}[name](path, spec, feeds, runs, out)
+
+
+def _static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `profile.json`: each operator of the last run, with its footprint."""
+    profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
+    graph, inputs, outputs, plugin = _build(path, spec, feeds, profiler)
+    session = MegEngineSession(graph, inputs, outputs, spec)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP + runs):
+        session.infer(prepared)
+    (out / "profile.json").write_text(plugin.get(), "utf-8")
+    return [ProfileFile("profile.json")]
+
+
+def _timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `timeline.json`: each run as a step with its operators on host and device.
+
+    One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
+    """
+    tools: Any = importlib.import_module("megengine.utils.profiler")
+    plugin: Any = importlib.import_module("megengine.core._imperative_rt.graph").GraphProfiler2
+    graph, inputs, outputs, _kept = _build(path, spec, feeds, plugin)
+    session = MegEngineSession(graph, inputs, outputs, spec)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    folder = Path(tempfile.mkdtemp(dir=out, prefix="timeline."))
+    profiler = tools.Profiler(str(folder), format="chrome_timeline.json")
+    profiler.start()
+    for _ in range(runs):
+        with tools.scope("step"):
+            session.infer(prepared)
+    profiler.stop()
+    profiler.dump()
+    start_ns = _without_warm_up(next(folder.glob("*.chrome_timeline.json")), out / "timeline.json")
+    shutil.rmtree(folder)
+    return [ProfileFile("timeline.json", start_ns, "chrome_object")]
+
+
+def _without_warm_up(source: Path, target: Path) -> int:
+    """Copies a timeline without the events before its start, which the graph's profiler records too; its epoch, ns."""
+    document: dict[str, Any] = json.loads(source.read_bytes())
+    document["traceEvents"] = [e for e in document["traceEvents"] if e.get("ts", 0) >= 0]
+    target.write_text(json.dumps(document, ensure_ascii=False), "utf-8")
+    return int(document["metadata"]["localTime"])
+
+
+def _memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
+    lite: Any = importlib.import_module("megenginelite")
+    device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
+    with _without_banner():
+        network = lite.LiteNetwork(config=lite.LiteConfig(device))
+    network.device_id = _number(spec.device)
+    network.enable_profile_performance(str(out / "memory.json"))
+    network.load(str(path))
+    check_inputs(feeds, network.get_all_input_name())
+    for name, values in feeds.items():
+        network.get_io_tensor(name).set_data_by_copy(values)
+    for _ in range(1 + runs):
+        network.forward()
+        network.wait()
+    return [ProfileFile("memory.json")]
+
+
+def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:
+    """Loads and compiles a graph. plugin: a profiler, which has to be there before the graph is compiled."""
+    chosen = choose(spec, OPTIONS)
+    _check(spec)
+    mge: Any = importlib.import_module("megengine")
+    _choose_device(mge, spec.device)
+    graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
+    tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
+    with path.open("rb") as file:
+        loaded = graphs.load_graph(file)
+    loaded.graph.options.graph_opt_level = 0
+    outs: list[Any] = loaded.output_vars_list
+    graphs.modify_opr_algo_strategy_inplace(outs, "PROFILE" if chosen["fast_run"] == "1" else "HEURISTIC")
+    if chosen["optimize"] != "none":
+        wanted = {} if chosen["optimize"] == "inference" else {f"enable_{chosen['optimize']}": True}
+        optimized, _told = graphs.optimize_for_inference(outs, **wanted)
+        outs = [getattr(each, "var", each) for each in optimized]
+    sources: list[Any] = tools.get_dep_vars(outs, "Host2DeviceCopy")
+    _check_inputs(sources, feeds)
+    outs, inputs = tools.convert_inputs(outs, inputs=sources)
+    outs, outputs = tools.convert_outputs(outs)
+    made = plugin(loaded.graph) if plugin else None
+    return loaded.graph.compile(outs), inputs, outputs, made
+
+
+def _check(spec: Spec) -> None:
+    if spec.precision not in ("", "f32"):
+        told = f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
+        raise Refused("input_error", told, "use the option optimize=io16xc32 or ioc16, or convert the model")
+    if spec.threads > 1:
+        told = f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}"
+        raise Refused("input_error", told, "leave the threads to the runtime")
+
+
+def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
+    """Names, dtypes and ranks; a wrong dtype would go through and end deep inside an operator."""
+    check_inputs(feeds, [each.name for each in sources])
+    for each in sources:
+        values, dtype, rank = feeds[each.name], each.dtype, len(each.shape)
+        if values.dtype != dtype or values.ndim != rank:
+            given = f"{values.dtype}{list(values.shape)}"
+            told = f"input '{each.name}': the model wants {dtype.__name__ if isinstance(dtype, type) else dtype}"
+            raise Refused("input_error", f"{told} with {rank} dimensions, not {given}")
+
+
+def _choose_device(mge: Any, device: str) -> None:
+    """Devices of a loaded graph are the first that CUDA shows, else the CPU; so CUDA shows the wanted one alone."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "" if device == "cpu" else str(_number(device))
+    with _without_banner():
+        there = bool(mge.is_cuda_available())
+        mge.Tensor([0.0]).numpy()
+    if there != (device != "cpu"):
+        raise Refused("model_error", f"this MegEngine {'uses CUDA' if there else 'sees no device'}, not {device}")
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2] or 0)
+
+
+@contextmanager
+def _without_banner() -> Generator[None]:
+    """Leaves out what MegEngine writes to stderr when it finds no CUDA; everything else is passed on afterwards."""
+    sys.stderr.flush()
+    with tempfile.TemporaryFile() as file:
+        real = os.dup(2)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(real, 2)
+            os.close(real)
+            file.seek(0)
+            os.write(2, b"".join(line for line in file if not BANNER.match(line)))
+
+
+BACKEND = MegEngine()
