@@ -197,6 +197,7 @@ class BackendEntry(msgspec.Struct):
     package: str
     formats: list[str]
     suffixes: list[str]
+    precisions: list[str]
     options: dict[str, list[str]]
 
 

@@ -88,4 +88,5 @@ def _refused(refusal: Invalid) -> Response:
 
 def _backend(backend: Backend) -> schema.BackendEntry:
     options = {name: list(values) for name, values in backend.options.items()}
-    return schema.BackendEntry(backend.name, backend.package, list(backend.formats), list(backend.suffixes), options)
+    formats, suffixes, precisions = (list(each) for each in (backend.formats, backend.suffixes, backend.precisions))
+    return schema.BackendEntry(backend.name, backend.package, formats, suffixes, precisions, options)

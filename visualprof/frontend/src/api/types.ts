@@ -4342,6 +4342,10 @@ export interface paths {
                 query: {
                     /** @description ids, comma-separated */
                     reports: string;
+                    /** @description limit of the tail latency, for the best batch that keeps it */
+                    slo_ns?: number;
+                    /** @description of the answer */
+                    format?: "json" | "csv";
                 };
                 header?: never;
                 path?: never;
@@ -4356,6 +4360,7 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["EvaluationAnswer"];
+                        "text/csv": string;
                     };
                 };
                 /** @description nothing changed */
@@ -5660,6 +5665,7 @@ export interface components {
             package: string;
             formats: string[];
             suffixes: string[];
+            precisions: string[];
             options: {
                 [key: string]: string[];
             };
