@@ -420,7 +420,7 @@ class JobsFake:
 
     def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         entries = [
-            {"name": name, "package": package, "formats": formats, "suffixes": suffixes, "options": options}
+            {"name": name, "package": package, "formats": formats, "suffixes": suffixes, "precisions": ["f32"], "options": options}
             for name, package, formats, suffixes, options in BACKENDS
         ]
         return 200, {"backends": entries}, job_schema.BackendsAnswer
