@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import pytest
 
 from visualprof.reader.scan import Root
 from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Request, Runtime, Spec
@@ -140,6 +143,9 @@ class Http:
 
     def close(self) -> None:
         self._connection.close()
+
+    def __del__(self) -> None:
+        self.close()
 
 
 @dataclass
@@ -266,6 +272,35 @@ def submitted(key: str, *specs: Spec, **changes: Any) -> dict[str, Any]:
     wanted = request(key, *specs, inputs=[], **changes)
     return {**msgspec.to_builtins(wanted), "inputs": [{"name": "x", "dtype": "float32", "dims": ["n", 3]}],
             "sweep": {"dim": "n", "values": [1]}}  # fmt: skip
+
+
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MiB, for a fixture; the test is skipped where none may be mounted."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "x", folder], check=False).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def together(count: int, act: Callable[[int], None]) -> None:
+    """Runs `act` in threads; what any of them raises is raised."""
+    failures: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            act(number)
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    if failures:
+        raise failures[0]
 
 
 def until(true: Callable[[], Any], timeout_s: float = 10.0) -> Any:

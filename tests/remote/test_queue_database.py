@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import threading
 from pathlib import Path
 
 import pytest
+from queue_sites import together
 from sqlalchemy import create_engine, inspect, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -105,9 +105,14 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 def test_an_undone_transaction_changes_nothing(tmp_path: Path) -> None:
     database = open_sqlite(tmp_path / "jobs.sqlite")
-    with pytest.raises(ZeroDivisionError), database.write() as connection:
-        changed(connection)
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with database.write() as connection:
+            changed(connection)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     with database.read() as connection:
         assert revision(connection) == 0
     database.close()
@@ -115,21 +120,14 @@ def test_an_undone_transaction_changes_nothing(tmp_path: Path) -> None:
 
 def test_writers_of_two_servers_do_not_trip_over_each_other(tmp_path: Path) -> None:
     databases = [open_sqlite(tmp_path / "jobs.sqlite") for _ in range(2)]
-    failures: list[Exception] = []
 
     def write(number: int) -> None:
-        try:
-            for _ in range(25):
-                with databases[number % 2].write() as connection:
-                    known = revision(connection)  # reads first, which is what deadlocks when the lock comes late
-                    assert changed(connection) == known + 1
-        except Exception as error:
-            failures.append(error)
+        for _ in range(25):
+            with databases[number % 2].write() as connection:
+                known = revision(connection)  # reads first, which is what deadlocks when the lock comes late
+                assert changed(connection) == known + 1
 
-    threads = [threading.Thread(target=write, args=(i,)) for i in range(6)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert not failures
+    together(6, write)
     with databases[0].read() as connection:
         assert revision(connection) == 150
     [database.close() for database in databases]

@@ -6,19 +6,20 @@ import hashlib
 import io
 import os
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from queue_sites import MODEL, member, opened, request, upload
+from queue_sites import MODEL, member, opened, request, tiny_disk, upload
 
 from visualprof.errors import NotFound
 from visualprof.reader.scan import Root
 from visualprof.remote.queue import logs as logs_module
 from visualprof.remote.queue import signing
 from visualprof.remote.queue.records import Task
-from visualprof.remote.queue.refusals import BadSignature, Elsewhere, Oversize
+from visualprof.remote.queue.refusals import BadSignature, DiskFull, Elsewhere, Oversize
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.signing import Signer
 from visualprof.remote.queue.store import LocalStore
@@ -108,6 +109,40 @@ def test_nothing_is_added_to_a_file_that_nobody_expects(store: LocalStore, tmp_p
     with pytest.raises(NotFound):
         store.append(KEY, 0, read(b"abc").read, 5)
     assert not (tmp_path / "incoming").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    yield from tiny_disk(tmp_path)
+
+
+def test_a_full_disk_is_named_and_nothing_half_is_left(small_disk: Path) -> None:
+    store = LocalStore(small_disk, Signer(b"secret"))
+    store.expect(KEY)
+    store.append(KEY, 0, read(b"abc").read, 1 << 30)
+    with pytest.raises(DiskFull, match="is full"):
+        store.append(KEY, 3, read(b"x" * (2 << 20)).read, 1 << 30)
+    assert store.size(KEY) == 3
+    with pytest.raises(DiskFull, match="is full"):
+        store.put(read(b"x" * (2 << 20)).read, 1 << 30)
+    assert list((small_disk / "blobs").iterdir()) == []
+
+
+def test_a_database_without_space_is_named(small_disk: Path) -> None:
+    remote = Remote(Root(small_disk, ""))
+    upload(remote)
+    queue = remote.opened()
+    (small_disk / "filler").write_bytes(b"x" * (512 << 10))
+
+    def fill() -> None:
+        for i in range(1000):
+            queue.jobs.submit(request(str(i), name="n" * 2000))
+
+    with pytest.raises(DiskFull, match="database cannot grow"):
+        fill()
+    (small_disk / "filler").unlink()
+    assert queue.jobs.submit(request("later"))[1], "with space it goes on"
+    remote.close()
 
 
 def facts(url: str) -> tuple[str, dict[str, str]]:
@@ -217,14 +252,22 @@ def test_a_read_only_server_says_so(tmp_path: Path) -> None:
         remote.opened()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_may_not_be_written_is_a_problem(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        problem = Remote(Root(tmp_path, "")).problem
+    for folder in locked(tmp_path):
+        problem = Remote(Root(folder, "")).problem
         assert problem
         assert "may not be written" in problem[0]
-    finally:
+
+
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A folder without the right to write; root gets a disk that is mounted read-only."""
+    if os.geteuid() == 0:
+        for folder in tiny_disk(tmp_path):
+            subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+            yield folder
+    else:
+        tmp_path.chmod(0o500)
+        yield tmp_path
         tmp_path.chmod(0o700)
 
 

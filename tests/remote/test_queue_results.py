@@ -6,14 +6,12 @@ import errno
 import json
 import os
 import shutil
-import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from queue_sites import MODEL, announced, member, opened, point, request, result
+from queue_sites import MODEL, announced, member, opened, point, request, result, tiny_disk, together, upload
 from sqlalchemy import update
 
 from visualprof.errors import VisualprofError
@@ -209,7 +207,7 @@ def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) 
     uploads = bench.queue.ingest.announce(bench.task, [Announced(**each) for each in announced(files)])
     for each in uploads:
         bench.write(each.url, 0, files[each.name] if each.name != "big.bin" else b"01234")
-    with pytest.raises(Unfit, match="big.bin has 5 of 10 bytes"):
+    with pytest.raises(Unfit, match=r"big\.bin has 5 of 10 bytes"):
         bench.finish(files)
     bench.send(files)
     bench.finish(files)
@@ -246,7 +244,7 @@ def test_a_result_without_its_heads_is_refused(bench: Bench, missing: str) -> No
 def test_a_head_that_is_no_json_object_is_refused(bench: Bench, text: bytes) -> None:
     files = bench.result() | {"env.json": text}
     bench.send(files)
-    with pytest.raises(Unfit, match="env.json is no JSON object"):
+    with pytest.raises(Unfit, match=r"env\.json is no JSON object"):
         bench.finish(files)
 
 
@@ -281,19 +279,9 @@ def test_the_same_finish_again_changes_nothing(bench: Bench) -> None:
 
 
 def test_two_finishes_at_once_publish_once(bench: Bench) -> None:
-    files, failures = bench.result(), list[Exception]()
+    files = bench.result()
     bench.send(files)
-
-    def finish() -> None:
-        try:
-            bench.finish(files)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=finish) for _ in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
-    assert failures == []
+    together(4, lambda _: bench.finish(files))
     assert bench.left() == []
 
 
@@ -435,15 +423,7 @@ def test_the_agents_own_report_after_a_full_disk_is_taken(bench: Bench, monkeypa
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "x", folder], check=False).returncode:
-        pytest.skip("needs the right to mount")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
+    yield from tiny_disk(tmp_path)
 
 
 def test_a_real_full_disk_is_a_named_end(tmp_path: Path, small_disk: Path) -> None:
@@ -451,8 +431,6 @@ def test_a_real_full_disk_is_a_named_end(tmp_path: Path, small_disk: Path) -> No
 
     remote = Service(Root(small_disk, ""), tmp_path / "data")
     try:
-        from queue_sites import upload
-
         upload(remote)
         bench = leased(remote)
         files = bench.result(**{"big.bin": b"x" * (2 << 20)})
@@ -501,8 +479,8 @@ def test_half_results_of_a_killed_server_are_removed_at_the_next_start(tmp_path:
         bench.finish({}, "failed", "crashed")
         place = tmp_path / "runs" / ".visualprof"
         with bench.queue.database.write() as connection:  # as if it had been killed before it removed them
-            connection.execute(artefacts.insert().values(
-                task=bench.lease.task, attempt=1, name="a", key="incoming/x/y", size_bytes=1, sha256="0" * 64))  # fmt: skip
+            row = {"task": bench.lease.task, "attempt": 1, "name": "a", "key": "incoming/x/y"}
+            connection.execute(artefacts.insert().values(size_bytes=1, sha256="0" * 64, **row))
         (place / "incoming" / f"{bench.lease.task}-1").mkdir()
         for name in ("blobs/.half", "results.partial/old"):
             (place / name).mkdir(parents=True)
