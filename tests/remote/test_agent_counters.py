@@ -30,7 +30,7 @@ def monitor(tmp_path: Path) -> Path:
 
 
 def added(path: Path, kind: str, monitor: Path, end_ms: int = 300) -> list[dict[str, Any]]:
-    counters.add(path, kind, START, START + end_ms * MS, monitor, 42)
+    counters.add(counters.Profile(path, kind, START, START, START + end_ms * MS, 42), monitor)
     body = json.loads(path.read_text())
     events = body["traceEvents"] if kind == "chrome_object" else body
     return [each for each in events if each["ph"] == "C"]
@@ -47,6 +47,17 @@ def test_a_list_gets_them_at_its_end(tmp_path: Path, monitor: Path, text: str) -
     cpu = [(each["ts"], each["args"]["value"]) for each in found if each["name"] == "CPU %"]
     assert cpu == [(i * 50_000.0, float(i)) for i in range(9)], "until one interval after the end"
     assert json.loads(path.read_text())[: len(json.loads(text))] == json.loads(text)
+
+
+@pytest.mark.parametrize("events", [1, 30_000])
+def test_samples_before_its_first_event_are_left_out(tmp_path: Path, monitor: Path, events: int) -> None:
+    day_us = 86_400_000_000.0  # some runtimes count from a day of their own
+    path = tmp_path / "timeline.json"
+    path.write_text(json.dumps([{**EVENT, "ts": day_us + 250_000.0 + i} for i in reversed(range(events))]))
+    origin = START - 86_400_000 * MS
+    counters.add(counters.Profile(path, "chrome_list", origin, START - 500 * MS, START + 300 * MS, 42), monitor)
+    stamps = sorted({each["ts"] - day_us for each in json.loads(path.read_text()) if each["ph"] == "C"})
+    assert stamps == [150_000.0 + i * 50_000 for i in range(6)]
 
 
 def test_a_list_that_ends_with_a_comma_becomes_valid(tmp_path: Path, monitor: Path) -> None:
@@ -124,5 +135,6 @@ def test_no_sample_in_the_span_changes_nothing(tmp_path: Path, monitor: Path) ->
     path = tmp_path / "timeline.json"
     path.write_text("[ ]")
     hour = 3_600_000 * MS
-    assert counters.add(path, "chrome_list", START + hour, START + hour + MS, monitor, 42) == 0
+    later = counters.Profile(path, "chrome_list", START + hour, START + hour, START + hour + MS, 42)
+    assert counters.add(later, monitor) == 0
     assert path.read_text() == "[ ]"

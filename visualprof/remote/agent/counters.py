@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -37,36 +38,59 @@ MARGIN_NS = 100_000_000
 TAIL = 4096
 BLOCK = 1 << 20
 OVERLAP = 64
+SCANNED_MAX = 256 << 20  # a second or so
+_STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d+)?)')
 _EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[\s*')
 
 
-def add(file: Path, kind: str, start_ns: int, end_ns: int, monitor: Path, pid: int) -> int:
-    """Adds the samples of a span to a profile; returns how many events that were.
+@dataclass(frozen=True)
+class Profile:
+    """A file and its time. origin_ns: epoch of time 0 of its stamps, which are us. begin_ns, end_ns: of its pass.
 
-    Args:
-        file: the profile, its time stamps in us since start_ns.
-        kind: "chrome_list" or "chrome_object".
-        start_ns, end_ns: epoch, when it began and ended.
-        monitor: monitor.jsonl.
-        pid: the process that the counters are shown under.
+    kind: "chrome_list" or "chrome_object". pid: the process that the counters are shown under.
+    """
+
+    file: Path
+    kind: str
+    origin_ns: int
+    begin_ns: int
+    end_ns: int
+    pid: int
+
+
+def add(profile: Profile, monitor: Path) -> int:
+    """Adds the monitor's samples of a profile's time to it; returns how many events that were.
+
     Raises: ValueError: the file is not what `kind` says; it is left as it was. OSError.
     """
-    events = list(_counters(monitor, start_ns, end_ns, pid))
+    events = list(_counters(profile, monitor))
     if not events:
         return 0
-    events.insert(
-        0, json.dumps({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": NAME}}).encode()
-    )
-    {"chrome_list": _append, "chrome_object": _insert}[kind](file, b",\n".join(events))
+    name = {"ph": "M", "pid": profile.pid, "tid": 0, "name": "process_name", "args": {"name": NAME}}
+    events.insert(0, json.dumps(name).encode())
+    {"chrome_list": _append, "chrome_object": _insert}[profile.kind](profile.file, b",\n".join(events))
     return len(events) - 1
 
 
-def _counters(monitor: Path, start_ns: int, end_ns: int, pid: int) -> Iterator[bytes]:
+def _counters(profile: Profile, monitor: Path) -> Iterator[bytes]:
+    first = max(profile.begin_ns, profile.origin_ns + round(_first_stamp(profile.file) * 1000) - MARGIN_NS)
     for sample in samples_of(monitor):
-        if start_ns - MARGIN_NS <= sample["t_ns"] <= end_ns + MARGIN_NS:
-            ts = (sample["t_ns"] - start_ns) / 1000
-            if ts >= 0:  # readers take the least time stamp for the beginning
-                yield from _events(sample, ts, pid)
+        if max(first, profile.origin_ns) <= sample["t_ns"] <= profile.end_ns + MARGIN_NS:
+            yield from _events(sample, (sample["t_ns"] - profile.origin_ns) / 1000, profile.pid)
+
+
+def _first_stamp(file: Path) -> float:
+    """The least time stamp of a file, us; 0 for a file so large that it takes too long to find out."""
+    least, rest = float("inf"), b""
+    if file.stat().st_size > SCANNED_MAX:
+        return 0.0
+    with file.open("rb") as opened:
+        while block := opened.read(BLOCK):
+            window, comma, rest = (rest + block).rpartition(b",")
+            least = min([least, *map(float, _STAMP.findall(window))])
+            rest = comma + rest
+    least = min([least, *map(float, _STAMP.findall(rest))])
+    return least if least < float("inf") else 0.0
 
 
 def _events(sample: dict[str, Any], ts: float, pid: int) -> Iterator[bytes]:
@@ -97,6 +121,7 @@ def _append(file: Path, events: bytes) -> None:
 
 
 def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
+    """Makes a file end with `data`, from `at` on."""
     out.seek(at)
     out.truncate()
     out.write(data)

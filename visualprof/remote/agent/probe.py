@@ -69,7 +69,7 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
 
 def _machine(gpus: list[Gpu], runtimes: list[Runtime], tags: list[str], level: int) -> Capabilities:
     return Capabilities(
-        platform=_platform(platform.machine(), bool(gpus)),
+        platform=platform_of(platform.machine(), bool(gpus)),
         machine=platform.machine(),
         system=f"{platform.system()} {platform.release()}",
         hostname=platform.node(),
@@ -84,7 +84,8 @@ def _machine(gpus: list[Gpu], runtimes: list[Runtime], tags: list[str], level: i
     )
 
 
-def _platform(machine: str, gpu: bool) -> Platform:
+def platform_of(machine: str, gpu: bool) -> Platform:
+    """A board with a GPU is still a board: its packages are those of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"

@@ -31,8 +31,11 @@ def detail(name: str) -> dict[str, Any]:
     """Version and devices of a backend."""
     chosen = backend(name)
     module = importlib.import_module(chosen.module)
-    version = getattr(module, "__version__", None) or importlib.metadata.version(chosen.package)
-    return {"version": str(version), "devices": list(chosen.devices())}
+    try:
+        version = importlib.metadata.version(chosen.package)
+    except importlib.metadata.PackageNotFoundError:  # a build of one's own, or a sister package (onnxruntime-gpu)
+        version = str(getattr(module, "__version__", ""))
+    return {"version": version, "devices": list(chosen.devices())}
 
 
 if __name__ == "__main__":

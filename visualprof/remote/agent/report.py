@@ -52,7 +52,8 @@ def _add_counters(work: Work, profiles: list[dict[str, Any]], warnings: list[str
         if file is None or kind not in KINDS or not isinstance(start, int) or start <= 0:
             continue
         try:
-            counters.add(file, kind, start, each["end_ns"], work.monitor, each["pid"])
+            profile = counters.Profile(file, kind, start, each["begin_ns"], each["end_ns"], each["pid"])
+            counters.add(profile, work.monitor)
         except ValueError as error:
             warnings.append(f"a profile is shown without the monitor's counters: {error}")
 

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,9 @@ PLACES = (
 )
 ASK = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
 PATIENCE_S = 20.0
+ASKED_AT_ONCE = 4
+SHIMS = "/shims/"  # pyenv's scripts, which stand for the interpreters of PLACES
+_NAME = re.compile(r"python(3(\.\d+)?)?")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:==([A-Za-z0-9.+!_-]+))?")
 
 
@@ -132,9 +136,10 @@ def pythons() -> list[Python]:
         paths += sorted(glob.glob(os.path.join(glob.escape(place), "python3*")))
     for pattern in PLACES:
         paths += sorted(glob.glob(os.path.expanduser(pattern)))
-    named = [each for each in paths if re.fullmatch(r"python(3(\.\d+)?)?", os.path.basename(each))]
+    named = [each for each in paths if _NAME.fullmatch(os.path.basename(each)) and SHIMS not in each]
     distinct = {os.path.realpath(path): path for path in reversed(named)}
-    found = [each for path in reversed(distinct.values()) if (each := _python(path))]
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = [each for each in pool.map(_python, reversed(distinct.values())) if each]
     return sorted(found, key=lambda each: tuple(map(int, each.version.split("."))), reverse=True)
 
 

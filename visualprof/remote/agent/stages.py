@@ -81,6 +81,7 @@ class Stages:
         self._failed: Failure | None = None
         self._done = False
         self._pid = 0
+        self._began_ns = 0
 
     def run(self, stage: str, limits: Limits) -> None:
         """Runs one stage to its end.
@@ -112,7 +113,7 @@ class Stages:
             child = Child(command, env, work.box, self._log, work.mark)
         except OSError as error:
             raise Failure("no_runtime", f"{self._python} could not be started: {error.strerror}") from None
-        self._pid = child.pid
+        self._pid, self._began_ns = child.pid, time.time_ns()
         if stage.startswith("profile:"):
             self._begin_pass(stage)
         monitor.watch(child.tree)
@@ -199,7 +200,8 @@ class Stages:
             case "effective" if events.is_object(event.get("effective")):
                 said.effective, said.version = event["effective"], events.text(event, "version", 100)
             case "profile":
-                said.profiles.append({**event, "error": None, "end_ns": time.time_ns(), "pid": self._pid})
+                times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
+                said.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "failed":
                 self._failed = _failure(event)
             case "done":

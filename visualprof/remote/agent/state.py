@@ -29,7 +29,8 @@ class Identity:
 def default_folder(server: str) -> Path:
     """A folder for each server, so that one machine can serve several."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base, "visualprof", "agent", re.sub(r"[^A-Za-z0-9.-]+", "_", urlsplit(server).netloc) or "server")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", urlsplit(server).netloc).strip(".")
+    return Path(base, "visualprof", "agent", name or "server")
 
 
 class StateFolder:

@@ -1,0 +1,126 @@
+"""The command line of the agent, and its folder."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from visualprof.cli import main
+from visualprof.remote.agent import command
+from visualprof.remote.agent.faults import AgentError, Failure, of_system
+from visualprof.remote.agent.journal import Journal
+from visualprof.remote.agent.state import Identity, StateFolder, default_folder
+from visualprof.remote.protocol import Lease, ModelRef, Request, Spec
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.run(parser.parse_args(list(arguments)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ([], "--server is missing"),
+        (["--server", "host:8040"], "is no address"),
+        (["--server", "ftp://host"], "is no address"),
+        (["--server", "http://host"], "--token is missing"),
+        (["--runtime", "nothing", "probe"], "is not BACKEND=PYTHON"),
+        (["--runtime", "tensorflow=/x", "probe"], "is not BACKEND=PYTHON"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named(arguments: list[str], error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(command.TOKEN, raising=False)
+    with pytest.raises(AgentError, match=re.escape(error)) as told:
+        run(*arguments)
+    assert told.value.hint
+
+
+def test_an_error_of_the_agent_is_one_of_the_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["agent"]) == 2
+    err = capfd.readouterr().err
+    assert "visualprof: --server is missing" in err
+    assert "hint: " in err
+
+
+def test_probe_prints_json(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("VISUALPROF_RUNTIMES", str(tmp_path))
+    monkeypatch.setattr("visualprof.remote.agent.probe.PATIENCE_S", 0.001)  # what it has is not the question here
+    assert main(["agent", "--tags", "lab, fast", "probe"]) == 0
+    assert json.loads(capfd.readouterr().out)["tags"] == ["lab", "fast"]
+
+
+def test_the_state_is_apart_for_each_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_folder("http://host:8040/a") == tmp_path / "visualprof" / "agent" / "host_8040"
+    assert default_folder("http://../..") == tmp_path / "visualprof" / "agent" / "server"
+
+
+def test_a_token_is_kept_for_its_server_alone(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path / "state")
+    state.keep(Identity("http://a", "a1", "secret"))
+    assert state.identity("http://a") == Identity("http://a", "a1", "secret")
+    assert state.identity("http://b") is None
+    assert stat.S_IMODE((state.path / "identity.json").stat().st_mode) == 0o600
+    (state.path / "identity.json").write_text("[1")
+    assert state.identity("http://a") is None
+
+
+def test_fetched_files_beyond_their_share_go_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    state = StateFolder(tmp_path)
+    for i, name in enumerate("abc"):
+        file = state.blobs / name
+        file.write_bytes(bytes(10))
+        os.utime(file, (i, i))
+    monkeypatch.setattr("visualprof.remote.agent.state.BLOBS_MAX", 25)
+    state.trim()
+    assert {each.name for each in state.blobs.iterdir()} == {"b", "c"}
+
+
+def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no sha256"):
+        StateFolder(tmp_path).blob("../../identity.json")
+
+
+def lease(attempt: int = 1) -> Lease:
+    return Lease("t1", "j1", "r", attempt, "token", Spec("s", "b"), Request("k", ModelRef("x", "m"), []), [])
+
+
+def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.add(lease(), "http://a", tmp_path / "work")
+    journal.add(lease(2), "http://a", tmp_path / "work2")
+    journal.child(lease(), 12, 34)
+    outcome = Failure("timeout", "too slow").outcome()
+    journal.ended(lease(2), outcome)
+    journal.again(lease(2))
+    journal.close()
+    again = Journal(tmp_path / "journal.sqlite")
+    first, second = again.entries()
+    assert (first.lease, first.pid, first.started, first.starts, first.outcome) == (lease(), 12, 34, 1, None)
+    assert (second.lease, second.folder, second.starts) == (lease(2), tmp_path / "work2", 2)
+    assert second.outcome == outcome
+    again.remove(lease())
+    assert [each.lease.attempt for each in again.entries()] == [2]
+    again.close()
+
+
+def test_a_journal_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
+    (tmp_path / "journal.sqlite").write_bytes(b"no database" * 100)
+    journal = Journal(tmp_path / "journal.sqlite")
+    assert journal.entries() == []
+    journal.close()
+    assert (tmp_path / "journal.sqlite.broken").exists()
+
+
+@pytest.mark.parametrize(("number", "reason"), [(28, "disk_full"), (122, "disk_full"), (13, "agent_error")])
+def test_an_error_of_the_disk_is_named(number: int, reason: str) -> None:
+    assert of_system(OSError(number, "why")).reason == reason

@@ -1,0 +1,121 @@
+"""What an agent finds out about its machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from visualprof.remote.agent import probe as module
+from visualprof.remote.agent.nvml import Nvml
+from visualprof.remote.agent.probe import Found, Interpreter, own, probe
+from visualprof.remote.protocol import Capabilities, Runtime
+
+
+def interpreter(folder: Path, **modules: str) -> str:
+    """A Python whose only runtimes are these modules."""
+    packages = folder / "packages"
+    packages.mkdir()
+    for name, code in modules.items():
+        (packages / f"{name}.py").write_text(code)
+    start = (
+        f"import sys, runpy; sys.path.insert(0, {str(packages)!r}); sys.argv = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -I -S -c "{start}" "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+ORT = "__version__ = '1.2'\ndef get_available_providers(): return ['CPUExecutionProvider']\nprint('noise')\n"
+
+
+def found(python: str, backend: str = "") -> tuple[Found, list[str]]:
+    said: list[str] = []
+    return probe([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), said.append), said
+
+
+def test_this_machine_is_described() -> None:
+    here = probe([], ["lab"], 2, Nvml(object()), print).capabilities
+    assert (here.tags, here.sandbox, here.gpus, here.runtimes) == (["lab"], 2, [], [])
+    assert here.cores >= 1
+    assert here.memory_bytes > 1 << 28
+    assert here.cpu
+    assert here.hostname
+
+
+@pytest.mark.parametrize(
+    ("machine", "gpu", "platform"),
+    [("x86_64", False, "x86"), ("x86_64", True, "cuda"), ("aarch64", False, "arm"), ("armv7l", False, "arm")],
+)
+def test_the_platform_is_that_of_machine_and_gpu(machine: str, gpu: bool, platform: str) -> None:
+    assert module.platform_of(machine, gpu) == platform
+
+
+def test_a_runtime_is_found_with_version_and_devices(tmp_path: Path) -> None:
+    python = interpreter(tmp_path, onnxruntime=ORT)
+    here, said = found(python)
+    assert said == []
+    [runtime] = here.capabilities.runtimes
+    assert (runtime.backend, runtime.version, runtime.python, runtime.devices) == (
+        "onnxruntime",
+        "1.2",
+        python,
+        ["cpu"],
+    )
+    assert runtime.python_version.startswith("3.")
+    assert sys.base_prefix in here.prefixes[python]
+
+
+def test_a_runtime_that_crashes_at_import_costs_no_other(tmp_path: Path) -> None:
+    openvino = "import ctypes; ctypes.string_at(0)"
+    here, said = found(interpreter(tmp_path, onnxruntime=ORT, openvino=openvino))
+    assert [each.backend for each in here.capabilities.runtimes] == ["onnxruntime"]
+    [line] = said
+    assert line.startswith("openvino of ")
+    assert "cannot be used" in line
+
+
+def test_an_import_error_is_told_by_its_last_line(tmp_path: Path) -> None:
+    _, said = found(interpreter(tmp_path, onnxruntime="raise ImportError('numpy.core.multiarray failed to import')"))
+    assert said[0].endswith("ImportError: numpy.core.multiarray failed to import")
+
+
+def test_an_interpreter_that_does_not_run_is_told(tmp_path: Path) -> None:
+    here, said = found(str(tmp_path / "none"))
+    assert here.capabilities.runtimes == []
+    assert "No such file" in said[0]
+
+
+def test_an_interpreter_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.5)
+    _, said = found(interpreter(tmp_path, onnxruntime="import time; time.sleep(60)"))
+    assert "no answer within 0.5 s" in said[0]
+
+
+def test_an_interpreter_is_asked_only_for_the_backend_that_it_was_named_for(tmp_path: Path) -> None:
+    python = interpreter(tmp_path, onnxruntime=ORT)
+    assert found(python, "onnxruntime")[0].capabilities.runtimes
+    here, said = found(python, "openvino")
+    assert here.capabilities.runtimes == []
+    assert said == [f"{python} has no openvino"]
+
+
+def test_the_agents_own_interpreter_counts() -> None:
+    assert own().python == sys.executable
+
+
+def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
+    runtimes = [
+        Runtime("torch", "2.9.0", "/a", "3.11", ["cpu"]),
+        Runtime("torch", "2.13.0", "/b", "3.11", ["cpu"]),
+        Runtime("torch", "2.10.0", "/c", "3.11", ["cpu", "cuda:0"]),
+    ]
+    here = Found(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
+    assert getattr(here.runtime("torch", "", "cpu"), "python", None) == "/b"
+    assert getattr(here.runtime("torch", "", "cuda:0"), "python", None) == "/c"
+    assert getattr(here.runtime("torch", "2.9.0", "cpu"), "python", None) == "/a"
+    assert here.runtime("torch", "2.9.0", "cuda:0") is None
+    assert here.devices() == ["cpu", "cuda:0"]

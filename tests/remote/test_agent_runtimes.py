@@ -1,0 +1,155 @@
+"""Making environments for runtimes, with a Python that only plays one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from visualprof.remote.agent import runtimes
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.runtimes import fitting, install, installed, pythons
+from visualprof.remote.backends import backend
+
+MakePython = Callable[..., Path]
+
+# Says that it is Python 3.10; `-m venv` makes a copy of it, `-m pip` notes what it was asked for.
+PYTHON = """#!/bin/sh
+case "$*" in
+  *"-I -c"*) echo '[[3, {minor}], true]' ;;
+  *"-m venv"*) [ -z "{no_venv}" ] || {{ echo no ensurepip >&2; exit 1; }}
+     for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
+  *"-m pip"*) echo "$@" >> {notes}; exit {pip} ;;
+  *probe.pyz*) echo '{answer}' ;;
+esac
+"""
+ANSWER = '{"version": "1.19.2", "devices": ["cpu"]}'
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> MakePython:
+    def make(name: str = "python3.10", pip: int = 0, no_venv: str = "", answer: str = ANSWER) -> Path:
+        folder = tmp_path / "pythons"
+        folder.mkdir(exist_ok=True)
+        path = folder / name
+        minor = name.rpartition(".")[2]
+        text = PYTHON.format(minor=minor, pip=pip, no_venv=no_venv, answer=answer, notes=tmp_path / "notes")
+        path.write_text(text)
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def test_an_environment_is_made_and_named_by_its_version(tmp_path: Path, python: MakePython) -> None:
+    said: list[str] = []
+    made = install("onnxruntime==1.19.2", str(python()), tmp_path / "runtimes", said.append)
+    assert made == tmp_path / "runtimes" / "onnxruntime-1.19.2"
+    assert installed(tmp_path / "runtimes") == [str(made / "bin" / "python")]
+    asked = (tmp_path / "notes").read_text()
+    assert " onnxruntime==1.19.2 " in asked
+    assert "numpy" in asked
+    assert "ready" in said[-1]
+    assert list((tmp_path / "runtimes").iterdir()) == [made], "nothing half made is left"
+
+
+def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, python: MakePython) -> None:
+    with pytest.raises(AgentError, match="ended with status 1") as told:
+        install("onnxruntime==99", str(python(pip=1)), tmp_path / "runtimes", print)
+    assert "onnxruntime==99 for Python 3.10" in told.value.hint
+    assert installed(tmp_path / "runtimes") == []
+    assert list((tmp_path / "runtimes").iterdir()) == []
+
+
+def test_an_environment_whose_runtime_does_not_import_does_not_count(tmp_path: Path, python: MakePython) -> None:
+    with pytest.raises(AgentError, match="onnxruntime was installed and cannot be used"):
+        install("onnxruntime", str(python(answer="")), tmp_path / "runtimes", print)
+    assert installed(tmp_path / "runtimes") == []
+
+
+def test_a_new_environment_replaces_the_one_of_its_name(tmp_path: Path, python: MakePython) -> None:
+    first = install("onnxruntime", str(python()), tmp_path / "runtimes", print)
+    (first / "old").touch()
+    assert install("onnxruntime", str(python()), tmp_path / "runtimes", print) == first
+    assert not (first / "old").exists()
+
+
+def test_a_python_without_venv_is_explained(tmp_path: Path, python: MakePython) -> None:
+    with pytest.raises(AgentError) as told:
+        install("onnxruntime", str(python(no_venv="x")), tmp_path / "runtimes", print)
+    assert "apt install python3.10-venv" in told.value.hint
+
+
+def test_an_unknown_backend_names_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="'tensorflow' names no backend") as told:
+        install("tensorflow", "", tmp_path, print)
+    assert "onnxruntime" in told.value.hint
+
+
+def test_options_of_pip_cannot_come_in_as_a_requirement(tmp_path: Path) -> None:
+    for each in ("--index-url=http://x", "onnxruntime --pre", "onnxruntime==1 -e .", "onnxruntime>=1", ""):
+        with pytest.raises(AgentError, match="names no backend"):
+            install(each, "", tmp_path, print)
+
+
+def test_a_python_is_found_on_the_path(python: MakePython, monkeypatch: pytest.MonkeyPatch) -> None:
+    older, newer = python("python3.9"), python("python3.77")
+    monkeypatch.setenv("PATH", f"{older.parent}:{os.environ['PATH']}")
+    found = {each.path: each.version for each in pythons()}
+    assert found[str(older)] == "3.9"
+    assert found[str(newer)] == "3.77"
+    assert found[sys.executable] == f"3.{sys.version_info[1]}"
+    versions = [int(version.partition(".")[2]) for version in found.values()]
+    assert versions == sorted(versions, reverse=True)
+
+
+def test_the_newest_python_that_a_backend_has_packages_for_is_taken(
+    tmp_path: Path,
+    python: MakePython,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = [runtimes.Python(str(python(f"python{version}")), version) for version in ("3.77", "3.10", "3.9")]
+    monkeypatch.setattr(runtimes, "pythons", lambda: there)
+    monkeypatch.setattr(type(backend("onnxruntime")), "python", "3.9 3.10")
+    said: list[str] = []
+    install("onnxruntime", "", tmp_path / "runtimes", said.append)
+    assert said[0].startswith("onnxruntime with Python 3.10 ")
+
+
+def test_without_a_fitting_python_those_that_are_there_are_named(
+    tmp_path: Path,
+    python: MakePython,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = [runtimes.Python(str(python("python3.77")), "3.77")]
+    monkeypatch.setattr(runtimes, "pythons", lambda: there)
+    monkeypatch.setattr(type(backend("onnxruntime")), "python", "3.9 3.10")
+    with pytest.raises(
+        AgentError, match=r"has packages for Python 3\.9 3\.10 alone, and this machine has 3\.77"
+    ) as told:
+        install("onnxruntime", "", tmp_path / "runtimes", print)
+    assert told.value.hint == "install Python 3.10, or give its path with --python"
+
+
+def test_a_path_that_is_no_python_is_named(tmp_path: Path) -> None:
+    with pytest.raises(AgentError, match="is no Python that works"):
+        install("onnxruntime", "/bin/true", tmp_path, print)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [("3.10", "3.10", True), ("3.1", "3.10", False), ("3.9", "3.8, 3.9", True), ("3.13", "", True)],
+)
+def test_versions_are_compared_as_a_whole(version: str, wanted: str, fits: bool) -> None:
+    assert fitting(version, wanted) is fits
+
+
+def test_the_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("VISUALPROF_RUNTIMES", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert runtimes.folder() == tmp_path / "visualprof" / "runtimes"
+    monkeypatch.setenv("VISUALPROF_RUNTIMES", str(tmp_path / "own"))
+    assert runtimes.folder() == tmp_path / "own"
