@@ -294,6 +294,8 @@ BACKENDS: list[tuple[str, str, list[str], list[str], Json]] = [
 class JobsFake:
     """The API of jobs with a fixed cast; what the page sends is kept in `received`.
 
+    held: names whose upload is answered late. refusals: answers of the next submissions.
+
     Args:
         dashboard: answers everything else.
     """
@@ -309,6 +311,8 @@ class JobsFake:
         self.uploads: dict[str, Json] = {}
         self.log = LOG
         self.revision = 1
+        self.held: set[str] = set()
+        self.refusals: list[tuple[int, Json]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -346,6 +350,8 @@ class JobsFake:
 
     def _upload(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         name = query["name"]
+        if name in self.held:
+            time.sleep(3)
         if name in self.uploads:
             return 201, self.uploads[name], job_schema.UploadAnswer
         return (
@@ -358,6 +364,8 @@ class JobsFake:
         if parts == ["check"]:
             count = len(content["sweep"]["values"]) * len(content["specs"])
             return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, job_schema.CheckAnswer
+        if not parts and method == "POST" and self.refusals:
+            return *self.refusals.pop(0), None
         if not parts and method == "POST":
             return 201, self._submit(content), job_schema.JobAnswer
         if not parts:
@@ -420,7 +428,14 @@ class JobsFake:
 
     def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         entries = [
-            {"name": name, "package": package, "formats": formats, "suffixes": suffixes, "precisions": ["f32"], "options": options}
+            {
+                "name": name,
+                "package": package,
+                "formats": formats,
+                "suffixes": suffixes,
+                "precisions": ["f32"],
+                "options": options,
+            }
             for name, package, formats, suffixes, options in BACKENDS
         ]
         return 200, {"backends": entries}, job_schema.BackendsAnswer

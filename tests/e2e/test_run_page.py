@@ -1,0 +1,463 @@
+"""The Run and Machines pages: a job is put together, submitted and followed, against a server that plays along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import shared
+from tests.e2e import jobs_fake
+from tests.e2e.jobs_fake import HOSTILE, LONG, JobsFake, array_upload, model_upload
+from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
+from tests.e2e.looks import raw_keys
+
+MODEL = "resnet10_dynbatch.onnx"
+BERT = "bert.onnx"
+RUN = "pytorch-h200/cnn"
+
+
+@pytest.fixture
+def fake(samples: Dashboard) -> Iterator[JobsFake]:
+    playing = JobsFake(samples)
+    playing.uploads[MODEL] = model_upload()
+    two = ({"name": "mask", "dtype": "int64", "dims": ["batch", "seq"]},)
+    playing.uploads[BERT] = model_upload(BERT, *two, dims={"batch": 1, "seq": 128})
+    yield playing
+    playing.stop()
+
+
+@pytest.fixture
+def open_page(fake: JobsFake, visit: Visits) -> Callable[..., Page]:
+    def _open(page: str = "run", **query: Any) -> Page:
+        return visit(fake, page, **query)  # type: ignore[arg-type]  # all that a visit needs is the address
+
+    return _open
+
+
+def choose(page: Page, *names: str) -> None:
+    """Picks files as the drop zone's dialog does."""
+    files: list[Any] = [{"name": name, "mimeType": "application/octet-stream", "buffer": b"content"} for name in names]
+    page.locator("input[type=file]").set_input_files(files)
+
+
+def with_model(page: Page, name: str = MODEL) -> Page:
+    choose(page, name)
+    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    return page
+
+
+def spec_row(page: Page, number: int) -> Locator:
+    return page.get_by_role("table", name="Specs").locator("tbody").nth(number)
+
+
+def submit(page: Page) -> Locator:
+    return page.get_by_role("button", name="Submit")
+
+
+def line(page: Page, title: str) -> Locator:
+    return page.get_by_role("list", name="Jobs").locator(".line").filter(has_text=title)
+
+
+def nothing_ran(page: Page) -> None:
+    assert page.locator("main img, main script, main iframe").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_model_and_its_arrays_become_a_request(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.uploads["mask.npy"] = array_upload("mask.npy", "int64", 16, 128)
+    page = open_page()
+    choose(page, BERT, "mask.npy")
+    expect(page.get_by_role("table", name="Inputs")).to_contain_text("int64 16×128")
+    page.get_by_label("Sizes of the swept dimension").fill("1:8, 12")
+    expect(page.get_by_role("list", name="Points to measure").get_by_role("listitem")).to_have_text(
+        ["1", "2", "4", "8", "12"]
+    )
+    page.get_by_label("Size of seq").fill("64")
+    page.get_by_label("Name", exact=True).last.fill("nightly")
+    expect(submit(page)).to_have_text("Submit 5 points × 3 specs")
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    blob = fake.uploads["mask.npy"]["blob"]
+    assert sent["model"] == {"blob": "b" * 64, "name": BERT}
+    assert sent["inputs"] == [
+        {"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "random", "blob": ""},
+        {"name": "mask", "dtype": "int64", "dims": ["batch", "seq"], "fill": "file", "blob": blob},
+    ]
+    assert sent["sweep"] == {"dim": "batch", "values": [1, 2, 4, 8, 12]}
+    assert (sent["dims"], sent["name"]) == ({"seq": 64}, "nightly")
+    assert sent["measure"] == {"warmup_s": 0.2, "min_s": 3, "max_s": 60, "min_n": 662}
+
+
+def test_specs_begin_with_what_the_online_machines_have(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = with_model(open_page())
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    found = {(spec["id"], spec["backend"], spec["agent"], spec["device"]) for spec in sent["specs"]}
+    assert found == {
+        ("onnxruntime-lab-x86", "onnxruntime", "a1", "cpu"),
+        ("onnxruntime-gpu-box-cuda0", "onnxruntime", "a2", "cuda:0"),
+        ("openvino-lab-x86", "openvino", "a1", "cpu"),
+    }
+
+
+def test_a_spec_can_be_doubled_changed_and_removed(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = with_model(open_page())
+    spec_row(page, 2).get_by_role("button", name="Remove").click()
+    spec_row(page, 1).get_by_role("button", name="Remove").click()
+    spec_row(page, 0).get_by_role("button", name="Duplicate").click()
+    copy = spec_row(page, 1)
+    copy.get_by_label("Precision").select_option("f32")
+    copy.get_by_label("Threads").fill("4")
+    copy.get_by_role("button", name="options").click()
+    page.get_by_label("optimization").select_option("basic")
+    page.keyboard.press("Escape")
+    copy.get_by_label("Machine").select_option("platform:cuda")
+    expect(submit(page)).to_have_text("Submit 5 points × 2 specs")
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    assert sent["specs"][1] == {
+        "id": "onnxruntime-cuda-f32-4t-basic", "backend": "onnxruntime", "version": "", "agent": "",
+        "platform": "cuda", "device": "cpu", "precision": "f32", "threads": 4, "options": {"optimization": "basic"},
+    }  # fmt: skip
+
+
+def test_errors_stand_at_their_fields(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.errors = [
+        {"field": "specs[1].agent", "error": "gpu-box has no openvino", "hint": "it has torch"},
+        {"field": "inputs[0].blob", "error": "the file is too small", "hint": None},
+        {"field": "key", "error": "is not one", "hint": None},
+    ]
+    fake.warnings = [{"field": "specs[0].threads", "error": "more than its cores", "hint": None}]
+    page = with_model(open_page())
+    expect(spec_row(page, 1)).to_contain_text("gpu-box has no openvino it has torch")
+    expect(spec_row(page, 1).get_by_label("Machine")).to_have_class("box wrong")
+    expect(spec_row(page, 0)).to_contain_text("more than its cores")
+    expect(page.get_by_role("table", name="Inputs")).to_contain_text("the file is too small")
+    expect(page.locator(".homeless")).to_have_text("key is not one")
+    expect(page.get_by_text("3 fields to mend")).to_be_visible()
+    expect(submit(page)).to_be_disabled()
+    fake.errors = []
+    spec_row(page, 0).get_by_label("Threads").fill("2")
+    expect(page.get_by_text("fields to mend")).to_have_count(0)
+    expect(submit(page)).to_be_enabled()
+
+
+def test_what_cannot_be_a_number_is_told_at_once(open_page: Callable[..., Page]) -> None:
+    page = with_model(open_page(), BERT)
+    page.get_by_label("Sizes of the swept dimension").fill("1:0")
+    expect(page.get_by_text("write 1:64, 8:64:8 or 1, 2, 4")).to_be_visible()
+    page.get_by_label("Size of seq").fill("many")
+    expect(page.get_by_text("needs a whole size from 1")).to_be_visible()
+    expect(submit(page)).to_be_disabled()
+
+
+def test_a_file_that_is_no_model_is_refused_and_the_rest_stays(
+    open_page: Callable[..., Page], fake: JobsFake, visit: Visits
+) -> None:
+    visit.tolerate("status of 422")
+    page = with_model(open_page())
+    choose(page, "notes.bin")
+    refusal = page.get_by_role("alert").filter(has_text="notes.bin")
+    expect(refusal).to_contain_text("no model format recognises its content")
+    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    refusal.get_by_role("button", name="Dismiss").click()
+    expect(refusal).to_have_count(0)
+
+
+def test_an_upload_can_be_cancelled(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.held.add(MODEL)
+    page = open_page()
+    choose(page, MODEL)
+    sending = page.get_by_role("status").filter(has_text=MODEL)
+    sending.get_by_role("button", name="Cancel").click()
+    expect(sending).to_have_count(0)
+    expect(page.get_by_text("Drop a model here")).to_be_visible()
+
+
+def test_files_can_be_dropped_anywhere_on_the_page(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    expect(page.get_by_text("Drop a model here")).to_be_visible()
+    given = page.evaluate_handle(
+        "name => { const data = new DataTransfer(); data.items.add(new File(['content'], name)); return data; }", MODEL
+    )
+    page.dispatch_event(".list", "drop", {"dataTransfer": given})
+    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+
+
+def test_inputs_of_torchscript_are_written_by_hand(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    inputs = [{"name": "x", "dtype": "", "dims": None}]
+    fake.uploads["m.pt"] = model_upload("m.pt", format="torchscript", inputs=inputs, backends=["torch"], dims={})
+    page = with_model(open_page(), "m.pt")
+    expect(page.get_by_text("write its dimensions")).to_be_visible()
+    page.get_by_label("Dimensions of x").fill("batch, 3, 224×224")
+    page.get_by_label("Type").select_option("int64")
+    page.get_by_label("Sweep").select_option("batch")
+    page.get_by_label("Sizes of the swept dimension").fill("1")
+    expect(submit(page)).to_be_enabled()
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    expected = {"name": "x", "dtype": "int64", "dims": ["batch", 3, 224, 224], "fill": "random", "blob": ""}
+    assert sent["inputs"] == [expected]
+
+
+def test_a_draft_survives_a_reload_until_it_is_cleared(open_page: Callable[..., Page]) -> None:
+    page = with_model(open_page())
+    page.get_by_label("Sizes of the swept dimension").fill("3, 5")
+    page.reload()
+    expect(page.get_by_label("Sizes of the swept dimension")).to_have_value("3, 5")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_text("Drop a model here")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("Drop a model here")).to_be_visible()
+
+
+def test_a_submission_that_was_not_answered_is_sent_again_as_the_same(
+    open_page: Callable[..., Page], fake: JobsFake, visit: Visits
+) -> None:
+    visit.tolerate("status of 507")
+    fake.refusals.append((507, {"error": "the disk is full", "hint": "make room"}))
+    page = with_model(open_page())
+    submit(page).click()
+    expect(page.get_by_role("alert").filter(has_text="the disk is full")).to_be_visible()
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    submit(page).click()  # once more is another job
+    expect(line(page, MODEL)).to_have_count(4)
+    first, second, third = (body["key"] for body in fake.sent("POST", "jobs"))
+    assert first == second != third
+
+
+def test_what_the_server_refuses_on_submission_stands_at_its_field(
+    open_page: Callable[..., Page], fake: JobsFake, visit: Visits
+) -> None:
+    visit.tolerate("status of 400")
+    error = {"field": "specs[0].version", "error": "is gone meanwhile", "hint": None}
+    fake.refusals.append((400, {"error": "is gone meanwhile", "hint": None, "errors": [error]}))
+    page = with_model(open_page())
+    submit(page).click()
+    expect(spec_row(page, 0)).to_contain_text("is gone meanwhile")
+
+
+def test_a_submitted_job_is_open_and_followed(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = with_model(open_page())
+    submit(page).click()
+    first = page.get_by_role("list", name="Jobs").get_by_role("listitem").first
+    expect(first).to_contain_text("Waits for a machine that can run it.")
+    job = fake.jobs[0]
+    assert f"job={job['id']}" in page.url
+    job["tasks"][0].update(state="running", phase="measuring", progress=0.5, agent="a1", agent_name="lab-x86", points=2)
+    job.update(state="running", progress=0.3)
+    expect(first).to_contain_text("measuring")
+    expect(first.get_by_role("list", name="Points so far").get_by_role("listitem")).to_have_count(2)
+    expect(first.get_by_role("link", name="lab-x86")).to_be_visible()
+
+
+def test_every_state_is_told_and_names_of_strangers_are_text(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    for title, state in [
+        ("ResNet-50 nightly", "Running"),
+        ("人脸检测模型", "Waiting"),
+        ("detector", "Failed"),
+        ("old.mge", "Cancelled"),
+    ]:
+        expect(line(page, title)).to_contain_text(state)
+    expect(line(page, HOSTILE)).to_contain_text(HOSTILE)
+    line(page, HOSTILE).click()
+    expect(page.get_by_role("alert").filter(has_text="INVALID_GRAPH")).to_contain_text(HOSTILE)
+    assert LONG[:60] in line(page, HOSTILE).inner_text()
+    nothing_ran(page)
+
+
+def test_a_failure_tells_its_reason_with_the_last_lines_of_its_log(open_page: Callable[..., Page]) -> None:
+    page = open_page(job="j-crash")
+    why = page.get_by_role("alert").filter(has_text="SIGSEGV")
+    expect(why).to_contain_text("The process crashed: the process ended by SIGSEGV while it was measuring batch 16")
+    expect(why).to_contain_text("does the model run with this runtime at all?")
+    log = page.get_by_label("Log", exact=True)
+    expect(log).to_contain_text("Segmentation fault")
+    expect(log).not_to_contain_text("loading")
+    page.get_by_role("button", name="Log", exact=True).click()
+    expect(log).to_contain_text(f"INFO loading resnet10_dynbatch.onnx\nwarming up: 100 %\ninput {HOSTILE} is float32")
+    assert "log=t-crash" in page.url
+    nothing_ran(page)
+
+
+def test_a_log_follows_its_end_until_one_scrolls_up(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page(job="j-run", log="t-run-1")
+    log = page.locator("pre")
+    expect(log).to_contain_text("Segmentation fault")
+    bottom = "e => e.scrollHeight - e.clientHeight - e.scrollTop"
+    assert log.evaluate(bottom) < 30
+    fake.log += "".join(f"more {i}\n" for i in range(40))
+    expect(log).to_contain_text("more 39")
+    assert log.evaluate(bottom) < 30
+    log.evaluate("e => { e.scrollTop = 0; }")
+    expect(page.get_by_role("button", name="Follow")).to_be_visible()
+    fake.log += "the end\n"
+    expect(log).to_contain_text("the end")
+    assert log.evaluate("e => e.scrollTop") == 0
+    page.get_by_role("button", name="Follow").click()
+    assert log.evaluate(bottom) < 30
+
+
+def test_cancelling_asks_once_and_a_cancelled_job_can_be_retried(
+    open_page: Callable[..., Page], fake: JobsFake
+) -> None:
+    page = open_page(job="j-run")
+    page.get_by_role("button", name="Cancel job").click()
+    assert fake.sent("POST", "jobs/j-run/cancel") == []
+    page.get_by_role("button", name="No", exact=True).click()
+    page.get_by_role("button", name="Cancel job").click()
+    page.get_by_role("button", name="Yes, cancel").click()
+    expect(line(page, "ResNet-50 nightly")).to_contain_text("Cancelled")
+    page.get_by_role("button", name="Retry").click()
+    expect(line(page, "ResNet-50 nightly")).to_contain_text("Waiting")
+    assert len(fake.sent("POST", "jobs/j-run/cancel")) == len(fake.sent("POST", "jobs/j-run/retry")) == 1
+
+
+def test_an_old_job_fills_the_form(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page(job="j-done")
+    page.get_by_role("button", name="Use as template").click()
+    expect(page.get_by_label("Sizes of the swept dimension")).to_have_value("1:16")
+    expect(spec_row(page, 0).get_by_label("Threads")).to_have_value("2")
+    expect(page.locator("details")).to_contain_text("At least 1\u00a0s")
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    old = jobs_fake.request()
+    assert sent["key"] != old["key"]
+    assert {k: sent[k] for k in ("model", "inputs", "specs", "sweep", "measure")} == {
+        k: old[k] for k in ("model", "inputs", "specs", "sweep", "measure")
+    }
+
+
+def test_a_result_opens_on_its_page(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    done = next(job for job in fake.jobs if job["id"] == "j-done")
+    done["tasks"][0]["run"] = RUN
+    page = open_page(job="j-done")
+    expect(page.get_by_role("link", name="Evaluation").last).to_have_attribute(
+        "href", "#/evaluation?reports=pytorch-h200/cnn,elsewhere"
+    )
+    page.get_by_role("link", name="Open result").click()
+    expect(page.get_by_role("heading", name="Average step")).to_be_visible()
+    assert f"run={RUN}" in page.url
+
+
+def test_the_list_is_filtered_by_state_and_words_which_the_address_keeps(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    page.get_by_role("radio", name="Failed 2").click()
+    expect(page.get_by_role("list", name="Jobs").locator(".line")).to_have_count(2)
+    page.get_by_placeholder("Search jobs").fill("detector")
+    expect(page.get_by_role("list", name="Jobs").locator(".line")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_role("list", name="Jobs").locator(".line")).to_have_count(1)
+    page.get_by_placeholder("Search jobs").fill("no such job")
+    expect(page.get_by_text("No match")).to_be_visible()
+
+
+def test_without_a_machine_the_page_says_what_to_type(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.agents = []
+    page = open_page()
+    lack = page.get_by_role("status").filter(has_text="No machine can measure yet.")
+    expect(lack).to_contain_text(f"visualprof --logdir {fake.dashboard.folder} --with-agent")
+    expect(lack).to_contain_text("visualprof agent --server http://192.168.7.2:8040 --token")
+    expect(lack.get_by_role("button", name="Copy")).to_have_count(2)
+
+
+def test_without_a_runtime_for_the_model_the_page_says_how_to_install_one(
+    open_page: Callable[..., Page], fake: JobsFake
+) -> None:
+    fake.uploads["m.mge"] = model_upload("m.mge", format="megengine", backends=["megengine"])
+    for agent in fake.agents:
+        agent["capabilities"]["runtimes"] = []
+    page = open_page()
+    choose(page, "m.mge")
+    lack = page.get_by_role("status").filter(has_text="No machine has a runtime for this model.")
+    expect(lack).to_contain_text("visualprof agent install-runtime megengine")
+    expect(page.get_by_text("add at least one spec")).to_be_visible()
+
+
+def test_a_server_that_takes_no_jobs_says_why(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.problem = "the log directory cannot be written"
+    page = open_page()
+    expect(page.get_by_role("alert")).to_contain_text("the log directory cannot be written")
+    expect(page.get_by_text("Drop a model here")).to_have_count(0)
+    expect(line(page, "detector")).to_be_visible()
+
+
+def test_machines_show_what_they_have_and_do(open_page: Callable[..., Page]) -> None:
+    page = open_page("agents")
+    card = page.get_by_role("region", name="gpu-box")
+    for text in ("NVIDIA H200, 141 GiB", "96 cores", "PyTorch 2.13.0", "an own user", "online", "measuring"):
+        expect(card).to_contain_text(text)
+    expect(page.get_by_role("region", name="树莓派-5")).to_contain_text("offline")
+    expect(page.locator("main")).to_contain_text("python3 agent.pyz --server http://192.168.7.2:8040 --token")
+    card.get_by_role("link", name="ResNet-50 nightly").click()
+    expect(line(page, "ResNet-50 nightly")).to_be_visible()
+    assert "job=j-run" in page.url
+
+
+def test_a_machine_is_made_private_and_a_lost_one_removed(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page("agents")
+    page.get_by_role("region", name="gpu-box").get_by_role("switch", name="Public").click()
+    expect(page.get_by_role("region", name="gpu-box").get_by_role("switch", name="Private")).not_to_be_checked()
+    assert fake.sent("PATCH", "agents/a2") == [{"public": False}]
+    lost = page.get_by_role("region", name="树莓派-5")
+    lost.get_by_role("button", name="Remove").click()
+    lost.get_by_role("button", name="Remove").click()
+    expect(lost).to_have_count(0)
+    assert len(fake.sent("DELETE", "agents/a3")) == 1
+
+
+@pytest.mark.parametrize(("language", "page_name"), [("en", "run"), ("zh", "run"), ("en", "agents"), ("zh", "agents")])
+def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], language: str, page_name: str) -> None:
+    page = open_page(page_name, language=language, job="j-run")
+    expect(page.locator(".agent, .task").first).to_be_visible()
+    if page_name == "run":
+        choose(page, BERT)
+        expect(page.locator(".specs")).to_be_visible()
+        page.locator("summary").click()
+    assert raw_keys(page) == []
+    keys = page.evaluate("document.body.innerText.match(/\\b(?:run|agents|evaluation)\\.[a-z_]+\\b/g)")
+    assert keys is None
+
+
+@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize("name", ["run", "agents"])
+def test_the_pages_fit_their_windows(open_page: Callable[..., Page], name: str, width: int) -> None:
+    page = open_page(name, size=(width, 900), job="j-bad")
+    expect(page.locator(".agent, .task").first).to_be_visible()
+    nothing_ran(page)
+
+
+def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dashboard], visit: Visits) -> None:
+    pytest.importorskip("onnxruntime")
+    model = shared(f"models/onnx/{MODEL}")
+    page = visit(serve(None, "--with-agent"), "run")
+    page.locator("input[type=file]").set_input_files(model)
+    expect(page.get_by_role("table", name="Specs")).to_be_visible()
+    row = page.get_by_role("table", name="Specs").locator("tbody")
+    expect(row.first.get_by_label("Runtime")).to_have_value("onnxruntime")
+    while row.count() > 1:
+        row.last.get_by_role("button", name="Remove").click()
+    page.get_by_label("Sizes of the swept dimension").fill("1:2")
+    page.locator("summary").click()
+    page.get_by_label("At least").fill("0.2")
+    page.get_by_label("Samples").fill("20")
+    expect(submit(page)).to_have_text("Submit 2 points × 1 spec")
+    expect(submit(page)).to_be_enabled()
+    submit(page).click()
+    points = page.get_by_role("list", name="Points so far").get_by_role("listitem")
+    expect(points).to_have_count(2, timeout=60_000)
+    expect(page.locator(".line").first).to_contain_text("Done", timeout=60_000)
+    page.get_by_role("link", name="Open result").click()
+    expect(page.get_by_role("heading", name="Average step")).to_be_visible()
+    expect(page.get_by_text("Measured by a job, 2 points")).to_be_visible()
+    page.get_by_role("link", name="Open Evaluation").click()
+    expect(page.get_by_role("img", name="Throughput over batch").locator("canvas")).to_be_visible()
