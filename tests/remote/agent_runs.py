@@ -138,10 +138,11 @@ def main() -> int:
     import argparse
 
     from visualprof.remote.agent import bundle, command, sandbox
-    from visualprof.remote.agent.agent import Agent, Parts, Settings
+    from visualprof.remote.agent.agent import Agent
     from visualprof.remote.agent.faults import AgentError
     from visualprof.remote.agent.probe import Found
     from visualprof.remote.agent.probe_main import overview
+    from visualprof.remote.agent.settings import Parts, Settings
     from visualprof.remote.protocol import Capabilities, Runtime
 
     devices = os.environ.get("FAKE_DEVICES", "cpu").split(",")

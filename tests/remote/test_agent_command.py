@@ -95,7 +95,7 @@ def lease(attempt: int = 1) -> Lease:
 
 
 def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.sqlite")
+    journal = Journal(tmp_path / "journal.sqlite", print)
     journal.add(lease(), "http://a", tmp_path / "work")
     journal.add(lease(2), "http://a", tmp_path / "work2")
     journal.child(lease(), 12, 34)
@@ -103,7 +103,7 @@ def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
     journal.ended(lease(2), outcome)
     journal.again(lease(2))
     journal.close()
-    again = Journal(tmp_path / "journal.sqlite")
+    again = Journal(tmp_path / "journal.sqlite", print)
     first, second = again.entries()
     assert (first.lease, first.pid, first.started, first.starts, first.outcome) == (lease(), 12, 34, 1, None)
     assert (second.lease, second.folder, second.starts) == (lease(2), tmp_path / "work2", 2)
@@ -115,9 +115,11 @@ def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
 
 def test_a_journal_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     (tmp_path / "journal.sqlite").write_bytes(b"no database" * 100)
-    journal = Journal(tmp_path / "journal.sqlite")
+    said: list[str] = []
+    journal = Journal(tmp_path / "journal.sqlite", said.append)
     assert journal.entries() == []
     journal.close()
+    assert "cannot be read" in said[0]
     assert (tmp_path / "journal.sqlite.broken").exists()
 
 

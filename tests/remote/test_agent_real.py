@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, SHARED, trace_of
+from tests.conftest import SHARED, trace_of
 from tests.remote.agent_runs import StartAgent, server, start
+from tests.remote.child_runs import megengine_python
 from tests.remote.fake_server import FakeServer
 from visualprof.reader.trace import TrackKind
 from visualprof.remote.agent.sandbox import usable
@@ -52,21 +52,11 @@ def test_an_onnx_model_is_measured_and_profiled(
     assert agent.ended() == 0
 
 
-def megengine() -> str:
-    """A Python that has MegEngine: VISUALPROF_TEST_MEGENGINE, or one that `make test` has installed."""
-    if chosen := os.environ.get("VISUALPROF_TEST_MEGENGINE"):
-        return chosen
-    found = sorted((ROOT / ".runtimes").glob("megengine-*/bin/python"))
-    if not found:
-        pytest.skip("needs MegEngine: visualprof agent install-runtime megengine==1.13.0 --folder .runtimes")
-    return str(found[-1])
-
-
 def test_a_megengine_model_is_measured_and_profiled(server: FakeServer, start: StartAgent) -> None:
     model = SHARED / "models/megengine/lenet.mge"
     if not model.exists():
         pytest.skip("needs models that are not part of this repository")
-    python = megengine()
+    python = megengine_python()
     task = server.submit(
         model.read_bytes(),
         model.name,

@@ -102,7 +102,8 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent.agent import Agent, Settings
+    from visualprof.remote.agent.agent import Agent
+    from visualprof.remote.agent.settings import Settings
     from visualprof.remote.agent.state import default_folder
 
     if not args.server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,13 +37,18 @@ class Entry:
 
 
 class Journal:
-    """A small SQLite file; a write is there when the call returns."""
+    """A small SQLite file; a write is there when the call returns.
 
-    def __init__(self, path: Path) -> None:
+    say: told what could not be written: the task goes on, only a restart would not know of it.
+    """
+
+    def __init__(self, path: Path, say: Callable[[str], object]) -> None:
+        self._say = say
         self._lock = threading.Lock()
         try:
             self._db = self._opened(path)
-        except sqlite3.DatabaseError:  # a journal that cannot be read says nothing about any task
+        except sqlite3.DatabaseError as error:
+            say(f"{path} cannot be read ({error}); what it says about unfinished tasks is lost")
             path.replace(path.with_name(path.name + ".broken"))
             self._db = self._opened(path)
 
@@ -90,8 +96,11 @@ class Journal:
         self._db.close()
 
     def _do(self, statement: str, *values: object) -> None:
-        with self._lock:
-            self._db.execute(statement, values)
+        try:
+            with self._lock:
+                self._db.execute(statement, values)
+        except sqlite3.OperationalError as error:  # a full disk
+            self._say(f"the journal could not be written: {error}")
 
 
 def _outcome(text: str | None) -> Any:
