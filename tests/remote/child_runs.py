@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -17,27 +18,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, answer
+from visualprof.remote.agent.bundle import child_archive
 from visualprof.remote.protocol import Input, Lease, Measure, ModelRef, Profile, Request, Spec, Sweep
 
-PACKAGES = ("backends", "child")
 QUICK = Measure(warmup_s=0.02, min_s=0.05, max_s=2.0, min_n=20)
-INSTALL = "visualprof agent install-runtime megengine==1.13.0 --into .runtimes"
+INSTALL = "visualprof agent install-runtime --folder .runtimes megengine==1.13.0"
 
 
 @cache
 def code() -> Path:
-    """A zip that holds what an agent sends into a runtime."""
-    path = Path(mkdtemp(prefix="visualprof-child-")) / "code.pyz"
-    remote = ROOT / "visualprof" / "remote"
-    files = [remote / "__init__.py", remote / "protocol.py", *(f for p in PACKAGES for f in (remote / p).glob("*.py"))]
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("visualprof/__init__.py", "")
-        for file in files:
-            archive.write(file, file.relative_to(ROOT).as_posix())
-        archive.writestr(
-            "__main__.py", "import sys\nfrom visualprof.remote.child.main import main\nsys.exit(main(sys.argv[1:]))\n"
-        )
+    """The archive that an agent sends into a runtime."""
+    folder = Path(mkdtemp(prefix="visualprof-child-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / "code.pyz"
+    path.write_bytes(child_archive())
     return path
 
 
@@ -120,6 +115,12 @@ class Job:
         )
         told = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
         return Ran(done.returncode, done.stdout, done.stderr, told, out)
+
+
+def steps(file: Path) -> list[str]:
+    """Names of the steps that the overview of a profile has."""
+    told: Any = answer("overview", file).to_json()["steps"]
+    return list(told["name"])
 
 
 def tiny_onnx(path: Path, **sizes: int | str) -> Path:

@@ -38,7 +38,20 @@ Reason = Literal[
 Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "f32", "f16", "bf16"]
 Fill = Literal["random", "zeros", "file"]
-DTYPES = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "bool",
+)
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -208,7 +221,7 @@ class Lease:
 
 
 def build(kind: Any, given: Any) -> Any:
-    """A dataclass of this module from JSON's objects; names it does not know are ignored, so that either side may be newer.
+    """A dataclass of this module from JSON's objects; unknown names are ignored, so that either side may be newer.
 
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
     """

@@ -19,7 +19,7 @@ from visualprof.remote.backends import Feeds, Session
 from visualprof.remote.child.host import Load, Watch
 from visualprof.remote.protocol import Measure
 
-ROOM = 1 << 16  # samples that the array grows by
+ROOM, ROOM_AT_FIRST = 1 << 16, 1 << 20  # samples that the array grows by, and has at most before the first
 AGREE = 0.10  # two windows agree when their medians differ by at most this share
 MAX_WINDOWS = 10
 WINDOW_RUNS = 3
@@ -95,7 +95,7 @@ def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: in
     Outputs are released outside of the timed stretch.
     """
     clock = time.perf_counter_ns
-    samples = array("q", bytes(8 * max(ROOM, min_n)))
+    samples = array("q", bytes(8 * max(ROOM, min(min_n, ROOM_AT_FIRST))))
     room, n = len(samples), 0
     with _no_garbage_collection():
         start = clock()
