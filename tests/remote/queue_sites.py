@@ -205,7 +205,8 @@ def served(folder: Path, **settings: Any) -> Iterator[Server]:
     """A server in this process, with one uploaded model."""
     folder.mkdir(exist_ok=True)
     with Server([folder], 0, Settings(**settings)) as server:
-        upload(server.remote)
+        if not server.remote.problem:
+            upload(server.remote)
         server.start()
         yield server
 
@@ -221,10 +222,10 @@ class ServerProcess:
     url: str = ""
     process: subprocess.Popen[str] | None = None
 
-    def start(self) -> ServerProcess:
+    def start(self, *more: str) -> ServerProcess:
         command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [*command, "--lease", str(self.lease_s)],
+            [*command, "--lease", str(self.lease_s), *more],
             cwd=ROOT,
             env={**os.environ, "VISUALPROF_CACHE_DIR": str(self.cache)},
             stdout=subprocess.PIPE,
@@ -244,7 +245,7 @@ class ServerProcess:
         if self.process.returncode is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(10)
-            self.process.stdout.close()
+        self.process.stdout.close()
 
 
 @contextmanager

@@ -164,6 +164,18 @@ def test_an_agent_with_a_wrong_token_of_its_own_is_a_new_one(agent: Agent) -> No
     assert agent.token != known[1]
 
 
+def test_the_servers_own_agent_is_one_however_often_it_comes(client: FlaskClient, remote: Remote) -> None:
+    agent, ids = Agent(client, remote), set[str]()
+    for _ in range(2):
+        body = {"protocol": 1, "name": "local", "public": True, "capabilities": asdict(capabilities())}
+        answer = agent.post("register", body, remote.local_token).json
+        assert answer
+        ids.add(answer["agent"])
+        assert agent.post("heartbeat", {}, answer["token"]).status_code == 200
+    assert len(ids) == 1
+    assert [(each.name, each.local) for each in remote.agents()] == [("local", True)]
+
+
 def test_another_protocol_is_refused_with_advice(client: FlaskClient, remote: Remote) -> None:
     answer = Agent(client, remote).register(protocol=2)
     assert answer.status_code == 400

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from queue_sites import (
     FakeAgent,
     Http,
     Refused,
+    ServerProcess,
     announced,
+    opened,
     result,
     served,
     server_process,
@@ -26,6 +29,7 @@ from queue_sites import (
     until,
 )
 
+from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import Spec
 
 _GONE = (OSError, http.client.HTTPException)
@@ -282,6 +286,32 @@ def test_a_closing_server_does_not_wait_for_its_agents(tmp_path: Path) -> None:
     thread.join(10)
     assert time.monotonic() - began < 5
     agent.http.close()
+
+
+def test_the_servers_own_agent_comes_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with opened(tmp_path / "runs"):
+        pass
+    server = ServerProcess(tmp_path / "runs", tmp_path / "cache", 3.0).start("--with-agent")
+    try:
+        [agent] = until(lambda: Http(server.url)("GET", "/api/v1/agents")["agents"], 30)
+        assert (agent["name"], agent["local"], agent["public"], agent["online"]) == ("local", True, True, True)
+        assert server.process
+        children = psutil.Process(server.process.pid).children(recursive=True)
+        own = [each for each in children if "agent" in each.cmdline()]
+        assert own
+        server.process.terminate()
+        assert server.process.wait(10) == 0
+        assert not [each for each in own if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+    finally:
+        server.kill()
+        for each in psutil.process_iter(["cmdline"]):
+            assert server.url not in (each.info["cmdline"] or [])
+
+
+def test_a_server_that_can_run_no_jobs_starts_no_agent(tmp_path: Path) -> None:
+    with pytest.raises(VisualprofError, match="read-only"), served(tmp_path / "runs", with_agent=True, read_only=True):
+        pass
 
 
 def test_a_result_is_a_run_of_the_dashboard(tmp_path: Path) -> None:

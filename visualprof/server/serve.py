@@ -74,6 +74,7 @@ class Server:
                 port=port,
                 threads=_THREADS,
                 connection_limit=_CONNECTIONS,
+                asyncore_use_poll=True,  # select() knows 1024 files
                 max_request_body_size=_MAX_BODY,
                 ident="visualprof",
             )
@@ -98,28 +99,34 @@ class Server:
 
     def run(self) -> None:
         """Serves until interrupted."""
-        self.logdir.start()
-        self.remote.start()
-        if self._settings.with_agent:  # the socket listens already: its first request waits
-            self._agent = LocalAgent(self.remote, self.url)
-        self._waitress.run()
+        self.start()
+        assert self._thread
+        # A thread of its own serves: an interruption does not cut off the agent, which reports how it ends.
+        self._thread.join()
 
     def start(self) -> None:
-        """Serves from a thread of its own."""
-        self._thread = threading.Thread(target=self.run, name="http", daemon=True)
+        """Serves from a thread of its own.
+
+        Raises: VisualprofError: an agent is wanted, and no job can be run here.
+        """
+        self.logdir.start()
+        self.remote.start()
+        self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
+        if self._settings.with_agent:
+            self._agent = LocalAgent(self.remote, self.url)
 
     def close(self) -> None:
         """Ends everything, also the parsing processes and the agent."""
         if self._agent:
-            self._agent.close()  # first: it reports its end
+            self._agent.close()  # first, while somebody listens to how it ends
         self.remote.wake()
+        self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
         if self._thread and self._thread.is_alive():
             # Sockets must be closed by the thread that waits for them.
             next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(self._close_sockets)
             self._thread.join(timeout=5)
         self._close_sockets()
-        self._waitress.task_dispatcher.shutdown()
         self._resources.close()
 
     def _close_sockets(self, _: object = None) -> None:

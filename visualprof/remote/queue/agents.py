@@ -6,9 +6,10 @@ import hashlib
 import hmac
 import secrets
 import time
+from typing import Any
 
 import msgspec
-from sqlalchemy import Select, delete, insert, select, update
+from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
@@ -69,9 +70,20 @@ class Agents:
             same = (agents.c.id == known[0]) & (agents.c.token_sha256 == hashed(known[1]))
             if known[0] and connection.execute(update(agents).where(same).values(values)).rowcount:
                 return known
-            identity, token = short_id(), TOKEN + secrets.token_urlsafe(32)
-            row = {"id": identity, "token_sha256": hashed(token), "registered_ns": now, **values}
-            connection.execute(insert(agents).values(row))
+            return self._new(connection, values)
+
+    @staticmethod
+    def _new(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:
+        """A new row; but a server has one agent of its own, whatever state that has lost."""
+        token = TOKEN + secrets.token_urlsafe(32)
+        values = {**values, "token_sha256": hashed(token)}
+        own = select(agents.c.id).where(agents.c.local).limit(1)
+        earlier = connection.execute(own).scalar() if values["local"] else None
+        if earlier:
+            connection.execute(update(agents).where(agents.c.id == earlier).values(values))
+            return earlier, token
+        identity = short_id()
+        connection.execute(insert(agents).values(id=identity, registered_ns=values["seen_ns"], **values))
         return identity, token
 
     def trusted(self, token: str) -> Agent:
