@@ -72,6 +72,7 @@ class FakeServer:
         self.cut_get_after = -1
         self.damage = False
         self.full = False
+        self.full_at_finish = False
         self.unfit = 0
         self.redirect = ""
         self.busy: list[tuple[int, str]] = []  # status and Retry-After of the next POSTs
@@ -301,6 +302,8 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
         def task_finish(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
             body = json.loads(raw)
             task.finishes += 1
+            if server.full_at_finish and body["files"]:
+                return self.answer(507, {"error": "the disk is full", "hint": "free space"})
             for name in body["files"]:
                 if server.unfit or hashlib.sha256(task.files[name]).hexdigest() != task.announced[name]["sha256"]:
                     server.unfit = max(0, server.unfit - 1)

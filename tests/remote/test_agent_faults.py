@@ -149,6 +149,14 @@ def test_a_full_disk_of_the_server_is_named(server: FakeServer, start: StartAgen
     assert "the server's disk is full" in report["error"]
 
 
+def test_a_disk_of_the_server_that_is_full_at_the_very_end_is_named(server: FakeServer, start: StartAgent) -> None:
+    server.full_at_finish = True
+    task = server.submit(b"measure=0.05")
+    start()
+    report = server.finished(task)
+    assert (report["state"], report["reason"], report["files"]) == ("failed", "disk_full", [])
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
@@ -260,7 +268,9 @@ def test_a_task_that_is_left_is_done_by_the_next_start(
     assert server.finished(task)["state"] == "succeeded"
 
 
-def test_an_agent_ends_with_the_process_that_started_it(server: FakeServer, start: StartAgent, tmp_path: Path) -> None:
+@pytest.mark.parametrize("away", [False, True])
+def test_an_agent_ends_with_the_process_that_started_it(server: FakeServer, tmp_path: Path, away: bool) -> None:
+    server.down = away
     told = tmp_path / "pid"
     script = f"""
 import subprocess, sys, time
@@ -272,7 +282,9 @@ time.sleep(60)
     environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": "vp_r_right", "VISUALPROF_RUNTIMES": str(tmp_path / "none")}
     parent = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.DEVNULL)
     try:
-        server.wait(lambda: server.polls)
+        server.wait(lambda: told.exists() and told.read_text())
+        server.wait(lambda: away or server.polls)
+        time.sleep(0.5)
         pid = int(told.read_text())
     finally:
         parent.kill()

@@ -73,7 +73,16 @@ def completed(folder: Path, rows: list[tuple[float, float | None, list[str] | No
     return points.read_text().splitlines()
 
 
-POINT = {"batch": 4, "n": 25, "start_ns": S, "end_ns": 3 * S, "energy_j_per_sample": None, "throttled": None}
+POINT = {
+    "batch": 64,
+    "n": 25,
+    "qps": 12.5,
+    "samples_per_s": 50.0,
+    "start_ns": S,
+    "end_ns": 3 * S,
+    "energy_j_per_sample": None,
+    "throttled": None,
+}
 
 
 def test_a_point_gets_energy_a_sample_and_its_throttling(tmp_path: Path) -> None:
@@ -99,6 +108,11 @@ def test_lines_that_are_no_points_stay_as_they_are(tmp_path: Path) -> None:
     lines = completed(tmp_path, [(2, 100.0, [])], text)
     assert lines[:3] == ['{"batch": 1}', "nonsense", "[1]"]
     assert lines[4] == '{"half'
+
+
+def test_a_point_without_a_rate_stays_as_it_is(tmp_path: Path) -> None:
+    point = {**POINT, "qps": 0}
+    assert json.loads(completed(tmp_path, [(2, 100.0, [])], json.dumps(point) + "\n")[0]) == point
 
 
 def test_without_a_gpu_the_file_is_not_touched(tmp_path: Path) -> None:

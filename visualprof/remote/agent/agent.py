@@ -31,6 +31,7 @@ BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
 BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel does not wait long
 BEAT_GAP_S = 1.0
 LOOK_S = 2.0
+PARENT_S = 0.5
 ANSWER_S = 15.0  # beyond what a poll waits
 MEMORY_SHARE = 0.9
 LEAVE_S = 15.0
@@ -52,6 +53,7 @@ class Agent:
         self._news = threading.Event()
         self._look_again = threading.Event()
         self._fatal: AgentError | None = None
+        self._parent = os.getppid()
         self._member = Membership(settings, self._state, say, self._leaving)
         self._running = Running(say)
 
@@ -62,6 +64,8 @@ class Agent:
         if warning:
             self._say(warning)
         self._listen()
+        if self._settings.exit_with_parent:
+            threading.Thread(target=self._follow_parent, daemon=True).start()
         self._journal = Journal(self._state.path / "journal.sqlite", self._say)
         entries = self._journal.entries()
         for entry in entries:
@@ -79,10 +83,7 @@ class Agent:
 
     def _wait(self) -> None:
         """Until everything has ended. Signals are handled in this thread."""
-        parent = os.getppid()
         while not self._over.wait(0.2):
-            if self._settings.exit_with_parent and os.getppid() != parent:
-                self._leave(now=True)
             if self._leaving.is_set() and (self._fatal or not self._running):
                 self._over.set()
         end = time.monotonic() + LEAVE_S
@@ -223,6 +224,13 @@ class Agent:
             self._running.start(each)
 
     # --- the end ---
+
+    def _follow_parent(self) -> None:
+        """Leaves when another process has become its parent: the kernel's own signal goes by threads of the parent."""
+        while os.getppid() == self._parent:
+            if self._over.wait(PARENT_S):
+                return
+        self._leave(now=True)
 
     def _listen(self) -> None:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

@@ -92,10 +92,10 @@ def complete(points: Path, monitor: Path) -> None:
 def _completed(line: bytes, known: GpuHistory) -> bytes:
     try:
         point = json.loads(line)
-        start, end, samples = int(point["start_ns"]), int(point["end_ns"]), int(point["n"]) * int(point["batch"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+        start, end, samples = int(point["start_ns"]), int(point["end_ns"]), _samples(point)
+    except (ValueError, KeyError, TypeError, RecursionError, ZeroDivisionError):
         return line
-    if not is_object(point) or end <= start or samples < 1:
+    if not is_object(point) or end <= start or samples <= 0:
         return line
     energy = known.energy_j(start, end)
     told = {
@@ -103,3 +103,8 @@ def _completed(line: bytes, known: GpuHistory) -> bytes:
         "throttled": known.was_throttled(start, end),
     }
     return json.dumps(point | {name: value for name, value in told.items() if value is not None}).encode() + b"\n"
+
+
+def _samples(point: dict[str, Any]) -> float:
+    """How many samples were measured. The swept size need not be that of the batch: the rates say what a run has."""
+    return int(point["n"]) * round(float(point["samples_per_s"]) / float(point["qps"]))

@@ -96,8 +96,10 @@ class Report:
             names = self._upload(outcome)
             try:
                 return self.finish(outcome, names)
-            except Answered:  # 422: something did not arrive as it left; `uploads` says what
-                continue
+            except Answered as error:
+                if error.status == 507:
+                    raise Failure("disk_full", f"the server's disk is full: {error.error}") from None
+                # 422: something did not arrive as it left; `uploads` says what.
         raise Failure("upload_failed", "the result did not arrive whole, though it was sent twice")
 
     def _upload(self, outcome: Outcome) -> list[str]:
@@ -111,13 +113,16 @@ class Report:
         return [piece.name for piece in pieces]
 
     def finish(self, outcome: Outcome, files: list[str]) -> str:
-        """Ends the task. Raises: Stale, Stopped. Answered: 422, a file is missing or differs."""
+        """Ends the task.
+
+        Raises: Stale. Stopped. Answered: 422, a file is missing or differs; 507, the server's disk is full.
+        """
         body = {**outcome, "warnings": self._warnings, "files": files}
         path = f"tasks/{self._lease.task}/finish?lease={self._lease.lease}"
         try:
             retried(lambda: self._client.post(path, body), self._leave)
         except Answered as error:
-            if error.status == 422 and files:
+            if error.status in (422, 507) and files:
                 raise
             raise Stale(str(error)) from None
         return ": ".join(filter(None, (outcome["reason"] or outcome["state"], outcome["error"])))

@@ -132,12 +132,15 @@ def pieces_of(folder: Path) -> tuple[list[Piece], list[str]]:
     """The files of a result, and those left out: links and the like, and names that no server takes."""
     pieces: list[Piece] = []
     left_out: list[str] = []
+    taken: set[str] = set()  # some file systems do not tell apart what differs by case
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
             path = Path(root, name)
             told = path.relative_to(folder).as_posix()
-            if len(pieces) < FILES_MAX and is_plain(path) and is_shown(told):
+            fits = len(pieces) < FILES_MAX and is_shown(told) and told.casefold() not in taken
+            if fits and is_plain(path):
+                taken.add(told.casefold())
                 pieces.append(Piece(told, path, path.stat().st_size, digest(path)))
             else:
                 left_out.append(told.encode("utf-8", "replace").decode())
