@@ -55,6 +55,11 @@ def test_its_choices_of_algorithms_and_graph_can_be_asked_for(job: Job) -> None:
     assert ran.told("effective")[0]["effective"]["fast_run"] == "1"
 
 
+def test_a_change_of_precision_is_told(job: Job) -> None:
+    job.spec = {"options": {"optimize": "ioc16"}}
+    assert job.run().told("effective")[0]["effective"]["precision"] == "f16"
+
+
 def test_a_model_with_whole_numbers_runs(tmp_path: Path, python: str) -> None:
     model = shared("models/megengine/transformer_tiny.mge")
     job = Job(tmp_path, model, TRANSFORMER, "megengine", python, sweep=Sweep("batch", [2]))

@@ -22,6 +22,7 @@ OPTIONS = {
     "fast_run": ("0", "1"),
     "optimize": ("none", "inference", "fuse_conv_bias_nonlinearity", "io16xc32", "ioc16", *LAYOUTS),
 }
+PRECISIONS = {"io16xc32": "f16, computed in f32", "ioc16": "f16"}
 WARM_UP = 5
 BANNER = re.compile(rb"info: \+|debug: failed to load cuda func")
 
@@ -54,12 +55,13 @@ class MegEngineSession:
 
     def effective(self) -> dict[str, str]:
         """Options, device, threads."""
+        chosen = choose(self._spec, OPTIONS)
         threads = {"threads": "1"} if self._spec.device == "cpu" else {}
         return {
-            "precision": "as the model",
+            "precision": PRECISIONS.get(chosen["optimize"], "as the model"),
             "device": self._spec.device,
             **threads,
-            **choose(self._spec, OPTIONS),
+            **chosen,
         }
 
     def memory_bytes(self) -> int | None:
