@@ -28,8 +28,10 @@ from itertools import starmap
 from pathlib import Path
 
 from benchmarks.graph_page import graph_page
+from benchmarks.harness import harness
 from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
+from benchmarks.queue import queue
 from benchmarks.ranks import many_ranks
 from benchmarks.tiles import levels, tiles
 from benchmarks.timeline_page import timeline_page
@@ -209,6 +211,8 @@ def main() -> int:
             serving(folder),
             starmap(Row, memory_view(folder, options.events)),
             starmap(Row, many_ranks(folder)),
+            starmap(Row, queue(folder)),
+            starmap(Row, harness()),
             pages(10_000_000 if options.huge else options.events),
         ]
         for part in (*parts, *([huge(folder)] if options.huge else [])):
