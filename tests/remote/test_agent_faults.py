@@ -21,10 +21,10 @@ from tests.remote.fake_server import FakeServer, Task
 __all__ = ["server", "start"]
 
 
-def hanging(server: FakeServer, start: StartAgent, words: str = "") -> tuple[Task, AgentProcess]:
+def hanging(server: FakeServer, start: StartAgent, *arguments: str) -> tuple[Task, AgentProcess]:
     """A task that has measured a point and hangs."""
-    task = server.submit(f"{words} measure=0.05 hang".encode())
-    agent = start()
+    task = server.submit(b"measure=0.05 hang")
+    agent = start(*arguments)
     server.wait(lambda: task.points and agent.children())
     return task, agent
 
@@ -44,8 +44,9 @@ def test_after_sigkill_the_orphan_is_gone_and_the_task_is_done_again(server: Fak
     assert task.result["log.txt"] == b"done\n", "the log is that of the second time"
 
 
-def test_a_killed_agent_takes_the_measuring_child_with_it(server: FakeServer, start: StartAgent) -> None:
-    _, agent = hanging(server, start)
+@pytest.mark.parametrize("sandbox", ["off", "auto"])
+def test_a_killed_agent_takes_the_measuring_child_with_it(server: FakeServer, start: StartAgent, sandbox: str) -> None:
+    _, agent = hanging(server, start, "--sandbox", sandbox)
     agent.signal(signal.SIGKILL)
     server.wait(lambda: not agent.children(), 3)
 
