@@ -1,0 +1,369 @@
+"""The Evaluation page over result folders whose numbers are known."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import SAMPLES
+from tests.e2e import shown
+from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
+from tests.e2e.looks import cell, raw_keys, row, table
+
+PROFILE = SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz"
+ENOUGH = {"p50_ns": 11, "p90_ns": 64, "p95_ns": 130, "p99_ns": 662}
+START = 1_795_000_000_000_000_000
+
+
+def latencies(batch: int, n: int, base_ns: float, seed: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Mostly alike, with a tail; sublinear in the batch."""
+    random = np.random.default_rng(seed)
+    made = base_ns * batch**0.8 * (1 + random.gamma(1.2, 0.04, n)) * np.where(random.random(n) < 0.01, 3, 1)
+    return made.astype(np.uint32)
+
+
+def point(batch: int, taken: np.ndarray[Any, np.dtype[np.uint32]], offset: int, **more: Any) -> dict[str, Any]:
+    """A line of points.jsonl about these runs."""
+    n, total = len(taken), int(taken.sum())
+    shares = {"p50_ns": 50, "p90_ns": 90, "p95_ns": 95, "p99_ns": 99}
+    percentiles = {k: int(np.percentile(taken, p)) if n >= ENOUGH[k] else None for k, p in shares.items()}
+    start = START + batch * 10_000_000_000
+    row = {
+        "batch": batch, "n": n, "duration_ns": total, "load_ns": 41_000_000, "first_ns": int(taken[0]) * 3,
+        "warmup_n": 20, "qps": n / total * 1e9, "samples_per_s": n * batch / total * 1e9,
+        "whole_samples_per_s": n * batch / total * 0.8e9, "mean_ns": total // n, "min_ns": int(taken.min()),
+        "max_ns": int(taken.max()), **percentiles, "p999_ns": None,
+        "trusted": [p for k, p in shares.items() if n >= ENOUGH[k]], "iqr_ns": int(taken.std()),
+        "window_p50_ns": [int(np.median(part)) for part in np.array_split(taken, 3)], "stable": True,
+        "involuntary_switches": 3, "pressure": 0.02, "host_busy": False, "rss_bytes": 210 << 20,
+        "gpu_memory_bytes": None, "energy_j_per_sample": None, "throttled": None, "start_ns": start,
+        "end_ns": start + total, "latencies": [offset, n],
+    }  # fmt: skip
+    return row | more
+
+
+def sample(t_ns: int, batch: int, gpu: bool) -> dict[str, Any]:
+    """A line of monitor.jsonl."""
+    wave = (t_ns // 100_000_000) % 7
+    one = {
+        "util": 0.6 + 0.05 * wave, "mem_util": 0.2, "sm_mhz": 1980 - 15 * wave, "mem_mhz": 2619,
+        "memory_bytes": 2 << 30, "power_w": 310 + wave, "temperature_c": 46, "throttle": 0,
+    }  # fmt: skip
+    return {
+        "t_ns": t_ns, "phase": "measuring", "batch": batch, "cpu": 0.3 + 0.02 * wave, "child_cpu": 0.26, "load1": 1.2,
+        "pressure": 0.02, "rss_bytes": 210 << 20, "involuntary_switches": 3, "gpus": [one] if gpu else [],
+    }  # fmt: skip
+
+
+def result(
+    folder: Path,
+    spec: str,
+    base_ns: float,
+    *,
+    job: str = "j1",
+    name: str = "resnet10",
+    backend: str = "onnxruntime",
+    version: str = "1.31.1",
+    device: str = "cpu",
+    agent: str = "lab-x86",
+    effective: dict[str, str] | None = None,
+    changes: dict[int, dict[str, Any]] | None = None,
+    runs: dict[int, int] | None = None,
+    finished_ns: int = START,
+    profiled: bool = True,
+) -> Path:
+    """A finished result: `<folder>/<job>/<spec>`. changes, runs: of the point of a batch."""
+    out = folder / f"{name}-{job}" / spec
+    out.mkdir(parents=True)
+    gpu = device.startswith("cuda")
+    wanted = {"id": spec, "backend": backend, "version": version, "device": device, "precision": "", "threads": 2}
+    model = {"name": f"{name}.onnx", "sha256": "0" * 64, "format": "onnx", "file": f"{name}.onnx"}
+    about = {"schema": "visualprof.job/1", "job": job, "task": f"{job}-{spec}", "attempt": 1, "name": name}
+    where = {
+        "agent": agent, "agent_id": "a1", "platform": "cuda" if gpu else "x86", "machine": "x86_64", "system": "Linux",
+        "hostname": agent, "cpu": "Xeon Platinum 8480+", "cores": 16, "python": "3.11.7", "backend": backend,
+        "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if gpu else [], "version": version, "device": device,
+        "effective": effective or {"precision": "f32"}, "sandbox": 2, "visualprof": "0.1.0",
+    }  # fmt: skip
+    lines: list[dict[str, Any]] = []
+    raw = b""
+    for number, batch in enumerate((1, 2, 4, 8, 16)):
+        taken = latencies(batch, (runs or {}).get(batch, 900), base_ns, number)
+        lines.append(point(batch, taken, len(raw), **(changes or {}).get(batch, {})))
+        raw += taken.tobytes()
+    profiles = [{"pass": "timeline", "file": "timeline.json.gz", "start_ns": START, "batch": 1, "runs": 20}]
+    status = {
+        "schema": "visualprof.status/1", "state": "succeeded", "reason": None, "error": None, "hint": None,
+        "warnings": [], "started_ns": finished_ns - 60_000_000_000, "finished_ns": finished_ns, "load_ns": 41_000_000,
+        "profiles": profiles if profiled else [],
+    }  # fmt: skip
+    devices = [{"id": "cuda:0", "name": "NVIDIA H200", "uuid": "u"}] if gpu else []
+    head: dict[str, Any] = {"schema": "visualprof.monitor/1", "interval_ms": 100, "pid": 1, "gpus": devices}
+    ticks = [(line["start_ns"] + t, line["batch"]) for line in lines for t in range(0, 3_000_000_000, 100_000_000)]
+    seen = [head, *(sample(t, batch, gpu) for t, batch in ticks)]
+    if profiled:
+        shutil.copy(PROFILE, out / "timeline.json.gz")
+    (out / "monitor.jsonl").write_text("".join(json.dumps(each) + "\n" for each in seen))
+    (out / "points.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    (out / "latencies.bin").write_bytes(raw)
+    (out / "env.json").write_text(json.dumps(where))
+    (out / "status.json").write_text(json.dumps(status))
+    (out / "job.json").write_text(json.dumps(about | {"model": model, "spec": wanted, "request": {}}))
+    return out
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+SLOW, FAST, CARD = "resnet10-j1/onnxruntime", "resnet10-j1/openvino", "resnet10-j1/onnxruntime-cuda0"
+OLD = "resnet10-j0/onnxruntime"
+BUSY = {"host_busy": True, "pressure": 0.35, "involuntary_switches": 900}
+# Where the last point of the first series ends, by its blue.
+RIGHTMOST = """canvas => {
+  const { width, height } = canvas;
+  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data;
+  for (let x = width - 1; x > 0; x--)
+    for (let y = 60; y < height; y++) {
+      const [r, g, b] = data.slice(4 * (y * width + x), 4 * (y * width + x) + 3);
+      if (b - r > 80 && b - g > 40) return [x / devicePixelRatio, y / devicePixelRatio];
+    }
+}"""
+SHAKY = {"stable": False, "window_p50_ns": [100_000, 130_000, 150_000]}
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
+    """Three reports of a job, an older one of the same spec, and one of a hostile name."""
+    folder = tmp_path_factory.mktemp("reports") / "runs"
+    folder.mkdir()
+    result(folder, "onnxruntime", 160_000)
+    bf16 = {"precision": "<Type: 'bfloat16'>"}
+    few = {16: 212}
+    result(
+        folder, "openvino", 120_000, backend="openvino", version="2026.4.1", effective=bf16, changes={8: BUSY}, runs=few
+    )
+    result(folder, "onnxruntime-cuda0", 60_000, agent="gpu-box", device="cuda:0", changes={4: SHAKY})
+    day = 86_400_000_000_000
+    result(folder, "onnxruntime", 190_000, job="j0", version="1.23.2", finished_ns=START - 3 * day, profiled=False)
+    result(folder, "s", 900_000, job="j2", name=HOSTILE, version="1.13.0", finished_ns=START - day, profiled=False)
+    dashboard = Dashboard(folder, cache)
+    try:
+        dashboard.wait_until_ready()
+        yield dashboard
+    finally:
+        dashboard.stop()
+
+
+@pytest.fixture
+def opened(reports: Dashboard, visit: Visits) -> Callable[..., Page]:
+    def _open(**query: Any) -> Page:
+        page = visit(reports, "evaluation", **query)
+        expect(page.locator(".evaluation .main .panel").first).to_be_visible()
+        return page
+
+    return _open
+
+
+def points(page: Page) -> Locator:
+    return table(page, "Points")
+
+
+def best(page: Page, label: str) -> Locator:
+    return page.get_by_role("table", name="Best batch").get_by_role("row").filter(has_text=label)
+
+
+def panel(page: Page) -> Locator:
+    return page.locator('[data-place="point"]')
+
+
+def told(dashboard: Dashboard, *reports: str, **more: str) -> dict[str, Any]:
+    """The server's numbers of these reports."""
+    return dashboard.get("evaluation/overlay", reports=",".join(reports), **more)
+
+
+def test_the_newest_job_is_shown_unasked(opened: Callable[..., Page]) -> None:
+    page = opened()
+    for chart in ("Throughput over batch", "Latency over batch", "Throughput over latency"):
+        expect(page.get_by_role("img", name=chart).locator("canvas")).to_be_visible()
+    expect(page.get_by_text("3 chosen")).to_be_visible()
+    expect(points(page).get_by_role("row")).to_have_count(1 + 15)
+
+
+def test_reports_are_added_and_left_out_and_the_address_keeps_them(opened: Callable[..., Page]) -> None:
+    page = opened(reports=FAST)
+    expect(page.get_by_role("checkbox", name=FAST, exact=True)).to_be_checked()
+    page.get_by_role("checkbox", name=OLD, exact=True).check()
+    expect(best(page, "openvino")).to_be_visible()
+    expect(page.get_by_role("table", name="Best batch").locator("tbody tr")).to_have_count(2)
+    page.reload()
+    expect(page.get_by_role("table", name="Best batch").locator("tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="2 chosen").click()
+    expect(page.get_by_text("Choose at least one report.")).to_be_visible()
+
+
+def test_reports_are_searched_and_grouped(opened: Callable[..., Page]) -> None:
+    page = opened()
+    listed = page.locator("main .groups .report")
+    expect(listed).to_have_count(5)
+    page.get_by_placeholder("Search").fill("gpu-box")
+    expect(listed).to_have_count(1)
+    page.get_by_placeholder("Search").fill("")
+    expect(page.locator("main .groups section")).to_have_count(3)
+    page.get_by_role("radio", name="Model").click()
+    expect(page.locator("main .groups section")).to_have_count(2)
+
+
+def test_the_table_has_the_servers_numbers_and_is_sorted(opened: Callable[..., Page], reports: Dashboard) -> None:
+    page = opened(reports=f"{FAST},{CARD}")
+    numbers = told(reports, FAST, CARD)["table"]
+    expect(cell(points(page), 0, "p50")).to_have_text(shown.duration(numbers["p50_ns"][0]))
+    points(page).get_by_role("columnheader", name="Samples/s").click()
+    top = max(range(10), key=lambda i: numbers["samples_per_s"][i])
+    expect(cell(points(page), 0, "Samples/s")).to_have_text(f"{numbers['samples_per_s'][top]:,.0f}")
+    expect(cell(points(page), 0, "p99")).to_have_text(shown.duration(numbers["p99_ns"][top]))
+    assert "sort=samples_per_s" in page.url
+
+
+def test_a_percentile_that_n_does_not_allow_says_so(opened: Callable[..., Page]) -> None:
+    page = opened(reports=FAST)
+    expect(cell(points(page), 4, "p99")).to_have_text("–")
+    expect(cell(points(page), 4, "p99")).to_have_attribute("title", "n too small (212 of 662)")
+    expect(cell(points(page), 4, "p95")).not_to_have_text("–")
+    row(points(page), 4).click()
+    expect(panel(page)).to_contain_text("212 samples are too few for p99, which needs 662.")
+
+
+def test_the_best_size_within_a_limit_is_the_servers(opened: Callable[..., Page], reports: Dashboard) -> None:
+    page = opened(reports=f"{SLOW},{CARD}")
+    page.get_by_label("Limit of the p99 latency in ms").fill("0.4")
+    page.keyboard.press("Enter")
+    expected = told(reports, SLOW, CARD, slo_ns="400000")["best"]
+    for number, name in enumerate(("onnxruntime", "onnxruntime-cuda0")):
+        found = page.get_by_role("table", name="Best batch").locator("tbody tr").nth(number)
+        expect(found).to_contain_text(name)
+        rate, batch = expected["slo_samples_per_s"][number], expected["slo_batch"][number]
+        expect(found.get_by_role("cell").last).to_contain_text(f"{rate:,.0f}/s at {batch} · p99")
+    page.get_by_label("Limit of the p99 latency in ms").fill("0.001")
+    page.keyboard.press("Enter")
+    expect(best(page, "cuda0")).to_contain_text("none")
+    assert "slo=0.001" in page.url
+
+
+def test_verdicts_are_sentences_with_their_numbers(opened: Callable[..., Page]) -> None:
+    page = opened(reports=f"{FAST},{CARD}")
+    verdicts = page.locator('[data-place="verdicts"]')
+    expect(verdicts).to_contain_text("The runtime computed in bf16.")
+    expect(verdicts).to_contain_text("Tasks waited for a CPU in 35.0\u00a0% of the time.")
+    expect(verdicts).to_contain_text("The median moved by 50.0\u00a0%")
+    expect(verdicts).to_contain_text("212 samples; p99 needs 662.")
+    verdicts.get_by_role("button", name="batch 8").click()
+    expect(panel(page).get_by_role("heading", name="openvino, batch 8")).to_be_visible()
+    expect(panel(page)).to_contain_text("The host was busy")
+    page.keyboard.press("Escape")
+    expect(panel(page)).to_have_count(0)
+    page.keyboard.press("l")
+    expect(verdicts).to_contain_text("运行时实际以 bf16 计算。")
+
+
+def test_a_point_in_a_chart_opens_its_panel(opened: Callable[..., Page]) -> None:
+    page = opened(reports=CARD)
+    canvas = page.get_by_role("img", name="Throughput over batch").locator("canvas")
+    expect(canvas).to_be_visible()
+    page.wait_for_function("document.fonts.ready")
+    x, y = canvas.evaluate(RIGHTMOST)
+    canvas.click(position={"x": x - 3, "y": y})
+    expect(panel(page).get_by_role("heading", name="onnxruntime-cuda0, batch 16")).to_be_visible()
+
+
+def test_a_point_tells_its_numbers_its_course_and_where_the_time_went(
+    opened: Callable[..., Page], reports: Dashboard
+) -> None:
+    page = opened(reports=CARD, point=CARD, batch="4")
+    facts = reports.get("evaluation/point", report=CARD, batch=4)["facts"]
+    for name in ("p50_ns", "p99_ns", "first_ns"):
+        expect(panel(page)).to_contain_text(shown.duration(facts[name]))
+    for chart in ("Latency distribution", "Latency over time", "Utilization", "Clocks (MHz)", "Time by operator type"):
+        expect(panel(page).get_by_role("img", name=chart).locator("canvas")).to_have_count(1)
+    expect(panel(page).get_by_role("table", name="Time by operator type")).to_contain_text("Loop")
+    expect(panel(page)).to_contain_text("profiled at batch 1")
+    page.keyboard.press("]")
+    expect(panel(page).get_by_role("heading", name="onnxruntime-cuda0, batch 8")).to_be_visible()
+    page.go_back()
+    expect(panel(page).get_by_role("heading", name="onnxruntime-cuda0, batch 4")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("link", "heading"),
+    [("Overview", "Average step"), ("Operator", "Operators"), ("Timeline", ""), ("Monitor timeline", "")],
+)
+def test_a_point_leads_to_its_profile(opened: Callable[..., Page], link: str, heading: str) -> None:
+    page = opened(reports=CARD, point=CARD, batch="4")
+    panel(page).get_by_role("link", name=link, exact=True).click()
+    if heading:
+        expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    else:
+        expect(page.locator("canvas").first).to_be_visible()
+    worker = "monitor" if link.startswith("Monitor") else "timeline"
+    expect(page.get_by_role("button", name=f"Worker: {worker}")).to_be_visible()
+
+
+def test_a_report_without_a_profile_is_shown_without_one(opened: Callable[..., Page]) -> None:
+    page = opened(reports=OLD, point=OLD, batch="1")
+    expect(panel(page).get_by_role("img", name="Latency distribution").locator("canvas")).to_have_count(1)
+    expect(panel(page).get_by_role("link", name="Operator")).to_have_count(0)
+    expect(panel(page).get_by_role("table")).to_have_count(0)
+
+
+def test_the_table_is_saved_as_csv(opened: Callable[..., Page], reports: Dashboard) -> None:
+    page = opened(reports=f"{FAST},{CARD}")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save as CSV").click()
+    rows = list(csv.DictReader(Path(download.value.path()).read_text("utf-8-sig").splitlines()))
+    numbers = told(reports, FAST, CARD)["table"]
+    assert [int(each["p50_ns"]) for each in rows] == numbers["p50_ns"]
+    assert {each["report"] for each in rows} == {FAST, CARD}
+
+
+def test_a_report_that_is_gone_is_named_and_the_others_stay(opened: Callable[..., Page]) -> None:
+    page = opened(reports=f"{FAST},nowhere/at-all")
+    expect(page.locator(".notice")).to_contain_text("1 report is not there: nowhere/at-all")
+    expect(best(page, "openvino")).to_be_visible()
+
+
+def test_a_new_report_appears_by_itself(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
+    dashboard = serve()
+    page = visit(dashboard, "evaluation")
+    expect(page.get_by_role("heading", name="No report yet")).to_be_visible()
+    result(dashboard.folder, "onnxruntime", 160_000, profiled=False)
+    expect(page.get_by_role("table", name="Points").get_by_role("row")).to_have_count(6)
+
+
+def test_names_of_strangers_are_text(opened: Callable[..., Page]) -> None:
+    wanted = f"{HOSTILE}-j2/s"
+    page = opened(reports=wanted, point=wanted, batch="1")
+    expect(panel(page).get_by_role("img", name="Latency distribution").locator("canvas")).to_have_count(1)
+    expect(panel(page)).to_contain_text("s, batch 1")
+    page.get_by_role("button", name="Close", exact=True).last.click()
+    expect(page.locator("main .groups")).to_contain_text(HOSTILE)
+    assert page.locator("main img, main script, main iframe").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_word_of_reports_is_there(opened: Callable[..., Page], language: str) -> None:
+    page = opened(reports=f"{FAST},{CARD}", point=CARD, batch="4", language=language)
+    expect(panel(page).locator("canvas").first).to_be_visible()
+    assert raw_keys(page) == []
+    assert page.evaluate("document.body.innerText.match(/\\b(?:run|agents|evaluation|verdict)\\.[a-z_]+\\b/g)") is None
+
+
+def test_a_measured_run_leads_to_its_report(reports: Dashboard, visit: Visits) -> None:
+    page = visit(reports, "overview", run=CARD)
+    expect(page.get_by_text("Measured by a job, 5 points")).to_be_visible()
+    page.get_by_role("link", name="Open Evaluation").click()
+    expect(page.get_by_text("1 chosen")).to_be_visible()
