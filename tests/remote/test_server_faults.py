@@ -271,6 +271,21 @@ def test_agents_that_come_back_after_a_while_get_a_job_though_others_wait(tmp_pa
         [agent.http.close() for agent in agents]
 
 
+def test_a_task_is_not_given_to_an_agent_that_is_gone(tmp_path: Path) -> None:
+    with served(tmp_path / "runs") as server:
+        agent = FakeAgent(server.url, server.remote.token).register()
+        head = f"POST /api/v1/agent/lease HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {agent.own}\r\n"
+        body = b'{"devices": ["cpu"], "wait_s": 20}'
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.3)
+        time.sleep(0.1)
+        agent.http("POST", "/api/v1/jobs", submitted("k"))
+        lease = agent.lease()
+        assert lease
+        assert lease["attempt"] == 1
+
+
 def test_a_closing_server_does_not_wait_for_its_agents(tmp_path: Path) -> None:
     with served(tmp_path / "runs") as server:
         agent = FakeAgent(server.url, server.remote.token).register()

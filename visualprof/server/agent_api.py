@@ -117,7 +117,9 @@ def _add_agents(routes: Blueprint, remote: Remote) -> None:
         agent, queue = _sender(remote)
         wish = decoded(Wish)
         queue.agents.seen(agent)
-        found = queue.leases.lease(agent, wish.devices[:64], min(wish.wait_s, remote.intervals.poll_s))
+        wait_s = min(wish.wait_s, remote.intervals.poll_s)
+        gone = request.environ.get("waitress.client_disconnected", lambda: False)
+        found = queue.leases.lease(agent, wish.devices[:64], wait_s, gone)
         return answer(found) if found else Response(status=204)
 
 

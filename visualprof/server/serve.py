@@ -74,6 +74,7 @@ class Server:
                 port=port,
                 threads=_THREADS,
                 connection_limit=_CONNECTIONS,
+                channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
                 max_request_body_size=_MAX_BODY,
                 ident="visualprof",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -59,8 +59,12 @@ class Leases:
         self._bell = bell
         self._lease_ns = int(lease_s * 1e9)
 
-    def lease(self, agent: Agent, devices: Sequence[str], wait_s: float) -> Lease | None:
+    def lease(
+        self, agent: Agent, devices: Sequence[str], wait_s: float, gone: Callable[[], bool] = lambda: False
+    ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
+
+        gone: is nobody there any more to take it? A task given to nobody would be lost for a lease.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
@@ -76,6 +80,8 @@ class Leases:
                 if left <= 0:
                     return None
                 self._bell.wait(heard, min(RECHECK_S, left))
+                if gone():
+                    return None
                 heard = self._bell.rung
                 found = self._claim(agent, devices, wanted)
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from visualprof.remote.queue.tidy import tidy
 
 TOKEN = "vp_r_"
 WAITERS = 16
+_AGAIN_S = 5  # a database that could not be opened is not tried at every request
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class Remote:
         self._reaper: Reaper | None = None
         self._opening = threading.Lock()
         self._failure: VisualprofError | None = None
+        self._failed_at = 0.0
         self._token = ""
         self.local_token = TOKEN + secrets.token_urlsafe(24)  # of the agent that this process starts
         self.local_agent = False
@@ -126,6 +129,8 @@ class Remote:
     def existing(self) -> Queue | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
         if self._queue is None and not self._bell.closed and (self.folder / "jobs.sqlite").is_file():
+            if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
+                return None
             try:
                 return self._open()
             except VisualprofError:
@@ -196,7 +201,7 @@ class Remote:
                 try:
                     self._queue = self._make()
                 except VisualprofError as error:
-                    self._failure = error
+                    self._failure, self._failed_at = error, time.monotonic()
                     raise
                 self._failure = None
             return self._queue
