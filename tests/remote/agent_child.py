@@ -117,6 +117,15 @@ class Run:
             (self.out / name).symlink_to(target)
         os.mkfifo(self.out / "pipe")
 
+    def finished(self) -> None:
+        self.tell("done")
+
+    def odd_profiles(self) -> None:
+        for file in ("../../../../etc/passwd", "", 7, ["x"], "a\0b", "/etc/passwd", "x" * 5000):
+            fields = {"file": file, "start_ns": "soon", "batch": {}, "runs": 1.5, "counters": "chrome_list"}
+            self.tell("profile", **{"pass": []}, **fields)
+            self.tell("profile", **{"pass": "p"}, **{**fields, "start_ns": 1})
+
     def nonsense(self) -> None:
         with self.events.open("ab") as file:
             file.write(

@@ -36,7 +36,7 @@ class AgentProcess:
     def said(self) -> str:
         return self.log.read_text()
 
-    def ended(self, seconds: float = 15.0) -> int:
+    def ended(self, seconds: float = 40.0) -> int:
         return self.process.wait(seconds)
 
     def signal(self, number: signal.Signals) -> None:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from visualprof.remote.protocol import File, Input, Intervals, Lease, Measure, ModelRef, Profile, Request, Spec
 
 TOKEN = "vp_r_right"
-FAST = Intervals(lease_s=1.5, heartbeat_s=0.5, poll_s=2.0)
+FAST = Intervals(lease_s=1.0, heartbeat_s=0.35, poll_s=2.0)
 
 
 @dataclass
@@ -121,14 +121,14 @@ class FakeServer:
         self.blobs[sha256] = data
         return File(role, name, f"/api/v1/agent/files/blobs/{sha256}?signature=good", len(data), sha256)
 
-    def wait(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+    def wait(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
         """Until something is so."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"not within {seconds} s"
             time.sleep(0.01)
 
-    def finished(self, task: Task, seconds: float = 15.0) -> dict[str, Any]:
+    def finished(self, task: Task, seconds: float = 60.0) -> dict[str, Any]:
         """The report of a task, once it is there."""
         self.wait(lambda: task.report, seconds)
         assert task.report is not None

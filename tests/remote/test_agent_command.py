@@ -14,6 +14,7 @@ from visualprof.cli import main
 from visualprof.remote.agent import command
 from visualprof.remote.agent.faults import AgentError, Failure, of_system
 from visualprof.remote.agent.journal import Journal
+from visualprof.remote.agent.sandbox import outermost
 from visualprof.remote.agent.state import Identity, StateFolder, default_folder
 from visualprof.remote.protocol import Lease, ModelRef, Request, Spec
 
@@ -83,6 +84,21 @@ def test_fetched_files_beyond_their_share_go_oldest_first(tmp_path: Path, monkey
     monkeypatch.setattr("visualprof.remote.agent.state.BLOBS_MAX", 25)
     state.trim()
     assert {each.name for each in state.blobs.iterdir()} == {"b", "c"}
+
+
+def test_a_file_that_was_just_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = StateFolder(tmp_path)
+    (state.blobs / "a").write_bytes(bytes(10))
+    monkeypatch.setattr("visualprof.remote.agent.state.BLOBS_MAX", 5)
+    state.trim()
+    assert (state.blobs / "a").exists()
+
+
+def test_folders_inside_others_are_not_mounted_twice(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "ab").mkdir()
+    here = [str(tmp_path / name) for name in ("a/b", "a", "ab", "none")]
+    assert outermost([*here, "/", "/usr/lib", "", "relative"]) == [str(tmp_path / "a"), str(tmp_path / "ab")]
 
 
 def test_a_hash_that_is_a_path_is_refused(tmp_path: Path) -> None:

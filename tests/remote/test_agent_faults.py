@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote.agent_runs import AgentProcess, StartAgent, agents, server, start
+from tests.remote.agent_runs import ROOT, AgentProcess, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer, Task
+from visualprof.remote.protocol import Intervals
 
 __all__ = ["server", "start"]
 
@@ -48,7 +49,7 @@ def test_after_sigkill_the_orphan_is_gone_and_the_task_is_done_again(server: Fak
 def test_a_killed_agent_takes_the_measuring_child_with_it(server: FakeServer, start: StartAgent, sandbox: str) -> None:
     _, agent = hanging(server, start, "--sandbox", sandbox)
     agent.signal(signal.SIGKILL)
-    server.wait(lambda: not agent.children(), 3)
+    server.wait(lambda: not agent.children(), 10)
 
 
 def test_a_task_that_was_given_out_meanwhile_is_dropped(server: FakeServer, start: StartAgent) -> None:
@@ -78,7 +79,7 @@ def test_a_task_that_kills_its_agent_twice_is_left_to_the_server(server: FakeSer
 
 
 def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: FakeServer, start: StartAgent) -> None:
-    task = server.submit(b"measure=0.3 file=extra.json")
+    task = server.submit(b"measure=1 file=extra.json")
     agent = start()
     server.wait(lambda: agent.children())
     server.down = True
@@ -96,7 +97,7 @@ def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: Fa
 
 
 def test_a_cut_longer_than_a_lease_costs_nothing(server: FakeServer, start: StartAgent) -> None:
-    task = server.submit(b"say=before measure=3.2 say=after")
+    task = server.submit(b"say=before measure=3.5 say=after")
     agent = start()
     server.wait(lambda: task.log)
     server.down = True
@@ -244,12 +245,13 @@ def test_sigterm_lets_the_task_end_first(server: FakeServer, start: StartAgent) 
 
 
 def test_an_idle_agent_leaves_at_once(server: FakeServer, start: StartAgent) -> None:
+    server.intervals = Intervals(poll_s=30.0)
     agent = start()
     server.wait(lambda: server.polls)
     began = time.monotonic()
     agent.signal(signal.SIGTERM)
     assert agent.ended() == 0
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 10, "it does not wait for the poll's answer"
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM, signal.SIGTERM], [signal.SIGINT], [signal.SIGQUIT]])
@@ -262,7 +264,7 @@ def test_a_task_that_is_left_is_done_by_the_next_start(
     for each in signals:
         agent.signal(each)
         time.sleep(0.3)
-    assert agent.ended(5) == 0
+    assert agent.ended() == 0
     assert agent.children() == []
     assert task.finishes == 0
     start()
@@ -272,7 +274,7 @@ def test_a_task_that_is_left_is_done_by_the_next_start(
 @pytest.mark.parametrize("away", [False, True])
 def test_an_agent_ends_with_the_process_that_started_it(server: FakeServer, tmp_path: Path, away: bool) -> None:
     server.down = away
-    told = tmp_path / "pid"
+    told, log = tmp_path / "pid", tmp_path / "log"
     script = f"""
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "tests/remote/agent_runs.py", "--server", "{server.url}",
@@ -281,13 +283,19 @@ open("{told}", "w").write(str(child.pid))
 time.sleep(60)
 """
     environment = {**os.environ, "VISUALPROF_AGENT_TOKEN": "vp_r_right", "VISUALPROF_RUNTIMES": str(tmp_path / "none")}
-    parent = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.DEVNULL)
+    with log.open("wb") as out:
+        parent = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=out, cwd=ROOT)
     try:
-        server.wait(lambda: told.exists() and told.read_text())
-        server.wait(lambda: away or server.polls)
-        time.sleep(0.5)
-        pid = int(told.read_text())
+        server.wait(lambda: ("cannot reach" if away else "registered") in log.read_text())
     finally:
         parent.kill()
         parent.wait()
-    server.wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2], 5)
+    server.wait(lambda: not is_alive(int(told.read_text())))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; nobody may be there to reap it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

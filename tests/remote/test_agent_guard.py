@@ -33,7 +33,7 @@ def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:
 
 
 def wait_for(path: Path) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -45,7 +45,7 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, 
     wait_for(tmp_path / "ready")
     began = time.monotonic()
     deaf.terminate(0.5)
-    assert 0.5 <= time.monotonic() - began < 3
+    assert 0.5 <= time.monotonic() - began < 8
     assert deaf.close() == (-signal.SIGKILL, "SIGKILL")
 
 
@@ -55,7 +55,7 @@ def test_a_child_may_tidy_up_on_sigterm(tmp_path: Path, log: CappedLog) -> None:
     wait_for(tmp_path / "ready")
     began = time.monotonic()
     polite.terminate(10)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 9
     assert polite.close() == (7, "")
 
 
@@ -69,7 +69,7 @@ def test_a_descendant_that_holds_the_output_does_not_keep_the_agent(tmp_path: Pa
         time.sleep(0.01)
     began = time.monotonic()
     assert short.close() == (0, "")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert marked(tmp_path) == []
 
 

@@ -86,7 +86,7 @@ def test_samples_are_dated_tagged_and_of_the_child(tmp_path: Path) -> None:
     shares = [each[key] for each in samples[1:] for key in ("cpu", "child_cpu", "pressure") if each[key] is not None]
     assert all(0 <= share <= 1 for share in shares)
     busiest = max(each["child_cpu"] for each in samples[1:])
-    assert busiest > 0.5 / (os.cpu_count() or 1), "it spins on one core"
+    assert busiest > 0.1 / (os.cpu_count() or 1), "it spins on one core"
 
 
 def test_a_gpu_is_sampled(tmp_path: Path) -> None:

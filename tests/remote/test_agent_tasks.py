@@ -88,6 +88,22 @@ def test_an_exit_without_a_result_is_a_crash(server: FakeServer, start: StartAge
     assert "without a result" in report["error"]
 
 
+def test_a_crash_after_the_work_is_a_warning(server: FakeServer, start: StartAgent) -> None:
+    task = server.submit(b"measure=0.05 finished crash=SIGSEGV")
+    start("--once")
+    report = server.finished(task)
+    assert report["state"] == "succeeded"
+    assert report["warnings"] == ["the child ended by SIGSEGV after its work was done"]
+
+
+def test_a_profile_that_is_told_with_nonsense_is_told_as_unknown(server: FakeServer, start: StartAgent) -> None:
+    task = server.submit(b"measure=0.05 odd_profiles")
+    start("--once")
+    assert server.finished(task)["state"] == "succeeded"
+    for each in task.json("status.json")["profiles"]:
+        assert all(value is None or isinstance(value, (str, int)) for value in each.values())
+
+
 def test_an_abort_for_want_of_memory_is_out_of_memory(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"say=std::bad_alloc crash=SIGABRT")
     start("--once")
@@ -130,7 +146,7 @@ def test_a_cancelled_task_ends_soon_with_what_it_measured(server: FakeServer, st
     task.cancel = True
     report = server.finished(task)
     assert (report["state"], report["reason"]) == ("cancelled", None)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 9, "before the grace has passed"
     assert agent.children() == []
     assert len(task.lines("points.jsonl")) == 1
     assert task.json("status.json")["state"] == "cancelled"
@@ -141,7 +157,7 @@ def test_a_stale_lease_ends_the_child_and_reports_nothing(server: FakeServer, st
     agent = start()
     server.wait(lambda: agent.children())
     task.stale = True
-    server.wait(lambda: not agent.children(), 5)
+    server.wait(lambda: not agent.children())
     server.wait(lambda: not list((agent.state / "work").iterdir()))
     assert task.finishes == 0
     assert not any("uploads" in path for _, path, _ in server.requests)

@@ -38,7 +38,7 @@ def assemble(work: Work, lease: Lease, facts: Facts, said: Said, outcome: Outcom
     points.complete(work.out / "points.jsonl", work.monitor)
     _add_counters(work, said.profiles, warnings)
     times = {"started_ns": facts.started_ns, "finished_ns": time.time_ns(), "load_ns": said.load_ns}
-    profiles = [{key: each.get(key) for key in results.PROFILE_KEYS} for each in said.profiles]
+    profiles = [results.profile(each) for each in said.profiles]
     results.write(work.out, "job.json", results.job(lease))
     results.write(work.out, "env.json", results.env(lease, facts, said.effective))
     results.write(work.out, "status.json", results.status(outcome, warnings, times, profiles))

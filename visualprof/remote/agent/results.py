@@ -99,6 +99,12 @@ def status(
     return {"schema": JOB_SCHEMA, **outcome, "warnings": warnings, **times, "profiles": profiles}
 
 
+def profile(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `profiles`; a child may say anything."""
+    values = {key: said.get(key) for key in PROFILE_KEYS}
+    return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
+
+
 def write(folder: Path, name: str, body: object) -> None:
     """Writes a file of JSON whole, whatever the child left under that name."""
     part = folder / f"{name}.part"

@@ -9,7 +9,7 @@ import glob
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,15 +72,24 @@ def bubblewrap(place: Place, env: dict[str, str]) -> list[str]:
     if place.device != "cpu":
         for each in sorted({path for pattern in DEVICES for path in glob.glob(pattern)}):
             args += ["--dev-bind", each, each]
-    for each in (*place.prefixes, *filter(None, env.get("LD_LIBRARY_PATH", "").split(":"))):
-        if os.path.isdir(each) and not each.startswith("/usr/"):
-            args += ["--ro-bind", each, each]
+    for each in outermost((*place.prefixes, *env.get("LD_LIBRARY_PATH", "").split(":"))):
+        args += ["--ro-bind", each, each]
     args += ["--bind", str(place.work), str(place.work)]
     for each in place.fixed:
         args += ["--ro-bind", str(each), str(each)]
     for name, value in env.items():
         args += ["--setenv", name, value]
     return [*args, "--chdir", str(place.work), "--"]
+
+
+def outermost(folders: Iterable[str]) -> list[str]:
+    """The folders that exist and lie in none of the others, nor in the system's."""
+    found: list[str] = []
+    for each in sorted({os.path.normpath(folder) for folder in folders if os.path.isabs(folder)}):
+        inside = any(each == other or each.startswith(f"{other}/") for other in (*SYSTEM, *found))
+        if os.path.isdir(each) and not inside and each != "/":
+            found.append(each)
+    return found
 
 
 def usable() -> str:

@@ -18,6 +18,7 @@ from visualprof.remote.agent.work import Work, free_bytes
 from visualprof.remote.protocol import Lease, Phase, Reason
 
 TICK_S = 0.1
+PROFILES_MAX = 50
 HURRY_S = 1.0  # for a child of an agent that is told to leave at once
 PHASES: tuple[str, ...] = get_args(Phase)
 GIB = 1 << 30
@@ -41,6 +42,7 @@ class Said:
     version: str = ""
     effective: dict[str, Any] = field(default_factory=dict[str, Any])
     profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    warnings: list[str] = field(default_factory=list[str])
     load_ns: int | None = None
     points: int = 0
 
@@ -163,20 +165,22 @@ class Stages:
         return f"the log ends with:\n{tail}" if tail else "the log is empty"
 
     def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
-        """How a child that ended by itself ended."""
-        tail = self._log.tail()
-        how = f"ended by {signal_name}" if signal_name else f"ended with status {status} and without a result"
-        failure = self._failed
-        if failure is None and (status or not self._done):
-            killed = signal_name == "SIGKILL" and oom_kills > 0
-            short = killed or any(word in tail for word in NO_MEMORY)
-            reason: Reason = "out_of_memory" if short else "crashed"
-            failure = Failure(reason, f"the child {how} ({self._doing()})", self._last_lines())
-        if failure is None:
+        """How a child that ended by itself ended. Some runtimes crash at their exit, when all is done."""
+        how = f"ended by {signal_name}" if signal_name else f"ended with status {status}"
+        if self._done and self._failed is None:
+            if status:
+                self._said.warnings.append(f"the child {how} after its work was done")
             return
+        tail = self._log.tail()
+        failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
         if free_bytes(self._work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
             raise Failure("disk_full", f"no space was left on the agent's disk: {failure.error}", failure.hint)
         raise failure
+
+    def _crash(self, how: str, tail: str, killed: bool) -> Failure:
+        short = killed or any(word in tail for word in NO_MEMORY)
+        reason: Reason = "out_of_memory" if short else "crashed"
+        return Failure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
 
     def _take_events(self) -> int:
         found = self._events.read()
@@ -199,7 +203,7 @@ class Stages:
                 said.point(event["point"])
             case "effective" if events.is_object(event.get("effective")):
                 said.effective, said.version = event["effective"], events.text(event, "version", 100)
-            case "profile":
+            case "profile" if len(said.profiles) < PROFILES_MAX:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 said.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "failed":

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from visualprof.remote.agent.faults import AgentError
 
 BLOBS_MAX = 4 << 30
+IN_USE_S = 60.0  # another task may be about to link it
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,10 @@ class StateFolder:
 
     def trim(self) -> None:
         """Removes the files that were longest not used when the fetched ones grow beyond their share."""
-        found = sorted((f.stat().st_mtime_ns, f.stat().st_size, f) for f in self.blobs.iterdir())
+        found = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
         over = sum(size for _, size, _ in found) - BLOBS_MAX
-        for _, size, file in found:
-            if over <= 0:
+        for used, size, file in found:
+            if over <= 0 or used > time.time() - IN_USE_S:
                 return
             file.unlink(missing_ok=True)
             over -= size

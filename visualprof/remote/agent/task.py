@@ -71,7 +71,7 @@ class Task:
         self._uploading = outcome is not None
         self._stages: list[str] = []
         self._done = 0
-        self._warnings: list[str] = []
+        self._warnings = self._said.warnings
         self._started_ns = time.time_ns()
 
     def heartbeat(self) -> dict[str, Any]:
@@ -153,8 +153,10 @@ class Task:
         runtime = self._runtime()
         shutil.rmtree(work.folder, ignore_errors=True)
         work.files.mkdir(parents=True)
-        if free_bytes(work.folder) < SPARE_BYTES:
-            raise Failure("disk_full", f"less than 64 MiB are free on the agent's disk ({self._here.state.path})")
+        needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
+        if free_bytes(work.folder) < needed:
+            error = f"less than {needed >> 20:,} MiB are free on the agent's disk"
+            raise Failure("disk_full", error, f"free space for {self._here.state.path}")
         model, inputs = self._fetch()
         work.code.write_bytes(self._here.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()

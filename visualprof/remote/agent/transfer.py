@@ -37,7 +37,7 @@ def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> No
 
     Raises: Failure, Stopped, OSError.
     """
-    part = target.with_name(target.name + ".part")
+    part = target.with_name(f"{target.name}.{threading.get_ident()}.part")  # another task may fetch it, too
     for _ in range(TRIES):
         if not target.is_file():
             try:
@@ -46,6 +46,7 @@ def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> No
                 raise Failure("agent_error", f"the server did not give out {file.name!r}: {error}") from None
             part.rename(target)
         if digest(target) == file.sha256:
+            os.utime(target)
             return
         target.unlink()
     raise Failure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
