@@ -430,7 +430,9 @@ def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], l
 
 @pytest.mark.parametrize("width", [1280, 1920])
 @pytest.mark.parametrize("name", ["run", "agents"])
-def test_the_pages_fit_their_windows(open_page: Callable[..., Page], name: str, width: int) -> None:
+def test_the_pages_fit_their_windows(open_page: Callable[..., Page], fake: JobsFake, name: str, width: int) -> None:
+    fake.agents[0]["name"] = HOSTILE + "y" * 200
+    fake.agents[0]["capabilities"]["runtimes"][0]["version"] = "2026.4.1-22982-" + "e" * 200
     page = open_page(name, size=(width, 900), job="j-bad")
     expect(page.locator(".agent, .task").first).to_be_visible()
     nothing_ran(page)
