@@ -48,7 +48,8 @@ class Run:
         self.tell("phase", phase="measuring", batch=4)
         start = time.time_ns()
         time.sleep(float(seconds))
-        point = {"batch": 4, "n": 10, "load_ns": 5, "start_ns": start, "end_ns": time.time_ns(), "qps": 1.0}
+        point = {"batch": 4, "n": 10, "load_ns": 5, "start_ns": start, "end_ns": time.time_ns()}
+        point |= {"qps": 1.0, "samples_per_s": 4.0}
         with (self.out / "points.jsonl").open("a") as file:
             file.write(json.dumps(point) + "\n")
         self.tell("point", point=point)

@@ -16,9 +16,14 @@ import psutil
 import pytest
 
 from tests.conftest import ROOT, shared
+from tests.remote.agent_runs import StartAgent, server, start
+from tests.remote.fake_server import FakeServer
 from visualprof.remote.agent.monitor import Monitor
 from visualprof.remote.agent.nvml import Nvml
 from visualprof.remote.agent.processes import Tree
+from visualprof.remote.protocol import Spec
+
+__all__ = ["server", "start"]
 
 
 class NotSupported(Exception):
@@ -188,3 +193,21 @@ def test_the_unmodified_pynvml_gives_the_librarys_samples(replayed: dict[str, st
     played = [(s["util"], s["sm_mhz"], s["memory_bytes"] >> 20, s["power_w"], s["temperature_c"]) for s in samples]
     assert played == [(0.5, 1000, 500, 100.0, 40), (0.6, 1500, 600, 200.0, 50), (0.0, 210, 400, 60.0, 30)]
     assert samples[0]["throttle"] is None, "the library lacks that function"
+
+
+def test_a_task_on_a_gpu_has_its_energy_and_its_clocks(
+    server: FakeServer, start: StartAgent, replayed: dict[str, str], tmp_path: Path
+) -> None:
+    pytest.importorskip("pynvml")
+    (tmp_path / "samples.csv").write_text("50,20,1000,500,100000,40\n")
+    task = server.submit(b"measure=0.5", spec=Spec("s1", "onnxruntime", device="cuda:0"))
+    given = {name: replayed[name] for name in ("LD_LIBRARY_PATH", "FAKE_NVML_CSV")}
+    start(FAKE_DEVICES="cuda:0", **given)
+    assert server.finished(task)["state"] == "succeeded"
+    head, *samples = task.lines("monitor.jsonl")
+    assert head["gpus"] == [{"id": "cuda:0", "name": "FAKE GPU", "uuid": "GPU-00000000-fake"}]
+    assert {(each["gpus"][0]["sm_mhz"], each["gpus"][0]["power_w"]) for each in samples} == {(1000, 100.0)}
+    [point] = task.lines("points.jsonl")
+    seconds = (point["end_ns"] - point["start_ns"]) / 1e9
+    assert point["energy_j_per_sample"] == pytest.approx(100 * seconds / (point["n"] * 4), rel=0.01)
+    assert "throttled" not in point, "the library does not know"
