@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -290,7 +291,12 @@ time.sleep(60)
     finally:
         parent.kill()
         parent.wait()
-    server.wait(lambda: not is_alive(int(told.read_text())))
+    pid = int(told.read_text())
+    try:
+        server.wait(lambda: not is_alive(pid))
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def is_alive(pid: int) -> bool:
