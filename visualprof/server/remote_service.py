@@ -79,7 +79,7 @@ class LocalAgent:
     def close(self) -> None:
         """Ends it with everything that it started."""
         if self._process.poll() is None:
-            self._process.terminate()
+            self._process.send_signal(signal.SIGINT)  # leaves at once; the next start goes on with its task
             try:
                 self._process.wait(_PATIENCE_S)
             except subprocess.TimeoutExpired:
