@@ -101,7 +101,7 @@ function dress_marks(one: Option, y: ValueFormatter, context: Context, log: bool
   const upright = objects(line?.["data"]).some((mark) => "xAxis" in mark);
   if (line && upright) {
     const data = upright_marks(objects(line["data"]), xs, log, context.width - 60);
-    return { ...one, markLine: { ...line, data, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideEndTop", formatter: "{b}" } } };
+    return { ...one, markLine: { ...line, data, symbol: "none", silent: true, lineStyle: { color: ink.muted, type: "dashed" }, label: { ...label, position: "insideEndBottom", formatter: "{b}" } } };
   }
   return {
     ...one,
@@ -136,7 +136,7 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
     },
     xAxis: {
       // The ends are odd numbers; the marks between them say enough.
-      ...bare_ends(dress_axis(x_axis, x, context)), min: "dataMin", max: "dataMax",
+      ...bare_ends(dress_axis(x_axis, x, context)), ...close_ticks(x_axis, dress_axis(x_axis, x, context), along(series, 0)), min: "dataMin", max: "dataMax",
       splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
     yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },

@@ -85,8 +85,7 @@ function spec_row(spec: JobSpec, agents: readonly AgentRow[]): DraftSpec {
 /** The file of a job that was submitted earlier; what its head says is not known any more. */
 function file_of(answer: JobAnswer): UploadAnswer {
   const { request, job } = answer;
-  const backends = [...new Set(request.specs.map((spec) => spec.backend))];
-  const model = { format: "", inputs: [], outputs: [], dims: {}, backends, warnings: [] };
+  const model = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [] };
   return { blob: request.model.blob, name: request.model.name, size_bytes: 0, kind: "model", model, array: null, graph: job.graph };
 }
 
