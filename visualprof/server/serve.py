@@ -124,9 +124,11 @@ class Server:
         self.remote.wake()
         self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
         if self._thread and self._thread.is_alive():
-            # Sockets must be closed by the thread that waits for them.
-            next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger(self._close_sockets)
-            self._thread.join(timeout=5)
+            # Sockets must be closed by the thread that waits for them; without its trigger it looks once a second.
+            with contextlib.suppress(OSError, StopIteration):
+                pull = next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger
+                pull(self._close_sockets)
+                self._thread.join(timeout=5)
         self._close_sockets()
         self._resources.close()
 
