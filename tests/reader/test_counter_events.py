@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.counters import add
+from visualprof.remote.agent.counters import Profile, add
 
 TRACES = [
     "onnxruntime-cpu/if_loop.json.gz",
@@ -21,10 +21,14 @@ TRACES = [
 ]
 
 
+def first_stamp(events: list[dict[str, Any]]) -> float:
+    return min(float(e["ts"]) for e in events if e.get("ph") in ("X", "B") and float(e["ts"]) >= 0)
+
+
 def with_counters(path: Path, folder: Path) -> Path:
     document: Any = json.loads(gzip.decompress(path.read_bytes()))
     events = document if isinstance(document, list) else document["traceEvents"]
-    first = next(float(e["ts"]) for e in events if e.get("ph") in ("X", "B") and float(e["ts"]) >= 0)
+    first = first_stamp(events)
     for i, value in enumerate((12.5, 99, 0)):
         event = {"ph": "C", "name": "CPU %", "ts": first + i * 10, "pid": 1, "tid": 0, "args": {"value": value}}
         events.append(event)
@@ -36,14 +40,18 @@ def with_counters(path: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("ticks", [50, 2000])
 def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path):
     """As the agent adds them: to an object at its start, where they fill the head that formats are told by."""
-    start, path = 1_795_147_594_532_800_000, tmp_path / "timeline.json"
+    origin, path = 1_795_147_594_532_800_000, tmp_path / "timeline.json"
     path.write_bytes(gzip.decompress((SAMPLES / name).read_bytes()))
+    document: Any = json.loads(path.read_bytes())
+    listed = isinstance(document, list)
+    start = origin + round(first_stamp(document if listed else document["traceEvents"]) * 1000)
     sample = {"phase": "profiling", "batch": 1, "cpu": 0.5, "child_cpu": 0.2, "pressure": 0.1, "rss_bytes": 10**9,
               "gpus": [{"util": 0.5, "sm_mhz": 1700, "power_w": 300.5, "temperature_c": 50}]}  # fmt: skip
     lines = [{"schema": "visualprof.monitor/1"}, *({"t_ns": start + i * 10**6, **sample} for i in range(ticks))]
     (tmp_path / "monitor.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    kind = "chrome_list" if path.read_bytes().lstrip()[:1] == b"[" else "chrome_object"
-    assert add(path, kind, start, start + ticks * 10**6, tmp_path / "monitor.jsonl", 1) == 8 * ticks
+    kind = "chrome_list" if listed else "chrome_object"
+    profile = Profile(path, kind, origin, start, start + ticks * 10**6, 1)
+    assert add(profile, tmp_path / "monitor.jsonl") == 8 * ticks
     trace = read_trace(path)
     assert trace.meta.format == trace_of(SAMPLES / name).meta.format
     assert counter(trace, "CPU %") == [50.0] * ticks

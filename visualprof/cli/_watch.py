@@ -119,7 +119,8 @@ def _state(task: Json) -> str:
 
 def _point(point: Json) -> str:
     unstable = "" if point["stable"] else "  unstable"
-    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, p50 {point['p50_ns'] / 1e6:,.3f} ms{unstable}"
+    median = "too few runs for a p50" if point["p50_ns"] is None else f"p50 {point['p50_ns'] / 1e6:,.3f} ms"
+    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{unstable}"
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:

@@ -220,6 +220,11 @@ class Lease:
     files: list[File]
 
 
+def version_order(version: str) -> tuple[tuple[int, str], ...]:
+    """What sorts 1.10 behind 1.9: of several runtimes that a spec may have, it gets the newest."""
+    return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
+
+
 def build(kind: Any, given: Any) -> Any:
     """A dataclass of this module from JSON's objects; unknown names are ignored, so that either side may be newer.
 

@@ -56,7 +56,6 @@ class JobList:
             schema.PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
             for task in found.tasks
             for each in points[task.id]
-            if each["p50_ns"] is not None  # too few runs for a median: the result has the samples
         ]
         return schema.JobAnswer(self._shown(queue, [found])[0], found.request, rows)
 
@@ -98,7 +97,7 @@ class JobList:
             id=task.id,
             spec=task.spec.id,
             backend=task.spec.backend,
-            version=task.spec.version or None,
+            version=task.on_version or task.spec.version or None,
             device=task.on_device or task.spec.device,
             state=task.state,
             phase=task.phase,

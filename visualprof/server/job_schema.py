@@ -69,7 +69,10 @@ class JobRefused(msgspec.Struct):
 
 
 class TaskRow(msgspec.Struct):
-    """One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there."""
+    """One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there.
+
+    version: of the runtime: asked for, or the agent's own that serves the task; null before that.
+    """
 
     id: str
     spec: str
@@ -124,7 +127,7 @@ class PointRow(msgspec.Struct):
     spec: str
     batch: int
     qps: float
-    p50_ns: int
+    p50_ns: int | None
     stable: bool
 
 

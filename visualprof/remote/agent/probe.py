@@ -19,7 +19,7 @@ import psutil
 from visualprof import __version__
 from visualprof.remote.agent import bundle, sandbox
 from visualprof.remote.agent.nvml import Nvml
-from visualprof.remote.protocol import Capabilities, Gpu, Platform, Runtime
+from visualprof.remote.protocol import Capabilities, Gpu, Platform, Runtime, version_order
 
 PATIENCE_S = 120.0
 Say = Callable[[str], object]
@@ -47,7 +47,7 @@ class Found:
             for each in self.capabilities.runtimes
             if each.backend == backend and version in ("", each.version) and device in each.devices
         ]
-        return max(fits, key=lambda each: _order(each.version), default=None)
+        return max(fits, key=lambda each: version_order(each.version), default=None)
 
     def devices(self) -> list[str]:
         """Every device that some runtime can use."""
@@ -157,7 +157,3 @@ def ask(python: str, *arguments: str) -> dict[str, Any]:
 def own() -> Interpreter:
     """The interpreter of the agent itself."""
     return Interpreter(sys.executable)
-
-
-def _order(version: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))

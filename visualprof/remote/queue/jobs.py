@@ -282,7 +282,8 @@ def _lacks(connection: Connection, request: Request) -> bool:
 
 def _fresh() -> dict[str, Any]:
     """A task as if nobody had ever tried it, but for the number of its attempts."""
-    empty = ("phase", "agent", "on_device", "lease", "lease_until_ns", "deadline_ns", "reason", "error", "hint", "run")
+    empty = ("phase", "agent", "on_device", "on_version", "lease", "lease_until_ns", "deadline_ns")
+    empty += ("reason", "error", "hint", "run")
     return {
         **dict.fromkeys(empty),
         "state": "waiting",

@@ -16,7 +16,7 @@ from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Reques
 from visualprof.remote.queue.bell import Bell
 from visualprof.remote.queue.database import Database
 from visualprof.remote.queue.jobs import touch
-from visualprof.remote.queue.matching import device_for, fits
+from visualprof.remote.queue.matching import device_for, fits, version_for
 from visualprof.remote.queue.records import Agent, AnyRow, Task, task_of
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store import Store
@@ -200,14 +200,15 @@ class Leases:
                 return None
             job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
             device = device_for(agent, row, devices)
-            taken = self._taken(agent.id, device, job.timeout_ns)
+            version = version_for(agent, row, device)
+            taken = self._taken(agent.id, device, version, job.timeout_ns)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
             if not connection.execute(claim.values(taken)).rowcount:
                 return None
             touch(connection, row.job)
-            return self._lease(connection, row, job, taken["lease"], device)
+            return self._lease(connection, row, job, taken)
 
-    def _taken(self, agent: str, device: str, timeout_ns: int) -> dict[str, Any]:
+    def _taken(self, agent: str, device: str, version: str, timeout_ns: int) -> dict[str, Any]:
         now = time.time_ns()
         return {
             "state": "running",
@@ -217,6 +218,7 @@ class Leases:
             "tries": tasks.c.tries + 1,
             "agent": agent,
             "on_device": device,
+            "on_version": version,
             "lease": secrets.token_hex(16),
             "lease_until_ns": now + self._lease_ns,
             "started_ns": now,
@@ -227,12 +229,13 @@ class Leases:
             "log_cut": 0,
         }
 
-    def _lease(self, connection: Connection, row: AnyRow, job: AnyRow, token: str, device: str) -> Lease:
+    def _lease(self, connection: Connection, row: AnyRow, job: AnyRow, taken: dict[str, Any]) -> Lease:
         request = msgspec.json.decode(job.request, type=Request)
-        spec = replace(msgspec.json.decode(row.spec, type=Spec), device=device)
+        asked = msgspec.json.decode(row.spec, type=Spec)
+        spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
         run = f"{job.folder}/{spec.id}"
         files = self._files(connection, request)
-        return Lease(row.id, job.id, run, row.attempt + 1, token, spec, request, files)
+        return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
         wanted: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, false, or_
 
+from visualprof.remote.protocol import Runtime, version_order
 from visualprof.remote.queue.records import Agent, AnyRow
 from visualprof.remote.queue.tables import tasks
 
@@ -35,10 +36,15 @@ def device_for(agent: Agent, task: AnyRow, devices: Sequence[str]) -> str:
     """The free device that a task gets: the one that it names, or the first CUDA device of a runtime that serves it."""
     if task.device != "cuda":
         return task.device
-    serving = {
-        device
-        for each in agent.capabilities.runtimes
-        if each.backend == task.backend and task.version in ("", each.version)
-        for device in each.devices
-    }
+    serving = {device for each in _serving(agent, task) for device in each.devices}
     return next(device for device in devices if device.startswith("cuda") and device in serving)
+
+
+def version_for(agent: Agent, task: AnyRow, device: str) -> str:
+    """The version of the runtime that a task gets on a device: the newest that serves it."""
+    return max((each.version for each in _serving(agent, task) if device in each.devices), key=version_order)
+
+
+def _serving(agent: Agent, task: AnyRow) -> list[Runtime]:
+    runtimes = agent.capabilities.runtimes
+    return [each for each in runtimes if each.backend == task.backend and task.version in ("", each.version)]

@@ -44,6 +44,7 @@ class Task:
     started_ns: int | None
     agent: str | None
     on_device: str | None
+    on_version: str | None
     cancel: bool
     reason: Reason | None
     error: str | None
@@ -120,6 +121,7 @@ def task_of(row: AnyRow) -> Task:
         row.started_ns,
         row.agent,
         row.on_device,
+        row.on_version,
         row.cancel,
         row.reason,
         row.error,

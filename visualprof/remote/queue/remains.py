@@ -104,7 +104,7 @@ def _env(task: Task, agent: Agent | None) -> dict[str, Any]:
         **{name: here.get(name) for name in same},
         "python": None,
         "backend": task.spec.backend,
-        "version": task.spec.version,
+        "version": task.on_version or task.spec.version,
         "device": task.on_device or task.spec.device,
         "effective": {},
         "visualprof": here.get("version"),

@@ -94,6 +94,7 @@ tasks = Table(
     # who has it
     Column("agent", String(32), nullable=True, index=True),
     Column("on_device", String(32), nullable=True),
+    Column("on_version", String(64), nullable=True),
     Column("lease", String(64), nullable=True),
     Column("lease_until_ns", BigInteger, nullable=True),
     Column("started_ns", BigInteger, nullable=True),

@@ -5503,6 +5503,8 @@ export interface components {
         /**
          * TaskRow
          * @description One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there.
+         *
+         *     version: of the runtime: asked for, or the agent's own that serves the task; null before that.
          */
         TaskRow: {
             id: string;
@@ -5544,7 +5546,7 @@ export interface components {
             spec: string;
             batch: number;
             qps: number;
-            p50_ns: number;
+            p50_ns: number | null;
             stable: boolean;
         };
         /**

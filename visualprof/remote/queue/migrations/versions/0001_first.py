@@ -94,6 +94,7 @@ def _jobs() -> None:
         sa.Column("updated_ns", sa.BigInteger(), nullable=False),
         sa.Column("agent", sa.String(length=32), nullable=True),
         sa.Column("on_device", sa.String(length=32), nullable=True),
+        sa.Column("on_version", sa.String(length=64), nullable=True),
         sa.Column("lease", sa.String(length=64), nullable=True),
         sa.Column("lease_until_ns", sa.BigInteger(), nullable=True),
         sa.Column("started_ns", sa.BigInteger(), nullable=True),
