@@ -10,6 +10,8 @@ VisualprofError
 ├── NotFound           no such run, worker, span, view or file
 ├── NotReady           the file is queued or being parsed
 └── Forbidden          the server is read-only
+
+The refusals of the queue of jobs, each with its HTTP status, are drawn in remote/queue/refusals.py.
 """
 
 from __future__ import annotations

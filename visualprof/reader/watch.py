@@ -38,10 +38,6 @@ _EVENTS: list[type[FileSystemEvent]] = [
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "gpfs", "afs", "beegfs", "virtiofs"}
 
 
-# Folders that come and go quickly are watched twice by watchdog, which says so and puts it right by itself.
-warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning, r"watchdog\.")
-
-
 class Watcher(FileSystemEventHandler):
     """Calls `changed`, from a thread of its own, on each change below the folders that is not hidden.
 
@@ -60,6 +56,8 @@ class Watcher(FileSystemEventHandler):
         """False when the system does not tell: network file systems, no watches left, a missing folder."""
         if any(_file_system(folder) in _REMOTE for folder in self._folders):
             return False
+        # watchdog 7.1 says so when a folder that it watches gets a new name or a folder within, and goes on as it should.
+        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         observer = self._make()
         try:
             for folder in self._folders:

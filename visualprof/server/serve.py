@@ -7,7 +7,6 @@ import errno
 import logging
 import tempfile
 import threading
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -47,8 +46,6 @@ class Server:
 
     def __init__(self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None) -> None:
         self._settings = settings or Settings()
-        # watchdog 7.1 warns when a folder that it watches gets a new name or a folder within; it goes on as it should.
-        warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
