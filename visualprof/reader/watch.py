@@ -56,7 +56,7 @@ class Watcher(FileSystemEventHandler):
         """False when the system does not tell: network file systems, no watches left, a missing folder."""
         if any(_file_system(folder) in _REMOTE for folder in self._folders):
             return False
-        # watchdog 7.1 says so when a folder that it watches gets a new name or a folder within, and goes on as it should.
+        # watchdog 7.1 says so when a folder that it watches is renamed or gets one within, and goes on as it should.
         warnings.filterwarnings("ignore", "Callback with id", RuntimeWarning)
         observer = self._make()
         try:
