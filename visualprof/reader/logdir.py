@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -130,10 +130,10 @@ class LogDirectory:
         """Grows with each look at the files; between two of them nothing is known to have changed."""
         return self._scans
 
-    def named(self, names: Collection[str]) -> list[Found]:
-        """Every file of these names as of the last look, whether it is shown or not."""
+    def files(self, wanted: Callable[[str], bool]) -> list[Found]:
+        """Every file whose name is wanted as of the last look, whether it is shown or not."""
         with self._lock:
-            return [file.found for file in self._files.values() if file.found.name in names]
+            return [file.found for file in self._files.values() if wanted(file.found.name)]
 
     def hurry(self, span: Span) -> None:
         """Somebody waits for this span: it is parsed next."""

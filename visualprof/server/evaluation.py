@@ -50,7 +50,7 @@ class Reports:
             return self._revision, sorted(found, key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
-        now = folders(self._logdir.named(PARTS))
+        now = folders(self._logdir.files(PARTS.__contains__))
         known = {name: kept for name, kept in self._known.items() if name in now}
         changed = len(known) != len(self._known)
         for name, parts in now.items():

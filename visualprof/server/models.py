@@ -18,7 +18,7 @@ from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, Un
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir import LogDirectory
 from visualprof.reader.models import read_model, recognise_model
-from visualprof.reader.scan import Found, walk
+from visualprof.reader.scan import Found
 from visualprof.reader.source import Source
 from visualprof.server import schema
 from visualprof.server.answers import answer
@@ -149,10 +149,8 @@ class Models:
         return entry
 
     def _candidates(self) -> Iterable[Found]:
-        for root in self._logdir.roots:
-            for each in walk(root):
-                if isinstance(each, Found) and each.name.lower().endswith(MODEL_NAMES) and each.version.size:
-                    yield each
+        found = self._logdir.files(lambda name: name.lower().endswith(MODEL_NAMES))
+        return (each for each in found if each.version.size)
 
     def _format(self, found: Found) -> str:
         """Model format of a file, "" when it is none.
