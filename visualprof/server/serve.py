@@ -29,6 +29,7 @@ from visualprof.server.remote_service import LocalAgent, open_remote
 _log = logging.getLogger(__name__)
 
 _THREADS = 32
+_CLOSE_S = 5
 _CONNECTIONS = 1000  # an agent that waits for work holds one
 _MAX_BODY = MAX_UPLOAD + (1 << 20)
 
@@ -121,15 +122,34 @@ class Server:
         self.remote.wake()
         self._waitress.task_dispatcher.shutdown()  # answers under way still find their sockets
         if self._thread and self._thread.is_alive():
-            # Sockets must be closed by the thread that waits for them; without its trigger it looks once a second.
-            with contextlib.suppress(OSError, StopIteration):
-                pull = next(each for each in self._sockets.values() if isinstance(each, trigger)).pull_trigger
-                pull(self._close_sockets)
-                self._thread.join(timeout=5)
+            self._end_thread(self._thread)
         self._close_sockets()
         self._resources.close()
 
-    def _close_sockets(self, _: object = None) -> None:
+    def _end_thread(self, thread: threading.Thread) -> None:
+        """Has the sockets closed by the thread that waits for them.
+
+        A pull first notes what is to be done, and then writes a byte. If somebody else's byte wakes the thread in
+        between, it closes the trigger, and our byte would go to a closed descriptor, or to whatever file has its
+        number by then. So the thread waits until the pull is over.
+        """
+        pulled = threading.Event()
+
+        def close(_: object = None) -> None:
+            pulled.wait(_CLOSE_S)
+            self._close_sockets()
+
+        found = next((each for each in self._sockets.values() if isinstance(each, trigger)), None)
+        if found:
+            found.pull_trigger(close)
+        pulled.set()
+        thread.join(_CLOSE_S)
+
+    def _close_sockets(self) -> None:
+        for each in list(self._sockets.values()):
+            if isinstance(each, trigger):
+                # A request that outlasts the dispatcher's patience would write to it when it ends.
+                each.pull_trigger = _nobody_waits
         wasyncore.close_all(self._sockets, ignore_all=True)
 
     def __enter__(self) -> Server:
@@ -149,6 +169,10 @@ class Server:
         )
         _log.warning("cannot keep parsed traces in %s; they are kept until the server ends", cache.folder)
         return Cache(Path(folder), cache.max_bytes)
+
+
+def _nobody_waits(thunk: object = None) -> None:
+    """Pulls a trigger whose loop has ended."""
 
 
 def _address_error(where: str, error: Exception) -> VisualprofError:
