@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 
 import msgspec
 from flask import Blueprint, Response, request
 
+from visualprof.errors import VisualprofError
 from visualprof.remote.queue.inspect import InspectedArray, InspectedModel
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.uploads import GRAPH, Upload, kept_models, take
@@ -14,6 +16,8 @@ from visualprof.server import job_schema
 from visualprof.server.answers import answer
 from visualprof.server.models import Entry, Models
 from visualprof.server.spans import required
+
+_log = logging.getLogger(__name__)
 
 
 def blueprint(remote: Remote, models: Models) -> Blueprint:
@@ -29,7 +33,13 @@ def blueprint(remote: Remote, models: Models) -> Blueprint:
 
 
 def _entries(remote: Remote) -> list[Entry]:
-    return [Entry(m.id, m.name, m.path, m.format, "", m.size, m.kept_ns, uploaded=True) for m in kept_models(remote)]
+    """The uploaded models; without them the Graph page still has those of the log directories."""
+    try:
+        found = kept_models(remote)
+    except VisualprofError as error:
+        _log.warning("uploaded models are not shown: %s", error.error)
+        return []
+    return [Entry(m.id, m.name, m.path, m.format, "", m.size, m.kept_ns, uploaded=True) for m in found]
 
 
 def _shown(upload: Upload) -> job_schema.UploadAnswer:

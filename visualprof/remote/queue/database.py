@@ -10,14 +10,15 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.queue.refusals import DiskFull
+from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.tables import revisions
 
 _BUSY_S = 30
 _WRITE = "visualprof_write"
+_DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _migrating = threading.Lock()  # alembic keeps what it works on in a global
 
@@ -36,32 +37,49 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Generator[Connection]:
-        """A transaction that sees one state of the database and changes nothing."""
-        with self.engine.connect() as connection:
+        """A transaction that sees one state of the database and changes nothing.
+
+        Raises: Damaged.
+        """
+        with _named(), self.engine.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
     def write(self) -> Generator[Connection]:
         """A transaction that is committed at the end of the block, or undone by an exception.
 
-        Raises: DiskFull.
+        Raises: DiskFull, Damaged.
         """
-        try:
-            with (
-                self._turn,
-                self.engine.connect().execution_options(**{_WRITE: True}) as connection,
-                connection.begin(),
-            ):
-                yield connection
-        except OperationalError as error:
-            reason = str(error.orig)
-            if "disk is full" in reason or "readonly database" in reason:
-                raise DiskFull(f"the database cannot grow: {reason}", "free some space on the server's disk") from error
-            raise
+        with (
+            _named(),
+            self._turn,
+            self.engine.connect().execution_options(**{_WRITE: True}) as connection,
+            connection.begin(),
+        ):
+            yield connection
 
     def close(self) -> None:
         """Closes every connection."""
         self.engine.dispose()
+
+
+@contextlib.contextmanager
+def _named() -> Generator[None]:
+    """Says what is wrong with the file, instead of calling it unexpected.
+
+    Raises: DiskFull, Damaged.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except DatabaseError as error:
+        reason = str(error.orig)
+        if "disk is full" in reason or "readonly database" in reason:
+            raise DiskFull(f"the database cannot grow: {reason}", "free some space on the server's disk") from error
+        if isinstance(error, OperationalError) and "locked" in reason:
+            raise Crowded("the database of jobs is busy", "try again soon") from error
+        raise Damaged(f"the database of jobs cannot be used: {reason}", _DAMAGED) from error
 
 
 def open_sqlite(path: Path) -> Database:
@@ -119,8 +137,9 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
             config.attributes["connection"] = connection
             with EnvironmentContext(config, scripts, fn=steps, destination_rev="head"):
                 scripts.run_env()
-    except DatabaseError as error:
-        raise VisualprofError(f"{name} cannot be used: {error.orig}", "move it away to begin anew") from error
+    except Damaged as error:
+        told = error.error.removeprefix("the database of jobs cannot be used: ")
+        raise VisualprofError(f"{name} cannot be used: {told}", "move it away to begin anew") from error
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:

@@ -52,7 +52,7 @@ class Ending:
     def _end(self, agent: Agent, job: Job, task: Task, token: str, report: Report) -> None:
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
         folder = self._ingest.prepare(task, job.request, report.files) if publishing else None
-        run = f"{job.folder}/{task.spec.id}" if folder else None
+        run = self._ingest.vacant(job.id, f"{job.folder}/{task.spec.id}") if folder else None
         try:
             # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
             with self._database.write() as connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import uuid
@@ -18,7 +19,7 @@ from sqlalchemy import delete, insert, select
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.database import Database
-from visualprof.remote.queue.names import REQUIRED, check_all, check_name, model_name
+from visualprof.remote.queue.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.records import Task
 from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store import CHUNK, LocalStore
@@ -116,6 +117,22 @@ class Ingest:
             folder.mkdir(parents=True)
         return folder
 
+    def vacant(self, job: str, run: str) -> str:
+        """Where a job's result may be put: `run`, or beside it when that folder is somebody else's."""
+        names = (f"{run}{'' if i == 1 else f'-{i}'}" for i in itertools.count(1))
+        return next(name for name in names if self._may_replace(job, self._root / name))
+
+    @staticmethod
+    def _may_replace(job: str, target: Path) -> bool:
+        if not os.path.lexists(target):
+            return True
+        try:
+            with (target / "job.json").open("rb") as file:
+                head = msgspec.json.decode(file.read(MAX_HEAD), type=dict[str, Any])
+        except (OSError, ValueError, RecursionError):
+            return False
+        return head.get("job") == job and not target.is_symlink()
+
     def publish(self, folder: Path, run: str) -> None:
         """Puts a prepared folder in its place; an earlier result there gives way.
 
@@ -197,7 +214,8 @@ class Ingest:
         wanted: Any = model.get("file") if isinstance(model, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         name = wanted if isinstance(wanted, str) and wanted else model_name(request.model.name, names)
         check_name(name)
-        if name not in names and not (folder / name).exists():
+        if name not in names:
+            check_distinct([*names, name])
             place(self._store.path(f"blobs/{request.model.blob}"), folder / name)
 
 

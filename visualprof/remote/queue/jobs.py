@@ -169,7 +169,7 @@ class Jobs:
             for row in connection.execute(select(points).where(points.c.task.in_(out))):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
-        return {task: sorted(found, key=lambda point: point.get("start_ns") or 0) for task, found in out.items()}
+        return {task: sorted(found, key=_start) for task, found in out.items()}
 
     def counts(self, found: list[Job]) -> dict[str, int]:
         """Points of each task's last attempt."""
@@ -186,6 +186,12 @@ class Jobs:
         if row is None:
             raise NotFound(f"there is no job {job[:40]!r}")
         return row
+
+
+def _start(point: dict[str, Any]) -> float:
+    """When it was measured; an agent may have sent anything for it."""
+    start = point.get("start_ns")
+    return start if isinstance(start, (int, float)) else 0
 
 
 def visible_jobs(owner: str | None) -> Select[tuple[object, ...]]:

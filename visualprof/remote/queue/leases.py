@@ -10,15 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
 
 from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
 from visualprof.remote.queue.bell import Bell
 from visualprof.remote.queue.database import Database
 from visualprof.remote.queue.jobs import touch
+from visualprof.remote.queue.limits import MAX_VALUES
 from visualprof.remote.queue.matching import device_for, fits, version_for
 from visualprof.remote.queue.records import Agent, AnyRow, Task, task_of
-from visualprof.remote.queue.refusals import Stale
+from visualprof.remote.queue.refusals import Oversize, Stale
 from visualprof.remote.queue.store import Store
 from visualprof.remote.queue.tables import blobs, jobs, points, tasks
 
@@ -134,12 +135,15 @@ class Leases:
     def point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
         """Keeps a point; the same size again replaces it.
 
-        Raises: Stale.
+        Raises: Stale. Oversize: it has more of them than a job can ask for.
         """
         with self._database.write() as connection:
             row = self.hold(connection, agent.id, task, token)
             key = {"task": task, "attempt": row.attempt, "batch": batch}
             connection.execute(delete(points).filter_by(**key))
+            kept = select(func.count()).select_from(points).filter_by(task=task, attempt=row.attempt)
+            if connection.execute(kept).scalar_one() >= MAX_VALUES:
+                raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
             text = msgspec.json.encode(point).decode()
             connection.execute(insert(points).values(point=text, owner=row.owner, **key))
             touch(connection, row.job)

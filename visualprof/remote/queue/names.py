@@ -36,15 +36,23 @@ def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
     """
     for name in names:
         check_name(name)
-    folded = [name.casefold() for name in names]  # some file systems do not tell them apart
-    if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
-        raise Unfit("two files of the result have the same name")
+    check_distinct(names)
     if len(names) > MAX_FILES:
         raise Oversize(f"{len(names)} files; a result has at most {MAX_FILES}")
     if any(size < 0 for size in sizes):
         raise Unfit("a file has a negative size")
     if max(sizes, default=0) > MAX_FILE or sum(sizes) > MAX_ALL:
         raise Oversize(f"a result has at most {MAX_ALL >> 30} GiB, and {MAX_FILE >> 30} GiB in a file")
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuses names of which one is another, or is its folder; some file systems do not tell case apart.
+
+    Raises: Unfit.
+    """
+    folded = [name.casefold() for name in names]
+    if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
+        raise Unfit("two files of the result have the same name")
 
 
 def model_name(name: str, taken: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from visualprof.remote.queue.database import Database
 from visualprof.remote.queue.jobs import touch
 from visualprof.remote.queue.records import AnyRow
 from visualprof.remote.queue.tables import jobs, tasks
+from visualprof.remote.queue.tidy import EVERY_S
 
 _log = logging.getLogger(__name__)
 
@@ -25,13 +26,23 @@ class Reaper:
     """Looks every quarter of a lease. Any number of servers may do so: a task is taken back once.
 
     ended: called with each task that failed here, so that what it had measured is not lost.
+    tidy: called every hour.
     """
 
-    def __init__(self, database: Database, bell: Bell, lease_s: float, ended: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        bell: Bell,
+        lease_s: float,
+        ended: Callable[[str], None],
+        tidy: Callable[[], None] = lambda: None,
+    ) -> None:
         self._database = database
         self._bell = bell
         self._every_s = lease_s / 4
         self._ended = ended
+        self._tidy = tidy
+        self._tidied = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="reaper", daemon=True)
 
@@ -49,6 +60,9 @@ class Reaper:
         """One round."""
         for task in [*self._lost(), *self._late(), *self._expired()]:
             self._ended(task)
+        if time.monotonic() - self._tidied > EVERY_S:
+            self._tidied = time.monotonic()
+            self._tidy()
 
     def _loop(self) -> None:
         while not self._stop.wait(self._every_s):

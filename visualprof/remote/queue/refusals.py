@@ -8,7 +8,8 @@ VisualprofError
 ├── BadSignature 403 an address that was not signed here, or whose time is over
 ├── Oversize    413  more bytes than announced or allowed
 ├── Unfit       422  result files that are missing, differ or have impossible names
-├── Crowded     503  too many agents wait at once
+├── Crowded     503  too many agents wait at once, or the database is busy
+├── Damaged     503  the database cannot be used
 └── DiskFull    507  the server's disk is full or read-only
 """
 
@@ -72,6 +73,12 @@ class Unfit(VisualprofError):
 
 class Crowded(VisualprofError):
     """No place to wait; ask again after `Retry-After`."""
+
+    status = 503
+
+
+class Damaged(VisualprofError):
+    """The database is no database any more, or was taken away."""
 
     status = 503
 

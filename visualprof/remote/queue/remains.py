@@ -56,7 +56,7 @@ class Remains:
             self._ingest.discard(folder)
 
     def _note(self, job: Job, task: Task, folder: Path) -> None:
-        run = f"{job.folder}/{task.spec.id}"
+        run = self._ingest.vacant(job.id, f"{job.folder}/{task.spec.id}")
         same = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
         with self._database.write() as connection:  # nobody may have tried it again meanwhile
             if connection.execute(update(tasks).where(same).values(run=run)).rowcount:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from visualprof.remote.queue.remains import Remains
 from visualprof.remote.queue.signing import Signer
 from visualprof.remote.queue.store import LocalStore, Read
 from visualprof.remote.queue.tidy import tidy
+
+_log = logging.getLogger(__name__)
 
 TOKEN = "vp_r_"
 WAITERS = 16
@@ -80,6 +84,8 @@ class Remote:
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
+        self._file = self.folder / "jobs.sqlite"
+        self._opened: tuple[int, int] | None = None
         self.read_only = read_only
         self.intervals = intervals or Intervals()
         self._bell = Bell(waiters)
@@ -117,8 +123,9 @@ class Remote:
 
         Raises: VisualprofError: `problem` says why not.
         """
-        if self._queue is not None:
-            return self._queue
+        queue = self._present()
+        if queue is not None:
+            return queue
         problem = self.problem
         if problem and self.read_only:
             raise Forbidden(*problem)
@@ -128,7 +135,7 @@ class Remote:
 
     def existing(self) -> Queue | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
-        if self._queue is None and not self._bell.closed and (self.folder / "jobs.sqlite").is_file():
+        if self._present() is None and not self._bell.closed and self._file.is_file():
             if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
                 return None
             try:
@@ -187,11 +194,7 @@ class Remote:
         self.wake()
         with self._opening:
             self._failure = Unavailable("the server is closing")
-            if self._reaper:
-                self._reaper.close()
-            if self._queue:
-                self._queue.database.close()
-            self._queue = self._reaper = None
+            self._leave()
 
     def _open(self) -> Queue:
         with self._opening:
@@ -206,6 +209,24 @@ class Remote:
                 self._failure = None
             return self._queue
 
+    def _present(self) -> Queue | None:
+        """The queue that is open. One whose database somebody took away is left: what it knew is gone with it."""
+        queue = self._queue
+        if queue is None or _identity(self._file) == self._opened:
+            return queue
+        with self._opening:
+            if self._queue is queue and _identity(self._file) != self._opened:
+                _log.warning("%s is not the file that was opened; it is left", self._file)
+                self._leave()
+        return self._queue
+
+    def _leave(self) -> None:
+        if self._reaper:
+            self._reaper.close()
+        if self._queue:
+            self._queue.database.close()
+        self._queue = self._reaper = None
+
     def _make(self) -> Queue:
         with disk(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -213,7 +234,8 @@ class Remote:
             self._token = _kept(self.folder / "agent-token", self._known_token())
         signer = Signer(secret.encode())
         store = LocalStore(self.folder, signer)
-        database = open_sqlite(self.folder / "jobs.sqlite")
+        database = open_sqlite(self._file)
+        self._opened = _identity(self._file)
         lease_s = self.intervals.lease_s
         jobs = Jobs(database, self._bell, lease_s)
         leases = Leases(database, store, self._bell, lease_s)
@@ -223,8 +245,9 @@ class Remote:
         ending = Ending(database, jobs, leases, ingest, remains)
         if not self.read_only:
             leases.grace()
-            tidy(database, self.folder, ingest.partial)
-            self._reaper = Reaper(database, self._bell, lease_s, remains.publish)
+            tidying = partial(tidy, database, self.folder, ingest.partial)
+            tidying()
+            self._reaper = Reaper(database, self._bell, lease_s, remains.publish, tidying)
             self._reaper.start()
         return Queue(database, store, signer, self._bell, blobs, jobs, agents, leases, logs, ingest, ending)
 
@@ -240,6 +263,15 @@ def _existing(path: Path) -> Path:
     while not path.exists() and path.parent != path:
         path = path.parent
     return path
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and number of a file, None when there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _kept(path: Path, text: str) -> str:

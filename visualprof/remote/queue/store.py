@@ -97,7 +97,9 @@ class LocalStore:
             try:
                 digest, size = _receive(arriving, read, limit)
                 final = folder / digest
-                if not final.exists():
+                try:
+                    os.utime(final)  # it is wanted again: `tidy` looks at the time
+                except FileNotFoundError:
                     arriving.chmod(0o444)  # results are links to it: an overwriting copy there must not change it
                     arriving.replace(final)
             finally:

@@ -1,0 +1,319 @@
+"""Hostile agents and pages, damaged and vanished databases, and what is thrown away when."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from queue_sites import (
+    MODEL,
+    FakeAgent,
+    Http,
+    Refused,
+    member,
+    opened,
+    point,
+    request,
+    result,
+    served,
+    submitted,
+    token_of,
+    upload,
+)
+from sqlalchemy import update
+
+from visualprof.remote.protocol import Lease
+from visualprof.remote.queue import tidy as tidy_module
+from visualprof.remote.queue.limits import MAX_VALUES
+from visualprof.remote.queue.records import Agent
+from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
+from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.tables import blobs
+from visualprof.remote.queue.tidy import UNUSED_S, tidy
+from visualprof.server.serve import Server
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[Remote]:
+    with opened(tmp_path / "runs") as remote:
+        yield remote
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "runs") as server:
+        yield server
+
+
+def leased(remote: Remote, key: str = "k") -> tuple[Queue, Agent, Lease]:
+    queue = remote.opened()
+    queue.jobs.submit(request(key))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    return queue, agent, lease
+
+
+def status(http: Http, method: str, path: str, body: object = None, **headers: str) -> int:
+    try:
+        http(method, path, body, **headers)
+    except Refused as refusal:
+        return refusal.status
+    return 200
+
+
+# --- hostile agents ---
+
+
+def test_points_with_starts_that_are_no_numbers_do_not_hide_their_job(remote: Remote) -> None:
+    queue, agent, lease = leased(remote)
+    for batch, start in enumerate(("soon", {"a": 1}, 5, None)):
+        queue.leases.point(agent, lease.task, lease.lease, batch, {**point(batch), "start_ns": start})
+    [found] = queue.jobs.points(queue.jobs.one(lease.job)).values()
+    assert len(found) == 4
+    assert found[-1]["start_ns"] == 5
+
+
+def test_a_task_has_no_more_points_than_a_sweep_has_sizes(remote: Remote) -> None:
+    queue, agent, lease = leased(remote)
+    for batch in range(MAX_VALUES):
+        queue.leases.point(agent, lease.task, lease.lease, batch, point(batch))
+    with pytest.raises(Oversize):
+        queue.leases.point(agent, lease.task, lease.lease, MAX_VALUES, point(MAX_VALUES))
+    queue.leases.point(agent, lease.task, lease.lease, 0, point(0))  # replaces one
+
+
+@pytest.mark.parametrize("name", ["points.jsonl/net.onnx", "deep", "POINTS.jsonl", "../net.onnx"])
+def test_a_model_that_would_take_the_place_of_a_files_is_refused(site: Server, name: str) -> None:
+    agent = FakeAgent(site.url, token_of(site.remote.root.path)).register()
+    agent.http("POST", "/api/v1/jobs", submitted("k"))
+    lease = agent.lease()
+    assert lease
+    files = result(lease["job"], lease["task"], **{"deep/a.json": b"{}"})
+    head = json.loads(files["job.json"])
+    head["model"]["file"] = name
+    files["job.json"] = json.dumps(head).encode()
+    agent.send(lease, files)
+    with pytest.raises(Refused) as refusal:
+        agent.finish(lease, files=list(files))
+    assert refusal.value.status == Unfit.status
+    assert not (site.remote.root.path / lease["run"]).exists()
+
+
+# --- folders of others ---
+
+
+@pytest.mark.parametrize("theirs", [{"notes.txt": b"mine"}, {"job.json": b'{"job": "another"}'}, {"job.json": b"[["}])
+def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, theirs: dict[str, bytes]) -> None:
+    root = site.remote.root.path
+    agent = FakeAgent(site.url, token_of(root)).register()
+    agent.http("POST", "/api/v1/jobs", submitted("k"))
+    lease = agent.lease()
+    assert lease
+    folder = root / lease["run"]
+    folder.mkdir(parents=True)
+    for name, content in theirs.items():
+        (folder / name).write_bytes(content)
+    agent.succeed(lease)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == theirs
+    [task] = agent.http("GET", f"/api/v1/jobs/{lease['job']}")["job"]["tasks"]
+    assert task["run"] == f"{lease['run']}-2"
+    assert (root / task["run"] / "net.onnx").read_bytes() == MODEL
+
+
+# --- hostile pages ---
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://evil.example:80", "https://", "http://[::2]"]
+)
+def test_a_page_of_another_site_cannot_submit(site: Server, origin: str) -> None:
+    http = Http(site.url)
+    body = json.dumps(submitted("k")).encode()
+    assert status(http, "POST", "/api/v1/jobs", body, Origin=origin, Content_Type="text/plain") == 403
+    assert status(http, "POST", "/api/v1/uploads?name=a.onnx", MODEL, Origin=origin) == 403
+    http.close()
+
+
+def test_the_pages_of_the_server_may_submit(site: Server) -> None:
+    http = Http(site.url)
+    host = site.url.rstrip("/")
+    assert status(http, "POST", "/api/v1/jobs", submitted("k"), Origin=host, Sec_Fetch_Site="same-origin") == 200
+    http.close()
+
+
+def test_a_page_behind_a_proxy_that_is_allowed_may_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "runs", allowed_hosts=("prof.example",)) as server:
+        http = Http(server.url)
+        assert status(http, "POST", "/api/v1/jobs", submitted("k"), Origin="https://prof.example") == 200
+        http.close()
+
+
+# --- the database ---
+
+
+def test_a_database_that_is_damaged_while_it_is_used_is_named(site: Server) -> None:
+    http = Http(site.url)
+    file = site.remote.folder / "jobs.sqlite"
+    site.remote.opened().database.engine.dispose()  # nothing of it is in memory
+    for name in ("jobs.sqlite-wal", "jobs.sqlite-shm"):
+        (site.remote.folder / name).unlink(missing_ok=True)
+    with file.open("r+b") as out:
+        out.write(os.urandom(file.stat().st_size))
+    with pytest.raises(Refused) as refusal:
+        http("POST", "/api/v1/jobs", submitted("k"))
+    assert refusal.value.status == Damaged.status
+    assert "file is not a database" in refusal.value.body["error"]
+    assert "move jobs.sqlite away" in refusal.value.body["hint"]
+    assert [status(http, "GET", f"/api/v1/{path}") for path in ("runs", "models", "evaluation")] == [200] * 3
+    http.close()
+
+
+def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) -> None:
+    http, root = Http(site.url), site.remote.root.path
+    agent = FakeAgent(site.url, token_of(root)).register()
+    http("POST", "/api/v1/jobs", submitted("k"))
+    shutil.rmtree(root / ".visualprof")
+    assert http("GET", "/api/v1/jobs")["jobs"] == []
+    assert not (root / ".visualprof").exists()
+    with pytest.raises(Refused) as refusal:
+        agent.lease()
+    assert refusal.value.status == 401
+    upload(site.remote)
+    agent.register()  # with the token that it has
+    http("POST", "/api/v1/jobs", submitted("again"))
+    lease = agent.lease()
+    assert lease
+    agent.succeed(lease)
+    assert [job["state"] for job in http("GET", "/api/v1/jobs")["jobs"]] == ["succeeded"]
+    http.close()
+
+
+# --- what is thrown away when ---
+
+
+def age(remote: Remote, sha256: str, seconds: float) -> Path:
+    """Makes an upload that old."""
+    path, then = remote.opened().blobs.path(sha256), time.time() - seconds
+    os.utime(path, (then, then))
+    with remote.opened().database.write() as connection:
+        connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(kept_ns=int(then * 1e9)))
+    return path
+
+
+def tidied(remote: Remote) -> None:
+    queue = remote.opened()
+    tidy(queue.database, remote.folder, queue.ingest.partial)
+
+
+def test_an_upload_that_no_job_names_goes_after_a_week(remote: Remote) -> None:
+    old, young = upload(remote, b"old"), upload(remote, b"young")
+    path = age(remote, old, UNUSED_S + 60)
+    tidied(remote)
+    assert not path.exists()
+    assert remote.inspected(old) is None
+    assert remote.inspected(young)
+
+
+def test_an_upload_that_a_job_names_stays(remote: Remote) -> None:
+    model = request().model.blob
+    path = age(remote, model, 99 * UNUSED_S)
+    remote.opened().jobs.submit(request())
+    tidied(remote)
+    assert path.exists()
+    assert remote.inspected(model)
+
+
+def test_an_old_upload_that_comes_again_stays(remote: Remote) -> None:
+    blob = upload(remote, b"old")
+    path = age(remote, blob, UNUSED_S + 60)
+    assert upload(remote, b"old") == blob
+    tidied(remote)
+    assert path.read_bytes() == b"old"
+
+
+def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: Remote) -> None:
+    lost = remote.folder / "blobs" / ("a" * 64)
+    lost.write_bytes(b"x")
+    tidied(remote)
+    assert lost.exists(), "its server may be about to note it"
+    os.utime(lost, (0, 0))
+    tidied(remote)
+    assert not lost.exists()
+
+
+def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visualprof.remote.queue.reaper.EVERY_S", 0.2)
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "runs", lease_s=0.6) as server:
+        agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()
+        agent.http("POST", "/api/v1/jobs", submitted("k", retries=0))
+        lease = agent.lease()
+        assert lease
+        agent.send(lease, {"status.json": b"{}"})
+        incoming = server.remote.folder / "incoming"
+        assert len(list(incoming.iterdir())) == 1
+        end = time.monotonic() + 8
+        while list(incoming.iterdir()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert list(incoming.iterdir()) == []
+
+
+def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = tidy_module._alive
+    folder = remote.folder / "incoming" / "later-0-1"
+
+    def slow(connection: object) -> set[str]:
+        found = alive(connection)  # type: ignore[arg-type]
+        folder.mkdir(parents=True)
+        return found
+
+    monkeypatch.setattr(tidy_module, "_alive", slow)
+    tidied(remote)
+    assert folder.exists()
+
+
+# --- the end of the server ---
+
+
+def test_closing_pulls_no_trigger_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another pull may wake the server's thread between the note of the last pull and its byte."""
+    from waitress.trigger import trigger
+
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    written, pull = list[bool](), trigger._physical_pull
+    with served(tmp_path / "runs"):
+        main = threading.get_ident()
+
+        def late(self: trigger) -> None:
+            if threading.get_ident() == main:
+                pull(self)  # somebody else's byte
+                time.sleep(0.3)
+                written.append(self._closed)
+            pull(self)
+
+        monkeypatch.setattr(trigger, "_physical_pull", late)
+    assert written == [False]
+
+
+def test_a_request_that_outlasts_the_server_wakes_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    with served(tmp_path / "runs") as server:
+        triggers = [each for each in server._sockets.values() if hasattr(each, "pull_trigger")]
+    taken = [os.pipe() for _ in range(50)]  # whatever has the trigger's numbers now
+    for each in triggers:
+        each.pull_trigger()
+    for reader, writer in taken:
+        os.set_blocking(reader, False)
+        with pytest.raises(BlockingIOError):
+            os.read(reader, 1)
+        os.close(reader)
+        os.close(writer)
