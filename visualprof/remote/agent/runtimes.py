@@ -134,7 +134,8 @@ def pythons() -> list[Python]:
     paths = [sys.executable]
     for place in os.get_exec_path():
         paths += sorted(glob.glob(os.path.join(glob.escape(place), "python3*")))
-    for pattern in PLACES:
+    beside = f"{glob.escape(str(Path(sys.base_prefix).parent))}/*/bin/python"  # wherever pyenv or uv keeps them
+    for pattern in (beside, *PLACES):
         paths += sorted(glob.glob(os.path.expanduser(pattern)))
     named = [each for each in paths if _NAME.fullmatch(os.path.basename(each)) and SHIMS not in each]
     distinct = {os.path.realpath(path): path for path in reversed(named)}
