@@ -72,9 +72,9 @@ def lonely(tmp_path: Path) -> Iterator[str]:
         yield server.url
 
 
-def model(path: Path, target: list[int] | None = None) -> Path:
+def model(path: Path, target: list[int] | None = None, width: int | str = 4) -> Path:
     """A Relu; with a target, its output is reshaped to that, which fails for other sizes."""
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])
     made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     nodes, weights = [helper.make_node("Relu", ["x"], ["r" if target else "y"])], []
     if target:
@@ -196,6 +196,12 @@ def test_a_named_backend_queues_for_an_agent_to_come(lonely, tmp_path):
     assert "no registered agent has onnxruntime" in done.stderr
     (job,) = answer(lonely, "jobs")["jobs"]
     assert job["state"] == "waiting"
+
+
+def test_a_guessed_size_is_told_unless_it_was_typed(lonely, tmp_path):
+    net, wanted = model(tmp_path / "net.onnx", width="seq"), ("--backend", "onnxruntime")
+    assert "the file has no size for seq: 64 is a guess" in run(lonely, net, *wanted).stderr
+    assert "guess" not in run(lonely, net, *wanted, "--dim", "seq=16").stderr
 
 
 def test_a_pickle_is_refused_before_anything_is_queued(lonely, tmp_path):
