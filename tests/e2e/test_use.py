@@ -182,6 +182,15 @@ def test_number_keys_open_pages(samples: Dashboard, visit: Visits) -> None:
         expect(page).to_have_url(re.compile(f"#/{name.lower()}"))
 
 
+def test_g_and_a_letter_open_the_pages_that_have_no_number(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=CNN)
+    page.wait_for_load_state("networkidle")
+    for letter, heading in (("e", "evaluation"), ("m", "agents"), ("r", "run")):
+        page.keyboard.press("g")
+        page.keyboard.press(letter)
+        page.wait_for_url(re.compile(f"#/{heading}"))
+
+
 def test_slash_searches_and_letters_typed_there_are_no_shortcuts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
     table(page, "Operators")

@@ -33,3 +33,26 @@ export function chart_text(key: string): string {
 export function word(value: string): string {
   return text_or(`category.${value}`, value);
 }
+
+const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
+// "cuda:0 SM clock": what stands before the last words is the device's own name.
+const COUNTERS = ["involuntary switches", "mem utilization", "CPU pressure", "utilization", "temperature", "child CPU", "mem clock", "throttled", "SM clock", "memory", "power", "steal", "load", "CPU", "RSS"];
+
+/** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
+export function counter_name(name: string): string {
+  const [, plain = name, unit = ""] = /^(.*?)( (?:%|MHz|W|C|bytes))?$/.exec(name) ?? [];
+  const known = COUNTERS.find((one) => plain === one || plain.endsWith(` ${one}`));
+  if (known === undefined) return name;
+  const sign = unit === " bytes" ? "" : unit === " C" ? " °C" : unit;
+  return `${plain.slice(0, plain.length - known.length)}${text_or(`counter.${slug(known)}`, known)}${sign}`;
+}
+
+/** The label of a counter of the timeline: the monitor's own end in a unit, but for two. */
+export function monitored(name: string): string {
+  return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches" ? counter_name(name) : name;
+}
+
+/** Words with which runtimes say what they did; anything else as it is. */
+export function said_value(value: string): string {
+  return text_or(`evaluation.said.${slug(value)}`, value);
+}

@@ -3,6 +3,7 @@ import { onScopeDispose } from "vue";
 export type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
 export function is_typing(target: EventTarget | null): boolean {
+  if (target instanceof HTMLInputElement && /^(checkbox|radio|button|file)$/.test(target.type)) return false;
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }
 
@@ -10,6 +11,8 @@ export function is_typing(target: EventTarget | null): boolean {
 export function useShortcuts(shortcuts: Shortcuts): void {
   function on_key(event: KeyboardEvent): void {
     if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
+    // The first Escape closes what lies on top; a prevented one would leave it open.
+    if (event.key === "Escape" && document.querySelector(":popover-open, dialog[open]")) return;
     const action = shortcuts[event.key];
     if (!action) return;
     event.preventDefault();

@@ -1,6 +1,7 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { useI18n } from "vue-i18n";
+import { monitored } from "../locales/text";
 import { step } from "../state/selection";
 import { theme } from "../state/preferences";
 import { useEmptyTracks } from "./empty-tracks";
@@ -45,6 +46,7 @@ export function useTimeline() {
     annotations: (name) => t("timeline.annotations_of", { name }),
     counters: t("timeline.counters"),
     other: t("timeline.other_tracks"),
+    counter: monitored,
     unnamed: t("timeline.unnamed"),
   }));
   const branches = computed<Branch[]>(() =>

@@ -23,6 +23,7 @@ export interface Words {
   device: (id: number) => string;
   process: (id: string) => string;
   annotations: (name: string) => string;
+  counter: (name: string) => string;
   counters: string;
   other: string;
   unnamed: string;
@@ -69,7 +70,7 @@ export function tree_of(meta: Meta, worker: number, words: Words): Group[] {
     else groups.push({ key: key(-1 - groups.length), label: group_label(tracks, words), items, minor: false });
   }
   if (meta.counters.length > 0) {
-    const items = meta.counters.map((counter) => ({ key: key(counter.id), label: counter.name.trim() || words.unnamed, detail: counter.process, track: null, counter }));
+    const items = meta.counters.map((counter) => ({ key: key(counter.id), label: words.counter(counter.name.trim()) || words.unnamed, detail: `${counter.name} ${counter.process}`, track: null, counter }));
     groups.push({ key: `${worker}.c`, label: words.counters, items, minor: false });
   }
   if (rest.length > 0) groups.push({ key: `${worker}.o`, label: words.other, items: rest, minor: groups.length > 0 });

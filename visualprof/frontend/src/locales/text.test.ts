@@ -1,0 +1,20 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { speak } from "./index";
+import { counter_name, monitored, said_value } from "./text";
+
+beforeAll(() => speak("en"));
+
+describe("counter_name", () => {
+  it("names what the monitor counts and leaves the unit", () => expect(counter_name("child CPU %")).toBe("CPU of this process %"));
+  it("leaves the device's own name", () => expect(counter_name("cuda:0 SM clock MHz")).toBe("cuda:0 SM clock MHz"));
+  it("needs no unit where the values have it", () => expect(counter_name("RSS bytes")).toBe("Memory of this process"));
+  it("leaves what it does not know", () => expect(counter_name("queue depth")).toBe("queue depth"));
+});
+
+describe("monitored", () => {
+  it("leaves the counters of profilers alone", () => expect(["GPU memory", "memory arena", "Power"].map(monitored)).toEqual(["GPU memory", "memory arena", "Power"]));
+});
+
+describe("said_value", () => {
+  it("knows the words of the runtimes and leaves others", () => expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual(["as the model", "CPUExecutionProvider"]));
+});
