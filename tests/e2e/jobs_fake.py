@@ -303,6 +303,7 @@ class JobsFake:
     def __init__(self, dashboard: Dashboard) -> None:
         self.dashboard = dashboard
         self.agents = agents()
+        self._requests: dict[str, Json] = {}
         self.jobs = jobs()
         self.problem: str | None = None
         self.errors: list[Json] = []
@@ -392,11 +393,12 @@ class JobsFake:
                 f"j-{content['key'][:6]}", "waiting", tasks, name=content["name"], model=content["model"]["name"]
             )
             self.jobs.insert(0, known)
+            self._requests[known["id"]] = content
             self.revision += 1
         return self._answer_of(known)
 
     def _answer_of(self, row: Json) -> Json:
-        return {"job": row, "request": request(row["name"]), "points": points(row)}
+        return {"job": row, "request": self._requests.get(row["id"], request(row["name"])), "points": points(row)}
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         offset, data = int(query.get("offset", 0)), self.log.encode()

@@ -7,6 +7,8 @@ export interface DraftInput {
   dtype: string;
   /** As typed: a size, a name, or nothing yet. */
   dims: string[];
+  /** Meant to have no dimension, where the file does not say any. */
+  scalar?: boolean;
   fill: "random" | "zeros" | "file";
   blob: string;
 }

@@ -20,9 +20,14 @@ export function is_name(dim: string): boolean {
   return dim !== "" && !/^-?\d/.test(dim);
 }
 
+/** "()", as Python writes the shape of a single number. */
+export function is_scalar(text: string): boolean {
+  return /^\s*(\(\s*\)|\[\s*\]|（\s*）)\s*$/.test(text);
+}
+
 /** "batch, 3, 224" or "batch×3×224" as dimensions. */
 export function parse_dims(text: string): string[] {
-  return text.split(/[\s,，×]+|(?<=\d)x(?=\d)/).filter(Boolean);
+  return is_scalar(text) ? [] : text.split(/[\s,，×]+|(?<=\d)x(?=\d)/).filter(Boolean);
 }
 
 export function dim_names(inputs: readonly DraftInput[]): string[] {

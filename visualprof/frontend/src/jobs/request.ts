@@ -12,7 +12,7 @@ export function typing_errors(draft: Draft, say: (key: string) => string): Field
   const names = dim_names(draft.inputs);
   draft.inputs.forEach((input, i) => input.dims.forEach((dim, d) => dim === "" && note(`inputs[${i}].dims[${d}]`, "dim")));
   const asked = draft.model?.model?.inputs ?? [];
-  draft.inputs.forEach((input, i) => asked[i]?.dims === null && input.dims.length === 0 && note(`inputs[${i}].dims`, "dims"));
+  draft.inputs.forEach((input, i) => asked[i]?.dims === null && input.dims.length === 0 && !input.scalar && note(`inputs[${i}].dims`, "dims"));
   for (const name of names) if (name !== draft.sweep.dim && !/^[1-9]\d*$/.test(draft.sizes[name] ?? "")) note(`dims.${name}`, "size");
   if (draft.sweep.dim !== "" && parse_sweep(draft.sweep.values) === null) note("sweep.values", "sweep");
   if (draft.specs.length === 0) note("specs", "no_spec");
@@ -75,7 +75,7 @@ export function request_of(draft: Draft, agents: readonly AgentRow[]): JobReques
   };
 }
 
-function spec_row(spec: JobSpec, agents: readonly AgentRow[]): DraftSpec {
+export function spec_row(spec: JobSpec, agents: readonly AgentRow[]): DraftSpec {
   const where = spec.agent ? `agent:${spec.agent}` : spec.platform ? `platform:${spec.platform}` : "";
   const row = new_spec({ backend: spec.backend, version: spec.version, where, device: spec.device, precision: spec.precision, threads: spec.threads ? String(spec.threads) : "", options: { ...spec.options } });
   // A name that was made from the rest goes on following it.
@@ -110,7 +110,7 @@ export function use_as_template(answer: JobAnswer, agents: readonly AgentRow[]):
     model: same?.model ?? file_of(answer),
     arrays: same?.arrays ?? arrays_of(answer),
     name: request.name,
-    inputs: (request.inputs ?? []).map((input) => ({ name: input.name, dtype: input.dtype, dims: input.dims.map(String), fill: input.fill, blob: input.blob })),
+    inputs: (request.inputs ?? []).map((input) => ({ name: input.name, dtype: input.dtype, dims: input.dims.map(String), scalar: input.dims.length === 0, fill: input.fill, blob: input.blob })),
     sizes: Object.fromEntries(Object.entries(request.dims ?? {}).map(([name, size]) => [name, String(size)])),
     sweep: { dim: request.sweep?.dim ?? "", values: sweep_text(request.sweep?.values ?? [1]) },
     specs: request.specs.map((spec) => spec_row(spec, agents)),

@@ -10,6 +10,12 @@ function run(...workers: [id: string, views: string[]][]): Run {
 describe("result_location", () => {
   it("is the overview of the first file that has one", () => expect(result_location(run(["monitor", ["trace"]], ["timeline", ["overview", "trace"]]))).toEqual({ path: "/overview", query: { run: "j/s", worker: "timeline" } }));
   it("is the timeline where only the monitor is there", () => expect(result_location(run(["monitor", ["trace"]]))).toEqual({ path: "/trace", query: { run: "j/s" } }));
+  it("is nowhere while a file is still being read", () => {
+    const one = run(["monitor", ["trace"]], ["timeline", []]);
+    const [, timeline] = one.workers;
+    if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
+    expect(result_location(one)).toBeNull();
+  });
   it("is nowhere until something of it was read", () => {
     expect(result_location(run(["timeline", []]))).toBeNull();
     expect(result_location(undefined)).toBeNull();

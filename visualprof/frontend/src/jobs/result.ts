@@ -4,9 +4,9 @@ import type { Run } from "../api/model";
 
 const PAGES = ["overview", "profile", "trace"] as const;
 
-/** Null until the watcher has read it. */
+/** Null until the watcher has read it, all of it: the first file that is ready may be the one that says least. */
 export function result_location(run: Run | undefined): RouteLocationRaw | null {
-  if (!run) return null;
+  if (!run || run.workers.some((worker) => worker.spans.some((span) => span.state === "waiting" || span.state === "parsing"))) return null;
   for (const page of PAGES) {
     for (const [place, worker] of run.workers.entries()) {
       for (const [number, span] of worker.spans.entries()) {

@@ -22,6 +22,7 @@ describe("specs", () => {
     const rows = prefilled(["onnxruntime", "openvino"], [lab, gpu, away]);
     expect(rows.map((row) => [row.backend, row.where, row.device])).toEqual([["onnxruntime", "agent:lab", "cpu"], ["onnxruntime", "agent:gpu", "cuda:0"], ["openvino", "agent:lab", "cpu"]]);
   });
+  it("are one for each runtime that would load it where no machine is there yet", () => expect(prefilled(["openvino", "torch"], [away]).map((row) => [row.backend, row.where, row.device])).toEqual([["openvino", "", "cpu"], ["torch", "", "cpu"]]));
   it("leave the machine open when there is only one", () => expect(prefilled(["openvino"], [lab])[0]?.where).toBe(""));
   it("offer the versions of the chosen machine, newest first", () => expect(versions_for(new_spec({ backend: "onnxruntime", where: "agent:lab" }), [lab, gpu])).toEqual(["1.31.1", "1.9.0"]));
   it("offer the devices of a platform", () => expect(devices_for(new_spec({ backend: "onnxruntime", where: "platform:cuda" }), [lab, gpu])).toEqual(["cpu", "cuda:0"]));

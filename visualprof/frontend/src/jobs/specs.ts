@@ -46,7 +46,7 @@ function best_device(spec: DraftSpec, agents: readonly AgentRow[]): string {
   return devices_for(spec, agents).find((device) => device !== "cpu") ?? "cpu";
 }
 
-/** One row for each runtime of each online machine that loads the model, the best device of each, a few at most. */
+/** One row for each runtime of each online machine that loads the model, the best device of each, a few at most; where there is none yet, one for each that would load it. */
 export function prefilled(backends: readonly string[], agents: readonly AgentRow[]): DraftSpec[] {
   const online = agents.filter((agent) => agent.online);
   const rows = backends.flatMap((backend) =>
@@ -55,7 +55,7 @@ export function prefilled(backends: readonly string[], agents: readonly AgentRow
       .map((agent) => new_spec({ backend, where: online.length > 1 ? `agent:${agent.id}` : "" })),
   );
   for (const row of rows) row.device = best_device(row, agents);
-  return rows.slice(0, MOST_PREFILLED);
+  return (rows.length > 0 ? rows : backends.map((backend) => new_spec({ backend }))).slice(0, MOST_PREFILLED);
 }
 
 /** What the server allows as a folder's name. */

@@ -1,0 +1,15 @@
+// What to type so that the dashboard measures on its own machine, too.
+import { computed, onMounted, ref, type ComputedRef } from "vue";
+import { address, get } from "../api/client";
+import type { Status } from "../api/model";
+
+const quoted = (path: string) => (/[^\w./-]/.test(path) ? `'${path.replaceAll("'", "'\\''")}'` : path);
+
+export function useRestartCommand(): ComputedRef<string> {
+  const logdirs = ref<string[]>([]);
+  onMounted(async () => {
+    const status = await get<Status>(address("status")).catch(() => null);
+    logdirs.value = status?.body.logdirs ?? [];
+  });
+  return computed(() => `visualprof --logdir ${logdirs.value.map(quoted).join(" ") || "DIR"} --with-agent`);
+}
