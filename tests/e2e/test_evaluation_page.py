@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -192,6 +193,31 @@ def test_the_newest_job_is_shown_unasked(opened: Callable[..., Page]) -> None:
         expect(page.get_by_role("img", name=chart).locator("canvas")).to_be_visible()
     expect(page.get_by_text("3 chosen")).to_be_visible()
     expect(points(page).get_by_role("row")).to_have_count(1 + 15)
+
+
+def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
+    serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
+) -> None:
+    folder = tmp_path / "results"
+    out = result(folder, "s", 1e6, job="j9", profiled=False)
+    (out / "points.jsonl").write_text("")
+    status = json.loads((out / "status.json").read_text())
+    (out / "status.json").write_text(json.dumps(status | {"state": "failed", "reason": "model_error", "error": "e"}))
+    page = visit(serve(folder), "evaluation", reports="resnet10-j9/s")
+    notice = page.get_by_role("status").filter(has_text="ended before a point was measured")
+    expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
+    expect(page.get_by_text("Nothing speaks against these numbers.")).to_have_count(0)
+
+
+def test_beside_an_open_point_the_reports_are_behind_a_button(opened: Callable[..., Page]) -> None:
+    page = opened(reports=FAST, point=FAST, batch="4")
+    expect(page.get_by_role("checkbox", name=OLD, exact=True)).to_have_count(0)
+    page.get_by_role("button", name="Reports").click()
+    page.get_by_role("checkbox", name=OLD, exact=True).check()
+    expect(page.get_by_role("table", name="Best batch").locator("tbody tr")).to_have_count(2)
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("checkbox", name=OLD, exact=True)).to_have_count(0)
+    expect(panel(page)).to_be_visible()
 
 
 def test_reports_are_added_and_left_out_and_the_address_keeps_them(opened: Callable[..., Page]) -> None:

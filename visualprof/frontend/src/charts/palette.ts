@@ -42,7 +42,7 @@ const CATEGORIES: Record<string, readonly [light: string, dark: string]> = {
   runs: ["#2f74d0", "#5a9bf0"],
   median: ["#2f74d0", "#5a9bf0"],
   max: ["#e0872b", "#f0a04f"],
-  limit: ["#c0392f", "#f08a80"],
+  limit: ["#1d2430", "#e3e8ef"],
   min: ["#1f9d8b", "#3cc2ae"],
 };
 

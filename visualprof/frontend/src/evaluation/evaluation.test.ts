@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../api/model";
 import { labels_of, list_text, newest, parse_list, place_of } from "./chosen";
-import { with_limit } from "./limit";
+import { with_latency_axis, with_limit } from "./limit";
 import { ordered_rows, why_unknown } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
@@ -45,6 +45,10 @@ describe("points", () => {
     expect(why_unknown("p99_ns", 662)).toBeNull();
     expect(why_unknown("rss_bytes", 1)).toBeNull();
   });
+});
+
+describe("with_latency_axis", () => {
+  it("names the axis for what all of its lines are", () => expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({ latency: { yAxis: { name: "@t:evaluation.latency" } } }));
 });
 
 describe("with_limit", () => {

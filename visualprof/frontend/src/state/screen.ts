@@ -1,7 +1,13 @@
-import { ref } from "vue";
+import { ref, type Ref } from "vue";
 
-const query = window.matchMedia("(min-width: 1700px)");
+function matches(query: string): Ref<boolean> {
+  const list = window.matchMedia(query);
+  const is = ref(list.matches);
+  list.addEventListener("change", (event) => (is.value = event.matches));
+  return is;
+}
 
 /** Whether the screen has room for what is merely nice to have. */
-export const wide = ref(query.matches);
-query.addEventListener("change", (event) => (wide.value = event.matches));
+export const wide = matches("(min-width: 1700px)");
+/** Whether three columns fit side by side. */
+export const roomy = matches("(min-width: 1501px)");
