@@ -135,6 +135,84 @@ class Run:
             )
             file.write(b"\n")
 
+    def deep(self, levels: str) -> None:
+        """Folders deeper than a path can name, or Python can follow."""
+        before = os.getcwd()
+        os.chdir(self.out)
+        for _ in range(int(levels)):
+            os.mkdir("d")
+            os.chdir("d")
+        os.chdir(before)
+
+    def many(self, count: str) -> None:
+        for i in range(int(count)):
+            (self.out / f"a{i:06}").touch()
+
+    def odd_names(self) -> None:
+        names = (b"a\nb", b"<img src=x onerror=alert(1)>", b"\x1b[31m", b"\xff\xfe", b"x" * 255, b" a", b"a.", b"-rf")
+        for name in names:
+            with open(os.fsencode(self.out) + b"/" + name, "wb") as file:
+                file.write(b"x")
+
+    def sparse(self, name: str) -> None:
+        """Larger than any server takes, of nothing."""
+        with (self.out / name).open("wb") as file:
+            file.truncate(15 << 30)
+
+    def odd_effective(self) -> None:
+        deep: Any = "x"
+        for _ in range(200):
+            deep = [deep]
+        effective = {
+            "nan": float("nan"),
+            "inf": float("inf"),
+            "big": 10**400,
+            "half": "\ud800",
+            "deep": deep,
+            "ok": "1",
+        }
+        self.tell("effective", effective=effective, version="\udfff1")
+        self.tell("profile", **{"pass": "p\ud800", "file": "x", "batch": 10**400, "runs": float("nan"), "start_ns": 1})
+
+    def long_line(self, megabytes: str) -> None:
+        with self.events.open("ab") as file:
+            for _ in range(int(megabytes)):
+                file.write(b"x" * (1 << 20))
+            file.write(b"\n")
+
+    def forks(self, count: str) -> None:
+        for _ in range(int(count)):
+            if os.fork() == 0:
+                time.sleep(60)
+                os._exit(0)
+        time.sleep(60)
+
+    def hoard(self, where: str) -> None:
+        """Memory that no process has."""
+        with open(where, "wb") as file:
+            for _ in range(300):
+                file.write(bytes(1 << 20))
+        time.sleep(60)
+
+    def probe(self, paths: str) -> None:
+        """What a hostile model can read, reach and end."""
+        import socket
+
+        told: dict[str, Any] = {}
+        for path in paths.split(","):
+            try:
+                told[path] = len(os.listdir(path)) if os.path.isdir(path) else len(Path(path).read_bytes())
+            except OSError as error:  # noqa: PERF203 - each alone
+                told[path] = error.strerror
+        told["pids"] = sorted(int(each) for each in os.listdir("/proc") if each.isdecimal())
+        told["parent"] = os.getppid()
+        for kind, address in (("lo", ("127.0.0.1", 9)), ("out", ("192.0.2.1", 9))):
+            with socket.socket() as link:
+                link.settimeout(1)
+                told[kind] = link.connect_ex(address)
+        told["files"] = sorted(os.listdir("/proc/self/fd"))
+        (self.out / "probe.json").write_text(json.dumps(told))
+
     def tell_profile(self, kind: str) -> None:
         start = time.time_ns()
         time.sleep(0.2)

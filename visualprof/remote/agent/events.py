@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from visualprof.remote.agent.files import is_plain, open_plain
 
-LINE_MAX = 1 << 20
+LINE_MAX = 1 << 18
+LONGEST = 2000
+MOST = 100
 READ_MAX = 4 << 20
 
 Event = dict[str, Any]
@@ -21,6 +25,11 @@ class EventFile:
         self._path = path
         self._offset = 0
         self.bad = 0
+
+    @property
+    def offset(self) -> int:
+        """Bytes that were read."""
+        return self._offset
 
     def skip_half_line(self) -> None:
         """Leaves out what a child that ended wrote last; the next one's first byte comes after it."""
@@ -63,10 +72,33 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 def text(event: Event, key: str, most: int = 2000) -> str:
     """A text of an event, "" for anything else."""
     value = event.get(key)
-    return value[:most] if isinstance(value, str) else ""
+    return _shown(value, most) if isinstance(value, str) else ""
 
 
 def whole(event: Event, key: str) -> int | None:
     """An integer of an event, None for anything else."""
     value = event.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and _fits(value) else None
+
+
+def plain(value: object, depth: int = 3) -> Any:
+    """A value of an event as any reader of JSON takes it: finite, not too deep, long or large; None for what is not."""
+    if isinstance(value, str):
+        return _shown(value, LONGEST)
+    if isinstance(value, (bool, int, float)):
+        return value if _fits(value) else None
+    if depth and isinstance(value, list):
+        items = cast("list[object]", value)
+        return [plain(each, depth - 1) for each in items[:MOST]]
+    if depth and is_object(value):
+        return {_shown(name, LONGEST): plain(each, depth - 1) for name, each in islice(value.items(), MOST)}
+    return None
+
+
+def _fits(value: float) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 63
+
+
+def _shown(value: str, most: int) -> str:
+    """Without halves of surrogate pairs, which JSON can name and UTF-8 cannot."""
+    return value[:most].encode("utf-8", "replace").decode()

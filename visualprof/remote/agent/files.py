@@ -6,11 +6,16 @@ import hashlib
 import os
 import shutil
 import stat
+import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 BLOCK = 1 << 18
+ENTRIES_MAX = 10_000
+DEPTH_MAX = 8
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -36,10 +41,36 @@ def inside(folder: Path, name: str) -> Path | None:
     return path if below and is_plain(path) else None
 
 
+def listed(folder: Path) -> Iterator[Path]:
+    """Everything below a folder that is no folder, as far as anybody could want it: in order, and not without end."""
+    waiting, left = [(folder, 0)], ENTRIES_MAX
+    while waiting and left > 0:
+        place, depth = waiting.pop(0)
+        with suppress(OSError), os.scandir(place) as entries:
+            some = sorted(islice(entries, left), key=lambda each: each.name)
+            left -= len(some)
+            for each in some:
+                if not each.is_dir(follow_symlinks=False):
+                    yield Path(each.path)
+                elif depth < DEPTH_MAX:
+                    waiting.append((Path(each.path), depth + 1))
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder that a child has filled, also one without permissions, or deeper than Python can follow."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError):
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf", "--"]):
+            subprocess.run([*command, str(folder)], capture_output=True, check=False)
+
+
 def clear(path: Path) -> None:
     """Removes whatever has that name; of a link the link."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        remove(path)
     with suppress(FileNotFoundError):
         path.unlink()
 

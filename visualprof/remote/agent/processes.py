@@ -13,6 +13,7 @@ import psutil
 
 MARK = "VISUALPROF_TASK"  # in the environment of every process of a task
 REFRESH_S = 1.0
+SCRATCH = ("", "dev", "tmp")
 ROUNDS = 20  # a process may fork while it is looked for
 _GONE = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, OSError)
 
@@ -62,6 +63,18 @@ class Tree:
                 rss += each.memory_info().rss
                 switches += _switches(each.pid)
         return Usage(cpu, rss, switches)
+
+
+def scratch_bytes(tree: Tree) -> int:
+    """Files of a sandbox that lie in memory: bubblewrap's own /, /dev and /tmp, which count to no process."""
+    root, total = f"/proc/{tree.processes()[-1].pid}/root/", 0
+    with suppress(*_GONE):
+        if os.stat(root).st_dev == os.stat("/").st_dev:
+            return 0  # the sandbox is still being made
+        for each in SCRATCH:
+            found = os.statvfs(root + each)
+            total += (found.f_blocks - found.f_bfree) * found.f_frsize
+    return total
 
 
 def _switches(pid: int) -> int:

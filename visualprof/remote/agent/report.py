@@ -9,7 +9,7 @@ from typing import Any
 from visualprof.remote.agent import counters, points, results, transfer
 from visualprof.remote.agent.client import Answered, Client, Stopped, retried
 from visualprof.remote.agent.faults import Failure, Outcome, Stale
-from visualprof.remote.agent.files import inside, is_plain, place
+from visualprof.remote.agent.files import inside, is_plain, listed, place
 from visualprof.remote.agent.results import Facts
 from visualprof.remote.agent.stages import Said
 from visualprof.remote.agent.work import Work
@@ -22,7 +22,7 @@ KINDS = ("chrome_list", "chrome_object")
 
 def make_room(work: Work) -> None:
     """Removes the large files of a result whose disk became full: they are not whole."""
-    for each in work.out.rglob("*"):
+    for each in listed(work.out):
         if is_plain(each) and each.stat().st_size > SMALL:
             each.unlink()
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from visualprof.remote.agent.events import plain
 from visualprof.remote.agent.faults import Outcome
 from visualprof.remote.agent.files import clear
 from visualprof.remote.backends import backend
@@ -101,7 +102,7 @@ def status(
 
 def profile(said: Mapping[str, Any]) -> dict[str, Any]:
     """A row of `profiles`; a child may say anything."""
-    values = {key: said.get(key) for key in PROFILE_KEYS}
+    values = {key: plain(said.get(key)) for key in PROFILE_KEYS}
     return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
 
 

@@ -11,7 +11,7 @@ from visualprof.remote.agent.client import Answered, Client, Stopped, retried
 
 CHUNK = 1 << 16
 EVERY_S = 1.0
-POINTS_MAX = 10_000
+POINTS_MAX = 256  # a sweep has 64 sizes
 
 
 class Shipper:

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
+import psutil
+
 from visualprof.remote.agent import events, sandbox
 from visualprof.remote.agent.events import Event, EventFile
 from visualprof.remote.agent.faults import REASONS, Failure, Given, of_system
 from visualprof.remote.agent.guard import GRACE_S, CappedLog, Child
 from visualprof.remote.agent.monitor import PROFILE_INTERVAL_S, Monitor
+from visualprof.remote.agent.processes import scratch_bytes
 from visualprof.remote.agent.sandbox import Place
 from visualprof.remote.agent.work import Work, free_bytes
 from visualprof.remote.protocol import Lease, Phase, Reason
@@ -23,7 +26,9 @@ HURRY_S = 1.0  # for a child of an agent that is told to leave at once
 PHASES: tuple[str, ...] = get_args(Phase)
 GIB = 1 << 30
 FILE_MAX = 16 * GIB
-PROCESSES_MAX = 16384
+PROCESSES_MAX = 16384  # of the user, threads included; root has no such limit
+TREE_MAX = 1000
+SPARE_MEMORY = 256 << 20
 SPARE_BYTES = 1 << 20
 OOM_KILLS = Path("/proc/vmstat")
 NO_MEMORY = ("std::bad_alloc", "MemoryError", "out of memory")
@@ -101,8 +106,10 @@ class Stages:
         finally:
             status, signal_name = child.close()
             self._monitor.watch(None)
-            while self._take_events():
-                pass
+            before = -1
+            while before != self._events.offset:
+                before = self._events.offset
+                self._take_events()
         self._judge(status, signal_name, _oom_kills() - kills)
 
     def _start(self, stage: str) -> Child:
@@ -151,11 +158,25 @@ class Stages:
             raise of_system(self._monitor.error)
         if self._log.full_disk:
             raise Failure("disk_full", "the agent's disk is full: the log could not be written")
-        used, allowed = child.tree.rss_bytes(), limits.memory_bytes
+        self._check_machine(child)
+        used, allowed = child.tree.rss_bytes() + self._scratch_bytes(child), limits.memory_bytes
         if used > allowed:
             error = f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})"
             hint = "a smaller size of the swept dimension, or a larger --memory of the agent"
             raise Failure("out_of_memory", error, hint)
+
+    def _check_machine(self, child: Child) -> None:
+        """What a limit of a process cannot keep: many of them, and memory that is nobody's."""
+        count = len(child.tree.processes())
+        if count > TREE_MAX:
+            raise Failure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
+        memory = psutil.virtual_memory()
+        if memory.available < min(SPARE_MEMORY, memory.total // 50):
+            error = f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})"
+            raise Failure("out_of_memory", error, "a smaller size of the swept dimension, or a less busy machine")
+
+    def _scratch_bytes(self, child: Child) -> int:
+        return scratch_bytes(child.tree) if self._level == 2 else 0
 
     def _doing(self) -> str:
         return self._said.phase if self._said.batch is None else f"{self._said.phase} batch {self._said.batch}"
@@ -182,11 +203,9 @@ class Stages:
         reason: Reason = "out_of_memory" if short else "crashed"
         return Failure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
 
-    def _take_events(self) -> int:
-        found = self._events.read()
-        for event in found:
+    def _take_events(self) -> None:
+        for event in self._events.read():
             self._take(event)
-        return len(found)
 
     def _take(self, event: Event) -> None:
         said = self._said
@@ -202,7 +221,7 @@ class Stages:
                 said.load_ns = said.load_ns if said.load_ns is not None else events.whole(event["point"], "load_ns")
                 said.point(event["point"])
             case "effective" if events.is_object(event.get("effective")):
-                said.effective, said.version = event["effective"], events.text(event, "version", 100)
+                said.effective, said.version = events.plain(event["effective"]), events.text(event, "version", 100)
             case "profile" if len(said.profiles) < PROFILES_MAX:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
                 said.profiles.append({**event, **times, "error": None, "pid": self._pid})

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.files import remove
 
 BLOBS_MAX = 4 << 30
 IN_USE_S = 60.0  # another task may be about to link it
@@ -94,7 +94,7 @@ class StateFolder:
         """Removes work folders that the journal does not know."""
         for each in self.work.iterdir():
             if each not in wanted:
-                shutil.rmtree(each, ignore_errors=True)
+                remove(each)
 
     def trim(self) -> None:
         """Removes the files that were longest not used when the fetched ones grow beyond their share."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Any
 from visualprof.remote.agent import report, results, transfer
 from visualprof.remote.agent.client import Client, Stopped
 from visualprof.remote.agent.faults import Failure, Given, Outcome, Stale, of_system
-from visualprof.remote.agent.files import place
+from visualprof.remote.agent.files import place, remove
 from visualprof.remote.agent.guard import CappedLog, Child
 from visualprof.remote.agent.journal import Journal
 from visualprof.remote.agent.monitor import Monitor
@@ -111,7 +110,7 @@ class Task:
                 return "left; the next start goes on with it, unless the server gives it to another agent"
             told = "dropped: its lease is over"
         self._here.journal.remove(self.lease)
-        shutil.rmtree(self._work.folder, ignore_errors=True)
+        remove(self._work.folder)
         return told
 
     def _report(self) -> Report:
@@ -126,6 +125,8 @@ class Task:
             report.assemble(self._work, self.lease, self._facts(), self._said, outcome, self._warnings)
         except OSError as error:
             return of_system(error).outcome()
+        except Exception as error:  # noqa: BLE001 - what a child left can be anything
+            return _own_fault(error).outcome()
         return outcome
 
     def _ended(self) -> Outcome:
@@ -140,8 +141,7 @@ class Task:
         except OSError as error:
             return of_system(error).outcome()
         except Exception as error:  # noqa: BLE001 - the agent goes on with the next task
-            traceback.print_exc(file=sys.stderr)
-            return Failure("agent_error", f"the agent failed: {type(error).__name__}: {error}").outcome()
+            return _own_fault(error).outcome()
         return Outcome(state="succeeded", reason=None, error=None, hint=None)
 
     def _check(self) -> None:
@@ -151,7 +151,7 @@ class Task:
     def _do(self) -> None:
         work, lease = self._work, self.lease
         runtime = self._runtime()
-        shutil.rmtree(work.folder, ignore_errors=True)
+        remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
         if free_bytes(work.folder) < needed:
@@ -240,6 +240,11 @@ class Task:
         """The measured points stand whatever a profile pass does."""
         self._warnings.append(f"profile pass {name}: {failure.error}")
         self._said.profiles.append({"pass": name, "error": failure.error})
+
+
+def _own_fault(error: Exception) -> Failure:
+    traceback.print_exc(file=sys.stderr)
+    return Failure("agent_error", f"the agent failed: {type(error).__name__}: {error}")
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:

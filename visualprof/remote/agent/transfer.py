@@ -11,12 +11,16 @@ from typing import Any
 
 from visualprof.remote.agent.client import Answered, Client, Stopped, Unreachable, retried
 from visualprof.remote.agent.faults import Failure, Stale
-from visualprof.remote.agent.files import BLOCK, digest, is_plain, open_plain
+from visualprof.remote.agent.files import BLOCK, digest, is_plain, listed, open_plain
 from visualprof.remote.protocol import File
 
 TRIES = 3
 PART = 8 << 20
 FILES_MAX = 200
+FILE_MAX = 4 << 30
+ALL_MAX = 8 << 30
+# However much a child has left: without these it is no result.
+FIRST = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "log.txt")
 NAME_MAX = 200  # bytes
 DEPTH = 2
 UNFINISHED = (".partial", ".tmp", ".part", "~", ".")
@@ -130,21 +134,22 @@ def _upload_failure(error: Answered) -> Exception:
 
 
 def pieces_of(folder: Path) -> tuple[list[Piece], list[str]]:
-    """The files of a result, and those left out: links and the like, and names that no server takes."""
+    """The files of a result, and those left out: links and the like, and what no server takes, by name or size."""
     pieces: list[Piece] = []
     left_out: list[str] = []
     taken: set[str] = set()  # some file systems do not tell apart what differs by case
-    for root, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(root, name)
-            told = path.relative_to(folder).as_posix()
-            fits = len(pieces) < FILES_MAX and is_shown(told) and told.casefold() not in taken
-            if fits and is_plain(path):
-                taken.add(told.casefold())
-                pieces.append(Piece(told, path, path.stat().st_size, digest(path)))
-            else:
-                left_out.append(told.encode("utf-8", "replace").decode())
+    room = ALL_MAX
+    own = (folder / name for name in FIRST if os.path.lexists(folder / name))
+    for path in dict.fromkeys((*own, *listed(folder))):
+        told = path.relative_to(folder).as_posix()
+        fits = len(pieces) < FILES_MAX and is_shown(told) and told.casefold() not in taken and is_plain(path)
+        size = path.stat().st_size if fits else 0
+        if fits and size <= min(room, FILE_MAX):
+            taken.add(told.casefold())
+            room -= size
+            pieces.append(Piece(told, path, size, digest(path)))
+        else:
+            left_out.append(told.encode("utf-8", "replace").decode())
     return pieces, left_out
 
 
