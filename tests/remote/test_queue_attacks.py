@@ -26,15 +26,16 @@ from queue_sites import (
     token_of,
     upload,
 )
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from visualprof.remote.protocol import Lease
 from visualprof.remote.queue import tidy as tidy_module
 from visualprof.remote.queue.limits import MAX_VALUES
+from visualprof.remote.queue.reaper import Reaper
 from visualprof.remote.queue.records import Agent
 from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.tables import blobs
+from visualprof.remote.queue.tables import blobs, tasks
 from visualprof.remote.queue.tidy import UNUSED_S, tidy
 from visualprof.server.serve import Server
 
@@ -181,6 +182,7 @@ def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) 
     http, root = Http(site.url), site.remote.root.path
     agent = FakeAgent(site.url, token_of(root)).register()
     http("POST", "/api/v1/jobs", submitted("k"))
+    assert len(http("GET", "/api/v1/jobs")["jobs"]) == 1
     shutil.rmtree(root / ".visualprof")
     assert http("GET", "/api/v1/jobs")["jobs"] == []
     assert not (root / ".visualprof").exists()
@@ -189,12 +191,56 @@ def test_after_the_folder_of_the_queue_was_deleted_it_begins_anew(site: Server) 
     assert refusal.value.status == 401
     upload(site.remote)
     agent.register()  # with the token that it has
-    http("POST", "/api/v1/jobs", submitted("again"))
+    again = http("POST", "/api/v1/jobs", submitted("again"))["job"]["id"]
+    assert [job["id"] for job in http("GET", "/api/v1/jobs")["jobs"]] == [again]
     lease = agent.lease()
     assert lease
     agent.succeed(lease)
     assert [job["state"] for job in http("GET", "/api/v1/jobs")["jobs"]] == ["succeeded"]
     http.close()
+
+
+# --- the clock ---
+
+
+def jumped(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """The clock is set."""
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + int(seconds * 1e9))
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    with opened(tmp_path / "runs", lease_s=0.4) as remote:
+        queue = remote.opened()
+        remote._reaper.close()  # type: ignore[union-attr]
+        reaper = Reaper(queue.database, queue.bell, 0.4, lambda _: None)
+        _, _, lease = leased(remote)
+        before = time.time_ns()
+        jumped(monkeypatch, seconds)
+        reaper.look()
+        [task] = queue.jobs.one(lease.job).tasks
+        assert task.state == "running"
+        with queue.database.read() as connection:
+            deadline = connection.execute(select(tasks.c.deadline_ns)).scalar_one()
+        assert abs(deadline - before - (900.4 + seconds) * 1e9) < 1e9
+        time.sleep(0.5)
+        reaper.look()
+        assert queue.jobs.one(lease.job).tasks[0].state == "waiting"
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_agents_that_speak_after_the_clock_was_set_are_online(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    queue = remote.opened()
+    agent = member(queue)
+    jumped(monkeypatch, seconds)
+    assert not queue.agents.online(agent)
+    queue.agents.seen(agent)
+    assert queue.agents.online(queue.agents.all()[0])
 
 
 # --- what is thrown away when ---

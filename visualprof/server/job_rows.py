@@ -19,6 +19,7 @@ class JobList:
         self._lock = threading.Lock()
         self._rows: dict[str, schema.JobRow] = {}
         self._revision = -1
+        self._of: Queue | None = None
         self._kept: tuple[object, bytes] = (None, b"")
 
     def queue(self) -> Queue:
@@ -35,6 +36,8 @@ class JobList:
         """The list as JSON; polled by every open page, so it is encoded once for each change."""
         problem, queue = self._remote.problem, self._remote.existing()
         with self._lock:
+            if queue is not self._of:  # what was kept is gone: another one begins anew
+                self._of, self._rows, self._revision = queue, {}, -1
             if queue is not None and queue.jobs.revision() != self._revision:
                 self._refresh(queue)
             key = (self._revision, problem)

@@ -101,7 +101,7 @@ class Agents:
     def seen(self, agent: Agent, capabilities: Capabilities | None = None) -> None:
         """It gave a sign of life. Those that come often are noted a few times a lease."""
         now = time.time_ns()
-        if capabilities is None and now - agent.seen_ns < self._lease_ns // 6:
+        if capabilities is None and abs(now - agent.seen_ns) < self._lease_ns // 6:  # a clock may go back
             return
         values: dict[str, object] = {"seen_ns": now}
         if capabilities is not None:
@@ -111,7 +111,7 @@ class Agents:
 
     def online(self, agent: Agent) -> bool:
         """Was it heard of within a lease?"""
-        return time.time_ns() - agent.seen_ns <= self._lease_ns
+        return abs(time.time_ns() - agent.seen_ns) <= self._lease_ns
 
     def all(self, owner: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

@@ -40,6 +40,8 @@ class Reaper:
         self._database = database
         self._bell = bell
         self._every_s = lease_s / 4
+        self._lease_ns = int(lease_s * 1e9)
+        self._offset = _offset()
         self._ended = ended
         self._tidy = tidy
         self._tidied = time.monotonic()
@@ -58,11 +60,23 @@ class Reaper:
 
     def look(self) -> None:
         """One round."""
+        self._follow_clock()
         for task in [*self._lost(), *self._late(), *self._expired()]:
             self._ended(task)
         if time.monotonic() - self._tidied > EVERY_S:
             self._tidied = time.monotonic()
             self._tidy()
+
+    def _follow_clock(self) -> None:
+        """Moves leases and deadlines with a clock that was set, or went on while the machine slept."""
+        offset = _offset()
+        jump = offset - self._offset
+        if abs(jump) >= self._lease_ns / 2:
+            _log.warning("the clock jumped by %.0f s; leases and deadlines move with it", jump / 1e9)
+            moved = {"lease_until_ns": time.time_ns() + self._lease_ns, "deadline_ns": tasks.c.deadline_ns + jump}
+            with self._database.write() as connection:
+                connection.execute(update(tasks).where(tasks.c.state == "running").values(moved))
+        self._offset = offset
 
     def _loop(self) -> None:
         while not self._stop.wait(self._every_s):
@@ -115,6 +129,11 @@ class Reaper:
         if moved:
             touch(connection, row.job)
         return bool(moved)
+
+
+def _offset() -> int:
+    """The clock's distance from one that cannot be set."""
+    return time.time_ns() - time.monotonic_ns()
 
 
 def _given_back() -> dict[str, Any]:
