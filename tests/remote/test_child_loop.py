@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from typing import Any
 
@@ -17,63 +18,113 @@ from visualprof.remote.child.shapes import Point
 from visualprof.remote.protocol import Measure
 
 
-class Sleeper:
-    """A session whose parts take known times."""
+class Hands:
+    """A clock that stands still until somebody sleeps, so that no load on the machine changes what is measured."""
 
-    def __init__(self, prepare_s: float, infer_s: float, fetch_s: float) -> None:
+    def __init__(self) -> None:
+        self.now = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+
+class Sleeper:
+    """A session whose parts take known times of a clock."""
+
+    def __init__(self, clock: Hands, prepare_s: float, infer_s: float, fetch_s: float) -> None:
+        self.clock = clock
         self.times = prepare_s, infer_s, fetch_s
         self.runs = 0
+        self.peak = 0
 
     def prepare(self, feeds: Feeds) -> Any:
-        time.sleep(self.times[0])
+        self.clock.sleep(self.times[0])
+        self.peak = 0
         return feeds
 
     def infer(self, prepared: Any) -> Any:
         self.runs += 1
-        time.sleep(self.times[1])
+        self.peak += 1
+        self.clock.sleep(self.times[1])
 
     def fetch(self, outputs: Any) -> list[Any]:
-        time.sleep(self.times[2])
+        self.clock.sleep(self.times[2])
         return []
 
     def effective(self) -> dict[str, str]:
         return {}
 
     def memory_bytes(self) -> int | None:
-        return None
+        return self.peak
 
     def close(self) -> None: ...
 
 
-def test_a_loop_runs_until_both_the_time_and_the_number_are_reached() -> None:
-    calls: list[int] = []
-    by_number = time_runs(calls.append, 1, 0.0, 10.0, 50)
-    assert len(by_number.samples) == len(calls) == 50
-    by_time = time_runs(lambda _: time.sleep(0.001), 1, 0.05, 10.0, 2)
-    assert len(by_time.samples) > 2
-    assert by_time.duration_ns >= 50_000_000
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
 
 
-def test_the_longest_time_wins_over_the_wanted_number() -> None:
-    timed = time_runs(lambda _: time.sleep(0.01), 1, 0.01, 0.05, 1_000_000)
-    assert 1 <= len(timed.samples) <= 6
+def test_a_loop_runs_until_both_the_time_and_the_number_are_reached(clock: Hands) -> None:
+    by_number = time_runs(lambda _: clock.sleep(0.001), 1, 0.0, 10.0, 50, clock)
+    assert (by_number.samples == 1_000_000).all()
+    assert (len(by_number.samples), by_number.duration_ns) == (50, 50_000_000)
+    by_time = time_runs(lambda _: clock.sleep(0.001), 1, 0.05, 10.0, 2, clock)
+    assert (len(by_time.samples), by_time.duration_ns) == (50, 50_000_000)
 
 
-def test_one_run_is_measured_even_beyond_the_longest_time() -> None:
-    assert len(time_runs(lambda _: time.sleep(0.01), 1, 0.0, 0.0, 100).samples) == 1
+def test_the_longest_time_wins_over_the_wanted_number(clock: Hands) -> None:
+    assert len(time_runs(lambda _: clock.sleep(0.01), 1, 0.01, 0.05, 1_000_000, clock).samples) == 5
 
 
-def test_more_samples_than_room_are_all_kept() -> None:
-    timed = time_runs(lambda _: None, 1, 0.15, 60.0, 1)
-    assert len(timed.samples) > ROOM
+def test_one_run_is_measured_even_beyond_the_longest_time(clock: Hands) -> None:
+    assert len(time_runs(lambda _: clock.sleep(0.01), 1, 0.0, 0.0, 100, clock).samples) == 1
+
+
+def test_the_clock_of_a_measurement_is_fine_and_never_set_back() -> None:
+    told = time.get_clock_info("perf_counter")
+    assert told.monotonic
+    assert told.resolution <= 1e-6
+    timed = time_runs(lambda _: None, 1, 0.0, 10.0, 1000)
     assert (timed.samples >= 0).all()
     assert timed.samples.sum() <= timed.duration_ns
+
+
+def test_more_samples_than_room_are_all_kept(clock: Hands) -> None:
+    took = itertools.cycle(range(1, 100))
+
+    def infer(_: Any) -> None:
+        clock.now += next(took)
+
+    samples = time_runs(infer, 1, 0.0, 60.0, 2 * ROOM + 5, clock).samples
+    assert len(time_runs(infer, 1, 0.001, 60.0, 1, clock).samples) > 0
+    assert samples.tolist() == list(itertools.islice(itertools.cycle(range(1, 100)), 2 * ROOM + 5))
+
+
+def test_the_room_grows_with_runs_that_nobody_announced(clock: Hands) -> None:
+    def infer(_: Any) -> None:
+        clock.now += 10
+
+    timed = time_runs(infer, 1, (ROOM + 7) * 10 / 1e9, 60.0, 1, clock)
+    assert len(timed.samples) == ROOM + 7
+    assert (timed.samples == 10).all()
 
 
 def test_the_garbage_collector_rests_while_runs_are_timed_and_only_then() -> None:
     seen: set[bool] = set()
     time_runs(lambda _: seen.add(gc.isenabled()), 1, 0.0, 1.0, 3)
     assert seen == {False}
+    assert gc.isenabled()
+
+
+def test_the_garbage_collector_is_asked_once_a_point(clock: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    measure_point(Sleeper(clock, 0, 0.001, 0), {}, Measure(0.01, 0.02, 5, 5), clock)
+    assert collected == [1], "not between warm-up and measurement: it would cool the caches"
     assert gc.isenabled()
 
 
@@ -86,53 +137,59 @@ def test_the_garbage_collector_works_again_after_a_run_raised() -> None:
     assert gc.isenabled()
 
 
-def test_releasing_outputs_is_not_part_of_a_sample() -> None:
+def test_releasing_outputs_is_not_part_of_a_sample_but_of_the_rate(clock: Hands) -> None:
     class Slow:
         def __del__(self) -> None:
-            time.sleep(0.01)
+            clock.sleep(0.01)
 
-    timed = time_runs(lambda _: Slow(), 1, 0.0, 5.0, 5)
-    assert timed.samples.max() < 5_000_000
-    assert timed.duration_ns > 40_000_000
+    timed = time_runs(lambda _: Slow(), 1, 0.0, 5.0, 5, clock)
+    assert timed.samples.max() == 0
+    assert timed.duration_ns == 4 * 10_000_000, "the last outputs are released after the loop"
 
 
-def test_warm_up_ends_when_two_windows_agree() -> None:
+def test_warm_up_ends_when_two_windows_agree(clock: Hands) -> None:
     how = Measure(warmup_s=0.04, max_s=10.0)
-    runs = warm_up(lambda _: time.sleep(0.005), 1, how)
-    assert 6 <= runs <= 20
+    assert warm_up(lambda _: clock.sleep(0.005), 1, how, clock) == 2 * 4
 
 
-def test_warm_up_goes_on_while_runs_get_faster_but_not_for_ever() -> None:
-    took = [0.06]
-
-    def faster(_: Any) -> None:
-        time.sleep(took[0])
-        took[0] *= 0.8
-
-    assert warm_up(faster, 1, Measure(warmup_s=0.0, max_s=10.0)) >= 12
-    growing = [0.0005]
-
-    def slower(_: Any) -> None:
-        time.sleep(growing[0])
-        growing[0] *= 1.2
-
-    assert warm_up(slower, 1, Measure(warmup_s=0.0, max_s=10.0)) == 30
+def test_warm_up_goes_on_while_runs_get_faster(clock: Hands) -> None:
+    took = iter([0.06 * 0.8**i for i in range(9)] + [0.01] * 100)
+    assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 5 * 3
 
 
-def test_latency_has_neither_the_way_in_nor_the_way_out_and_the_whole_rate_has_both() -> None:
-    session = Sleeper(0.01, 0.002, 0.01)
-    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.1, max_s=5, min_n=5))
-    assert 2_000_000 <= np.median(measured.timed.samples) < 9_000_000
-    assert 2_000_000 <= measured.first_ns < 9_000_000
-    assert 20 < measured.whole_per_s < 1 / 0.022
-    assert measured.end_ns > measured.start_ns > 1_700_000_000 * 10**9
+def test_warm_up_of_runs_that_never_settle_ends_after_ten_windows(clock: Hands) -> None:
+    took = iter([0.0005 * 1.2**i for i in range(1000)])
+    assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 30
 
 
-def test_every_run_before_the_measured_ones_counts_as_warm_up() -> None:
-    session = Sleeper(0, 0.001, 0)
-    session_runs = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.02, max_s=5, min_n=5))
-    whole_at_most = 0.02 / 0.001 + 3
-    assert 0 < session.runs - session_runs.warmup_n - len(session_runs.timed.samples) <= whole_at_most
+def test_warm_up_ends_after_the_longest_time(clock: Hands) -> None:
+    took = iter([2.0**i for i in range(1000)])
+    assert warm_up(lambda _: clock.sleep(next(took)), 1, Measure(warmup_s=0.0, max_s=10.0), clock) == 4 + 1
+
+
+def test_latency_has_neither_the_way_in_nor_the_way_out_and_the_whole_rate_has_both(clock: Hands) -> None:
+    session = Sleeper(clock, 0.01, 0.002, 0.01)
+    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.1, max_s=5, min_n=5), clock)
+    assert set(measured.timed.samples.tolist()) == {2_000_000}
+    assert measured.first_ns == 2_000_000
+    assert measured.whole_per_s == pytest.approx(1 / 0.022)
+    assert measured.end_ns - measured.start_ns == measured.timed.duration_ns == 100_000_000
+    assert measured.start_ns > 1_700_000_000 * 10**9
+
+
+def test_the_devices_peak_is_that_of_the_timed_loop_and_not_of_the_way_in_and_out(clock: Hands) -> None:
+    session = Sleeper(clock, 0.0, 0.001, 0.0)
+    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.02, max_s=5, min_n=5), clock)
+    assert measured.device_bytes == measured.warmup_n + len(measured.timed.samples)
+    assert session.peak == 1, "it is forgotten when inputs are brought in anew"
+
+
+def test_every_run_before_the_measured_ones_counts_as_warm_up(clock: Hands) -> None:
+    session = Sleeper(clock, 0, 0.001, 0)
+    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.02, max_s=5, min_n=5), clock)
+    whole = 20
+    assert (measured.warmup_n, len(measured.timed.samples)) == (1 + 2 * 5, 20)
+    assert session.runs == measured.warmup_n + 20 + whole
 
 
 @pytest.mark.parametrize(("tenths", "expected"), [(500, 5), (900, 9), (950, 10), (990, 10), (1, 1), (1000, 10)])
@@ -175,16 +232,16 @@ def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figur
     assert distribution(samples)["max_ns"] == 5_000_000_000
 
 
-def test_a_point_tells_rates_of_runs_and_of_samples() -> None:
-    session = Sleeper(0, 0.001, 0)
-    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5))
-    told = describe(Point(64, 4, {}), measured, 77, (1000, None), 16)
-    assert told["batch"] == 64
-    assert told["qps"] == pytest.approx(told["n"] / told["duration_ns"] * 1e9)
-    assert told["samples_per_s"] == pytest.approx(4 * told["qps"])
-    assert told["latencies"] == [16, told["n"]]
-    assert told["load_ns"] == 77
-    assert told["energy_j_per_sample"] is told["throttled"] is told["gpu_memory_bytes"] is None
+def test_a_point_tells_rates_of_runs_and_of_samples(clock: Hands) -> None:
+    session = Sleeper(clock, 0.001, 0.001, 0.002)
+    measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5), clock)
+    told = describe(Point(64, 4, {}), measured, 77, 1000, 16)
+    assert (told["batch"], told["n"], told["duration_ns"]) == (64, 50, 50_000_000)
+    assert (told["qps"], told["samples_per_s"]) == (pytest.approx(1000), pytest.approx(4000))
+    assert told["whole_samples_per_s"] == pytest.approx(4 * 250)
+    assert told["latencies"] == [16, 50]
+    assert (told["load_ns"], told["rss_bytes"]) == (77, 1000)
+    assert told["energy_j_per_sample"] is told["throttled"] is None
 
 
 def test_a_busy_host_is_seen_by_the_switches_it_forces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,18 +253,29 @@ def test_a_busy_host_is_seen_by_the_switches_it_forces(monkeypatch: pytest.Monke
     assert Watch().load() == Load(1_000_000, None, True)
 
 
-def test_a_busy_host_is_seen_by_its_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("cpu_s", "busy"), [(0.0, True), (1.0, True), (2.0, False), (16.0, False)])
+def test_a_runtime_on_many_cores_may_be_interrupted_on_each(
+    monkeypatch: pytest.MonkeyPatch, cpu_s: float, busy: bool
+) -> None:
     from visualprof.remote.child import host
 
-    waited = iter([0, 10_000])
+    switches, worked, wall = iter([0, 30]), iter([5.0, 5.0 + cpu_s]), iter([0, 10**9])
+    monkeypatch.setattr(host, "_switches", lambda: next(switches))
+    monkeypatch.setattr(host, "_waited_us", lambda: None)
+    monkeypatch.setattr(host.time, "process_time", lambda: next(worked))
+    monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
+    assert Watch().load() == Load(30, None, busy)
+
+
+@pytest.mark.parametrize(("waited_us", "busy"), [(99_000, False), (101_000, True)])
+def test_a_busy_host_is_seen_by_its_pressure(monkeypatch: pytest.MonkeyPatch, waited_us: int, busy: bool) -> None:
+    from visualprof.remote.child import host
+
+    waited, wall = iter([7, 7 + waited_us]), iter([0, 10**9])
     monkeypatch.setattr(host, "_switches", lambda: 0)
     monkeypatch.setattr(host, "_waited_us", lambda: next(waited))
-    watch = Watch()
-    time.sleep(0.02)
-    load = watch.load()
-    assert load.busy
-    assert load.pressure is not None
-    assert 0.1 < load.pressure <= 0.5
+    monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
+    assert Watch().load() == Load(0, waited_us / 1e6, busy)
 
 
 def test_the_peak_of_memory_is_that_since_it_was_forgotten() -> None:

@@ -1,6 +1,7 @@
 """The timed loop around a session.
 
-Nothing is allocated between two readings of the clock, and Python's garbage collector is off while a loop is timed.
+Nothing of ours is allocated or freed between two readings of the clock, and Python's garbage collector is off from
+the first run to the last.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ WHOLE_S = 0.5
 WHOLE_RUNS = 3
 
 Infer = Callable[[Any], Any]
+Clock = Callable[[], int]
+CLOCK: Clock = time.perf_counter_ns
 
 
 @dataclass(frozen=True)
@@ -39,46 +42,53 @@ class Timed:
 
 @dataclass(frozen=True)
 class Measured:
-    """One point. whole_per_s: runs a second with inputs brought in and outputs fetched. start_ns, end_ns: epoch."""
+    """One point.
+
+    whole_per_s: runs a second with inputs brought in and outputs fetched. device_bytes: peak of the device in the
+    timed loop, None unknown. start_ns, end_ns: epoch, of that loop alone.
+    """
 
     timed: Timed
     first_ns: int
     warmup_n: int
     whole_per_s: float
+    device_bytes: int | None
     load: Load
     start_ns: int
     end_ns: int
 
 
-def measure_point(session: Session, feeds: Feeds, how: Measure) -> Measured:
+def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK) -> Measured:
     """Measures a session at one point: first run, warm-up, the timed loop, and apart the way of data in and out."""
     prepared = session.prepare(feeds)
     infer = session.infer
-    begin = time.perf_counter_ns()
-    outputs = infer(prepared)
-    first_ns = time.perf_counter_ns() - begin
-    session.fetch(outputs)
-    del outputs
-    warmup_n = 1 + warm_up(infer, prepared, how)
-    watch, start_ns = Watch(), time.time_ns()
-    timed = time_runs(infer, prepared, how.min_s, how.max_s, how.min_n)
-    end_ns, load = time.time_ns(), watch.load()
-    whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s))
-    return Measured(timed, first_ns, warmup_n, whole_per_s, load, start_ns, end_ns)
+    with no_garbage_collection():
+        begin = clock()
+        outputs = infer(prepared)
+        first_ns = clock() - begin
+        session.fetch(outputs)
+        del outputs
+        warmup_n = 1 + warm_up(infer, prepared, how, clock)
+        watch = Watch()
+        timed = time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock)
+        end_ns, load, device_bytes = time.time_ns(), watch.load(), session.memory_bytes()
+        whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s), clock)
+    start_ns = end_ns - timed.duration_ns
+    return Measured(timed, first_ns, warmup_n, whole_per_s, device_bytes, load, start_ns, end_ns)
 
 
-def warm_up(infer: Infer, prepared: Any, how: Measure) -> int:
+def warm_up(infer: Infer, prepared: Any, how: Measure, clock: Clock = CLOCK) -> int:
     """Runs until the medians of two windows agree; returns the number of runs.
 
     A window is half of `warmup_s` and at least three runs. It ends after ten windows, or after `max_s`, in any case.
     """
-    end = time.perf_counter() + how.max_s
+    end = clock() + how.max_s * 1e9
     runs, before = 0, 0.0
     for window in range(MAX_WINDOWS):
-        timed = time_runs(infer, prepared, how.warmup_s / 2, how.max_s, WINDOW_RUNS)
+        timed = time_runs(infer, prepared, how.warmup_s / 2, how.max_s, WINDOW_RUNS, clock)
         runs += len(timed.samples)
         median = float(np.median(timed.samples))
-        if (window and agree(median, before)) or time.perf_counter() > end:
+        if (window and agree(median, before)) or clock() > end:
             break
         before = median
     return runs
@@ -89,15 +99,14 @@ def agree(a: float, b: float) -> bool:
     return max(a, b) <= (1 + AGREE) * min(a, b)
 
 
-def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: int) -> Timed:
+def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: int, clock: Clock = CLOCK) -> Timed:
     """Times runs until min_s and min_n are both reached, at most max_s; one run at least.
 
     Outputs are released outside of the timed stretch.
     """
-    clock = time.perf_counter_ns
     samples = array("q", bytes(8 * max(ROOM, min(min_n, ROOM_AT_FIRST))))
     room, n = len(samples), 0
-    with _no_garbage_collection():
+    with no_garbage_collection():
         start = clock()
         enough, limit = start + int(min_s * 1e9), start + int(max_s * 1e9)
         while True:
@@ -116,24 +125,26 @@ def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: in
 
 
 @contextmanager
-def _no_garbage_collection() -> Generator[None]:
+def no_garbage_collection() -> Generator[None]:
+    """Python's collector rests; within another such stretch there is nothing to do."""
+    if not gc.isenabled():
+        yield
+        return
     gc.collect()
     gc.freeze()
-    was_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        gc.enable()
         gc.unfreeze()
 
 
-def _whole_per_s(session: Session, feeds: Feeds, least_s: float) -> float:
+def _whole_per_s(session: Session, feeds: Feeds, least_s: float, clock: Clock) -> float:
     """Runs a second when each brings its inputs to the device and its outputs back."""
 
     def whole(given: Any) -> Any:
         return session.fetch(session.infer(session.prepare(given)))
 
-    timed = time_runs(whole, feeds, least_s, max(least_s, 10 * WHOLE_S), WHOLE_RUNS)
+    timed = time_runs(whole, feeds, least_s, max(least_s, 10 * WHOLE_S), WHOLE_RUNS, clock)
     return len(timed.samples) * 1e9 / max(1, timed.duration_ns)

@@ -15,15 +15,13 @@ THIRDS = 3
 LARGEST = 0xFFFFFFFF  # ns that a kept sample can tell, 4.29 s
 
 
-def describe(
-    point: Point, measured: Measured, load_ns: int, memory: tuple[int, int | None], offset: int
-) -> dict[str, Any]:
+def describe(point: Point, measured: Measured, load_ns: int, rss_bytes: int, offset: int) -> dict[str, Any]:
     """A line of `points.jsonl`.
 
     energy_j_per_sample and throttled stay null: whoever watches the device fills them.
 
     Args:
-        memory: peak of this process and of the device, bytes.
+        rss_bytes: peak of this process.
         offset: of the point's samples in `latencies.bin`.
     """
     samples, duration_ns = measured.timed.samples, max(1, measured.timed.duration_ns)
@@ -43,8 +41,8 @@ def describe(
         "involuntary_switches": measured.load.switches,
         "pressure": measured.load.pressure,
         "host_busy": measured.load.busy,
-        "rss_bytes": memory[0],
-        "gpu_memory_bytes": memory[1],
+        "rss_bytes": rss_bytes,
+        "gpu_memory_bytes": measured.device_bytes,
         "energy_j_per_sample": None,
         "throttled": None,
         "start_ns": measured.start_ns,
@@ -66,7 +64,7 @@ def distribution(samples: Any) -> dict[str, Any]:
     ordered = np.sort(samples)
     n = len(ordered)
     shown = {_key(p): nearest_rank(ordered, p) if n >= least else None for p, least in ENOUGH.items()}
-    thirds = [int(np.median(part)) for part in np.array_split(samples, THIRDS) if len(part)]
+    thirds = [nearest_rank(np.sort(part), 500) for part in np.array_split(samples, THIRDS) if len(part)]
     return {
         "mean_ns": round(float(ordered.mean())),
         "min_ns": int(ordered[0]),

@@ -1,0 +1,97 @@
+"""What the child reports against what others compute: numpy, the binomial distribution, psutil, the kernel."""
+
+from __future__ import annotations
+
+import threading
+import time
+from math import comb
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visualprof.reader.evaluation_points import PERCENTILES
+from visualprof.remote.child.host import Watch, forget_peak, peak_rss_bytes
+from visualprof.remote.child.point import ENOUGH, distribution
+from visualprof.views.measure.evaluation import ENOUGH as SHOWN
+
+SAMPLES = st.lists(st.integers(1, 10**11), min_size=1, max_size=800)
+
+
+@given(SAMPLES)
+def test_percentiles_are_numpys_nearest_ranks(given: list[int]) -> None:
+    samples = np.array(given, np.int64)
+    told = distribution(samples)
+    for name, percent in PERCENTILES:
+        if told[name] is not None:
+            assert told[name] == np.percentile(samples, percent, method="inverted_cdf")
+    quarters = np.percentile(samples, [25, 75], method="inverted_cdf")
+    assert told["iqr_ns"] == quarters[1] - quarters[0]
+    assert (told["min_ns"], told["max_ns"]) == (min(given), max(given))
+    assert told["mean_ns"] == pytest.approx(sum(given) / len(given), abs=1)
+
+
+@given(SAMPLES)
+def test_thirds_are_numpys_and_stable_when_within_a_tenth(given: list[int]) -> None:
+    parts = [part for part in np.array_split(np.array(given, np.int64), 3) if len(part)]
+    medians = [int(np.percentile(part, 50, method="inverted_cdf")) for part in parts]
+    told = distribution(np.array(given, np.int64))
+    assert told["window_p50_ns"] == medians
+    assert told["stable"] is (len(medians) == 3 and max(medians) <= 1.1 * min(medians))
+
+
+def few_over(n: int, tenths: int) -> float:
+    """Probability that at most one of n samples lies over the percentile."""
+    over = 1 - tenths / 1000
+    return sum(comb(n, k) * over**k * (1 - over) ** (n - k) for k in (0, 1))
+
+
+@pytest.mark.parametrize(("tenths", "least"), ENOUGH.items())
+def test_the_least_number_of_samples_is_that_of_99_percent_confidence(tenths: int, least: int) -> None:
+    assert few_over(least, tenths) <= 0.01 < few_over(least - 1, tenths)
+    if tenths != 999:  # which no table shows
+        assert SHOWN[tenths // 10] == least
+
+
+def test_involuntary_switches_are_those_that_psutil_counts() -> None:
+    me = psutil.Process()
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            sum(range(1000))
+
+    spinning = threading.Thread(target=spin)  # switches of every thread count
+    spinning.start()
+    outer = of_all_threads(me)
+    watch = Watch()
+    inner = of_all_threads(me)
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        sum(range(1000))
+    inner = of_all_threads(me) - inner
+    told = watch.load().switches
+    outer = of_all_threads(me) - outer
+    stop.set()
+    spinning.join()
+    assert inner <= told <= outer
+
+
+def of_all_threads(process: psutil.Process) -> int:
+    """psutil counts the first thread of a process alone; a thread is a process to it, too."""
+    return sum(psutil.Process(thread.id).num_ctx_switches().involuntary for thread in process.threads())
+
+
+def test_the_peak_is_no_less_than_what_psutil_sees_meanwhile() -> None:
+    forget_peak()
+    me = psutil.Process()
+    seen: list[int] = []
+    for size in (1, 30, 5):
+        block = np.ones(size << 20, np.uint8)
+        seen.append(me.memory_info().rss)
+        del block
+    peak = peak_rss_bytes()
+    assert max(seen) <= peak + (2 << 20), "the kernel counts in batches of pages"
+    assert peak - max(seen) < 20 << 20
