@@ -247,3 +247,50 @@ def test_the_prototypes_report_opens_with_profile_and_monitor(dashboard: Dashboa
     assert answer["profile"]["run"] == "p/profiles/ort-cpu-1t"
     assert answer["monitor"] == {"run": "p", "worker": "monitor", "span": "1"}
     assert set(answer["charts"]) == {"histogram", "samples", "monitor", "kernels"}
+
+
+def test_points_of_a_lost_task_are_shown_without_samples(dashboard: Dashboard):
+    write_result(dashboard.folder / "m", {1: FAST}, points={1: {"latencies": [0, 0]}}, status={"state": "failed"})
+    (dashboard.folder / "m" / "latencies.bin").unlink()
+    dashboard.look()
+    answer = dashboard.get("/point", report="m", batch=1)
+    assert (answer["charts"], answer["facts"]["runs_shown"], answer["facts"]["p50_ns"]) == ({}, 0, 100_000)
+    assert dashboard.get("/overlay", reports="m")["table"]["n"] == [1000]
+
+
+@pytest.mark.parametrize("n", [1, 2, 10])
+def test_a_point_of_few_runs_has_no_percentiles_and_opens(dashboard: Dashboard, n: int):
+    write_result(dashboard.folder / "m", {1: FAST[:n]})
+    dashboard.look()
+    row = dashboard.get("/overlay", reports="m", slo_ns=10**9)
+    assert (row["table"]["p50_ns"], row["best"]["least_latency_batch"]) == ([None], [None])
+    facts = dashboard.get("/point", report="m", batch=1)["facts"]
+    assert (facts["p50_ns"], facts["tail_ns"], facts["n"], facts["runs_shown"]) == (None, None, n, n)
+    assert [v["id"] for v in facts["verdicts"]] == ["n_too_small"]
+
+
+def test_one_point_without_a_swept_dimension_opens(dashboard: Dashboard):
+    job = {"request": {"sweep": {"dim": "", "values": [1]}}}
+    write_result(dashboard.folder / "m", {1: FAST}, job=job)
+    dashboard.look()
+    assert dashboard.get("/overlay", reports="m")["table"]["batch"] == [1]
+    assert dashboard.get("/point", report="m", batch=1)["facts"]["batch"] == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "1e400", "-1", "0", '"7"', '"<b>"', "null", "[]", "true"],
+)
+def test_hostile_numbers_break_neither_overlay_nor_point(dashboard: Dashboard, value: str):
+    folder = write_result(dashboard.folder / "m", {1: FAST, 2: FAST})
+    good, line = (folder / "points.jsonl").read_text().splitlines()
+    told = json.loads(line)
+    keys = [key for key in told if key not in {"batch", "n", "trusted", "latencies"}]
+    for changed in [*([key] for key in keys), keys, ["latencies"], ["trusted"], ["n"]]:
+        text = ", ".join(f"{json.dumps(k)}: {value if k in changed else json.dumps(v)}" for k, v in told.items())
+        rewrite(folder / "points.jsonl", (good + "\n{" + text + "}\n").encode() + b" " * len(changed[0]))
+        dashboard.look()
+        shown = dashboard.get("/overlay", reports="m", slo_ns=10**9)["table"]["batch"]
+        assert shown in ([1], [1, 2])
+        for batch in shown:
+            assert dashboard.get("/point", report="m", batch=batch)["facts"]["batch"] == batch

@@ -279,6 +279,44 @@ def test_a_quiet_and_whole_report_has_no_verdict(report: Callable[..., Report]):
     assert verdicts(report({1: FAST, 2: FAST})) == {}
 
 
+def test_a_precision_of_the_runtimes_own_choice_is_a_note_and_another_than_asked_for_is_severe(
+    report: Callable[..., Report],
+):
+    own = report({1: FAST}, env={"effective": {"precision": "bf16"}})
+    assert [v.severity for v in judge([own])] == ["low"]
+    other = report({1: FAST}, spec={"precision": "f32"}, env={"effective": {"precision": "bf16"}})
+    assert [v.severity for v in judge([other])] == ["high"]
+
+
+def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(report: Callable[..., Report]):
+    few = {"stable": False, "window_p50_ns": [100]}
+    found = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
+    result = overlay([found], 10**9).to_json()
+    assert result["columns"]["p50_ns"] == [None, None]  # type: ignore[index,call-overload]
+    best = result["best"]["columns"]  # type: ignore[index,call-overload]
+    assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
+    assert best["verdicts"] == [["n_too_small"]]
+    assert (verdicts(found)["n_too_small"]["batches"], verdicts(found)["n_too_small"]["percentile"]) == ((1, 2), 0)
+    option: Any = histogram(FAST[:10], found.points[1])
+    assert option["series"][0]["markLine"]["data"] == []
+    assert set(overlay_charts([found])) == {"throughput", "qps"}
+
+
+def test_two_reports_of_the_same_batches_keep_their_points_apart(report: Callable[..., Report]):
+    one, other = report({1: FAST, 2: FAST}), report({1: FAST * 2, 2: FAST * 2}, "b")
+    option: Any = overlay_charts([one, other])["throughput"]
+    ids = [point["id"] for series in option["series"] if series["type"] == "scatter" for point in series["data"]]
+    assert ids == ["m-1/ort|1", "m-1/ort|2", "m-1/b|1", "m-1/b|2"]
+
+
+def test_the_points_of_the_tradeoff_are_labelled_by_batch(report: Callable[..., Report]):
+    option: Any = overlay_charts([report({1: FAST, 16: FAST * 8})])["tradeoff"]
+    (dots,) = [series for series in option["series"] if series["type"] == "scatter"]
+    assert dots["label"]["show"]
+    assert dots["label"]["formatter"] == "{b}"
+    assert [point["name"] for point in dots["data"]] == ["1", "16"]
+
+
 def test_openvinos_own_bfloat16_is_a_verdict(prototype: dict[str, Report]):
     told = {spec: verdicts(r).get("precision_changed") for spec, r in prototype.items()}
     assert told["ov-cpu-1t-auto"] == {
@@ -355,9 +393,29 @@ def test_every_run_is_in_the_histogram(samples: list[int]):
 
 
 def test_bins_are_logarithmic_where_runs_spread_far():
-    near, far = bins(np.array([100, 200]))[1], bins(np.array([100, 10_000]))[1]
+    near, far = bins(np.array([100, 200]))[1], bins(np.array([100, 201]))[1]
     assert near[1] - near[0] == pytest.approx(near[2] - near[1])
     assert far[1] / far[0] == pytest.approx(far[2] / far[1])
+
+
+def test_a_single_slow_run_does_not_squeeze_the_others_into_one_bin():
+    samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
+    count, _ = bins(samples)
+    assert np.count_nonzero(count) >= 8, "of 80 even bins the others would take three"
+
+
+def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[..., Report]):
+    samples = np.append(np.linspace(100_000, 120_000, 999), 700_000).astype(np.int64)
+    found = report({1: samples})
+    option: Any = histogram(samples, found.points[0])
+    (series,) = option["series"]
+    assert option["xAxis"]["type"] == "log"
+    for mark in series["markLine"]["data"]:
+        below = sum(y for x, y in series["data"] if x < mark["xAxis"])
+        up_to = sum(y for x, y in series["data"] if x <= mark["xAxis"])
+        share = float(mark["name"][1:]) / 100 * len(samples)
+        inside = max(y for x, y in series["data"] if x <= mark["xAxis"])
+        assert below - inside <= share <= up_to + 1, mark
 
 
 def test_the_histogram_marks_the_trusted_percentiles(prototype: dict[str, Report]):
@@ -390,6 +448,7 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
     monitor = read_trace(tmp_path / "monitor.jsonl")
     found = report({1: FAST})
     window = window_of(found, found.points[0], monitor)
+    assert window
     assert window == (T0 + SECOND, T0 + 3 * SECOND)
     shown: Any = machine(monitor, *window)
     lines = {s["name"]: s["data"] for s in shown["monitor"]["series"]}

@@ -17,7 +17,7 @@ from visualprof.views.table import Column, Table
 from visualprof.views.timing import names, ordered
 
 BINS = 80
-LOG_SPREAD = 8  # the longest run takes so many times the shortest: bins on a logarithmic scale
+LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
 MOST_BUCKETS = 600
 TOP = 12
 

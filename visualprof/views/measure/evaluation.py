@@ -133,9 +133,10 @@ def _host_busy(report: Report) -> Iterator[Verdict]:
 
 
 def _unstable(report: Report) -> Iterator[Verdict]:
+    """Not of points whose median is not known: that says it all."""
     return _worst(
         report, "unstable", "medium",
-        lambda p: (_spread(p) or 0.0) if p.stable is False else None,
+        lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= ENOUGH[50] else None,
         lambda p: {"spread_ratio": _spread(p), "least_p50_ns": min(p.window_p50_ns, default=None),
                    "most_p50_ns": max(p.window_p50_ns, default=None)},
     )  # fmt: skip
@@ -152,17 +153,17 @@ def precision_name(told: str) -> str:
 
 
 def _precision_changed(report: Report) -> Iterator[Verdict]:
-    """The runtime calculates in another precision than was asked for, or by itself in a low one."""
+    """The runtime calculates in another precision than was asked for; its own choice of a low one is a note."""
     really = precision_name(report.effective.get("precision", ""))
     asked = precision_name(report.precision)
     if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
         batches = tuple(p.batch for p in report.points)
         evidence: dict[str, float | int | str | None] = {"asked": report.precision or None, "effective": really}
-        yield Verdict("precision_changed", "high", report.id, None, batches, evidence)
+        yield Verdict("precision_changed", "high" if asked else "low", report.id, None, batches, evidence)
 
 
 def _fallback(report: Report) -> Iterator[Verdict]:
-    """A GPU was asked for, and the first provider that the runtime names is none of a GPU."""
+    """A GPU was asked for, and the first provider is none of a GPU. Our backends end such a task; others need not."""
     told = report.effective.get("providers") or report.effective.get("device") or ""
     first = told.partition(",")[0].strip()
     if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
