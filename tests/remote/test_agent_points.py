@@ -31,6 +31,18 @@ def test_between_samples_power_is_a_line() -> None:
     assert ramp.energy_j(4 * S, 6 * S) == pytest.approx(100)
 
 
+def test_energy_of_uneven_samples_is_that_of_the_trapezoids() -> None:
+    uneven = history((0, 100.0), (1, 200.0), (3, 200.0), (4, 0.0))
+    # 0.5 s at 175 W, 2 s at 200 W, 0.5 s at 150 W
+    assert uneven.energy_j(S // 2, 3 * S + S // 2) == pytest.approx(87.5 + 400 + 75)
+    assert uneven.energy_j(S + S // 2, 2 * S) == pytest.approx(100), "between two samples"
+
+
+def test_a_sample_that_is_missing_at_one_end_changes_nothing_at_the_other() -> None:
+    # 1 s at the first sample's 100 W, 1 s at 150 W, 1 s of the fall from 200 W to 100 W
+    assert history((1, 100.0), (2, 200.0), (4, 0.0)).energy_j(0, 3 * S) == pytest.approx(100 + 150 + 150)
+
+
 def test_where_samples_are_missing_at_an_end_the_nearest_one_stands() -> None:
     assert history((1, 50.0), (2, 50.0)).energy_j(0, 4 * S) == pytest.approx(200)
     assert history((1, 50.0)).energy_j(0, 2 * S) == pytest.approx(100)
@@ -96,6 +108,15 @@ def test_a_point_gets_energy_a_sample_and_its_throttling(tmp_path: Path) -> None
 def test_what_held_clocks_at_another_time_is_none_of_the_points(tmp_path: Path) -> None:
     rows: Any = [(0.5, 100.0, ["power cap"]), (2, 100.0, []), (3.5, 100.0, ["power cap"])]
     assert json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])["throttled"] is False
+
+
+@pytest.mark.parametrize(("at_s", "told"), [(0.99, False), (1.0, True), (2.0, True), (3.0, True), (3.01, False)])
+def test_throttling_counts_from_the_first_to_the_last_moment_of_a_point(
+    tmp_path: Path, at_s: float, told: bool
+) -> None:
+    rows: list[tuple[float, float | None, list[str] | None]] = [(1.5, 100.0, []), (at_s, 100.0, ["hw thermal"])]
+    rows.sort()
+    assert json.loads(completed(tmp_path, rows, json.dumps(POINT) + "\n")[0])["throttled"] is told
 
 
 def test_what_is_not_known_stays_null(tmp_path: Path) -> None:

@@ -41,11 +41,12 @@ class GpuHistory:
         first = bisect_left(known, (start_ns, -1.0))
         last = bisect_right(known, (end_ns, float("inf")))
         inside = known[max(0, first - 1) : last + 1]
-        if len(inside) < 2 or inside[0][0] > start_ns or inside[-1][0] < end_ns:
-            inside = known[first:last]  # no neighbour on a side: the nearest sample stands for it
-            if not inside:
-                return None
-            inside = [(min(start_ns, inside[0][0]), inside[0][1]), *inside, (max(end_ns, inside[-1][0]), inside[-1][1])]
+        if first == last and (len(inside) < 2 or not inside[0][0] <= start_ns <= end_ns <= inside[1][0]):
+            return None
+        if inside[0][0] > start_ns:  # no neighbour on this side: the nearest sample stands for it
+            inside.insert(0, (start_ns, inside[0][1]))
+        if inside[-1][0] < end_ns:
+            inside.append((end_ns, inside[-1][1]))
         return sum(_area(a, b, start_ns, end_ns) for a, b in pairwise(inside)) / 1e9
 
     def was_throttled(self, start_ns: int, end_ns: int) -> bool | None:
