@@ -38,7 +38,9 @@ class MegEngineSession:
         self._spec = spec
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Each input with its values on the device."""
+        """Each input with its values on the device; the device's peak of memory begins anew."""
+        if self._spec.device != "cpu":
+            self._mge.reset_max_memory_stats("gpu0")
         return [(self._inputs[name], self._mge.Tensor(values)._dev_tensor()) for name, values in feeds.items()]  # noqa: SLF001
 
     def infer(self, prepared: Any) -> Any:
@@ -65,7 +67,7 @@ class MegEngineSession:
         }
 
     def memory_bytes(self) -> int | None:
-        """Peak of the allocator on CUDA."""
+        """Peak of the allocator on CUDA since the last `prepare`."""
         return int(self._mge.get_max_allocated_memory("gpu0")) if self._spec.device != "cpu" else None
 
     def close(self) -> None:
