@@ -29,6 +29,7 @@ FILE_MAX = 16 * GIB
 PROCESSES_MAX = 16384  # of the user, threads included; root has no such limit
 TREE_MAX = 1000
 SPARE_MEMORY = 256 << 20
+SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
 SPARE_BYTES = 1 << 20
 OOM_KILLS = Path("/proc/vmstat")
 NO_MEMORY = ("std::bad_alloc", "MemoryError", "out of memory")
@@ -166,10 +167,13 @@ class Stages:
             raise Failure("out_of_memory", error, hint)
 
     def _check_machine(self, child: Child) -> None:
-        """What a limit of a process cannot keep: many of them, and memory that is nobody's."""
+        """What a limit of a process cannot keep: many of them, memory that is nobody's, the disk of others."""
         count = len(child.tree.processes())
         if count > TREE_MAX:
             raise Failure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
+        if free_bytes(self._work.box) < SPARE_DISK:
+            hint = f"free space for {self._work.folder}"
+            raise Failure("disk_full", f"the agent's disk is nearly full ({self._doing()})", hint)
         memory = psutil.virtual_memory()
         if memory.available < min(SPARE_MEMORY, memory.total // 50):
             error = f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})"

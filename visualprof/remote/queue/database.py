@@ -139,7 +139,7 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
                 scripts.run_env()
     except Damaged as error:
         told = error.error.removeprefix("the database of jobs cannot be used: ")
-        raise VisualprofError(f"{name} cannot be used: {told}", "move it away to begin anew") from error
+        raise Damaged(f"{name} cannot be used: {told}", "move it away to begin anew") from error
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:
