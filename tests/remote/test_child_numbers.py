@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -95,3 +96,23 @@ def test_the_peak_is_no_less_than_what_psutil_sees_meanwhile() -> None:
     peak = peak_rss_bytes()
     assert max(seen) <= peak + (2 << 20), "the kernel counts in batches of pages"
     assert peak - max(seen) < 20 << 20
+
+
+def test_pressure_is_what_the_kernel_added_to_its_total_meanwhile() -> None:
+    file = Path("/proc/pressure/cpu")
+    if not file.exists():
+        pytest.skip("needs a kernel that tells its pressure")
+
+    def total_us() -> int:
+        some = next(line for line in file.read_text().splitlines() if line.startswith("some "))
+        return int(dict(part.split("=") for part in some.split()[1:])["total"])
+
+    outer_us, outer_ns = total_us(), time.monotonic_ns()
+    watch = Watch()
+    inner_us, inner_ns = total_us(), time.monotonic_ns()
+    time.sleep(0.2)
+    inner_us, inner_ns = total_us() - inner_us, time.monotonic_ns() - inner_ns
+    told = watch.load().pressure
+    outer_us, outer_ns = total_us() - outer_us, time.monotonic_ns() - outer_ns
+    assert told is not None
+    assert min(1.0, inner_us * 1000 / outer_ns) <= told <= outer_us * 1000 / inner_ns
