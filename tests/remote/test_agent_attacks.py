@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote.agent_runs import ROOT, StartAgent, server, start
+from tests.remote.agent_runs import ROOT, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer
+from tests.remote.test_agent_faults import small_disk
 from visualprof.remote.agent import sandbox
 from visualprof.remote.agent.events import EventFile, plain
 from visualprof.remote.agent.files import remove
 from visualprof.remote.agent.transfer import pieces_of
 
-__all__ = ["server", "start"]
+__all__ = ["server", "small_disk", "start"]
 
 needs_bwrap = pytest.mark.skipif(bool(sandbox.usable()), reason=sandbox.usable() or "-")
 
@@ -178,6 +179,16 @@ def test_a_model_that_starts_processes_without_end_is_ended(server: FakeServer, 
     assert report["reason"] == "crashed"
     assert "processes were started, 1000 are allowed" in report["error"]
     assert agent.children() == []
+
+
+def test_a_model_that_nearly_fills_the_disk_is_ended(server: FakeServer, small_disk: Path) -> None:
+    with agents(server, small_disk) as start_there:
+        task = server.submit(b"measure=0.05 write=78 hang")
+        start_there()
+        report = server.finished(task)
+        assert report["reason"] == "disk_full"
+        assert "nearly full" in report["error"]
+        assert len(task.lines("points.jsonl")) == 1
 
 
 @needs_bwrap

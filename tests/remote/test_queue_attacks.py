@@ -129,6 +129,32 @@ def test_a_folder_of_somebody_else_is_not_replaced_by_a_result(site: Server, the
     assert (root / task["run"] / "net.onnx").read_bytes() == MODEL
 
 
+def test_a_server_that_ends_between_a_rename_and_its_note_publishes_again(
+    site: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, queue = site.remote.root.path, site.remote.opened()
+    agent = FakeAgent(site.url, token_of(root)).register()
+    agent.http("POST", "/api/v1/jobs", submitted("k"))
+    lease = agent.lease()
+    assert lease
+    publish = queue.ingest.publish
+
+    def ends(folder: Path, run: str) -> None:
+        publish(folder, run)
+        raise RuntimeError("it ends here")
+
+    monkeypatch.setattr(type(queue.ingest), "publish", lambda _, folder, run: ends(folder, run))
+    with pytest.raises(Refused):
+        agent.succeed(lease)
+    assert (root / lease["run"]).is_dir()
+    monkeypatch.undo()
+    agent.succeed(lease)
+    [task] = agent.http("GET", f"/api/v1/jobs/{lease['job']}")["job"]["tasks"]
+    assert (task["state"], task["run"]) == ("succeeded", lease["run"])
+    assert [path.name for path in (root / lease["run"]).parent.iterdir()] == ["ort"]
+    assert list((root / ".visualprof" / "results.partial").iterdir()) == []
+
+
 # --- hostile pages ---
 
 
@@ -143,10 +169,18 @@ def test_a_page_of_another_site_cannot_submit(site: Server, origin: str) -> None
     http.close()
 
 
-def test_the_pages_of_the_server_may_submit(site: Server) -> None:
+@pytest.mark.parametrize("headers", [{}, {"Sec_Fetch_Site": "same-origin"}])
+def test_the_pages_of_the_server_may_submit(site: Server, headers: dict[str, str]) -> None:
     http = Http(site.url)
-    host = site.url.rstrip("/")
-    assert status(http, "POST", "/api/v1/jobs", submitted("k"), Origin=host, Sec_Fetch_Site="same-origin") == 200
+    assert status(http, "POST", "/api/v1/jobs", submitted("k"), Origin=site.url.rstrip("/"), **headers) == 200
+    http.close()
+
+
+def test_a_page_that_tells_no_origin_may_submit_when_it_is_the_servers(site: Server) -> None:
+    http = Http(site.url)
+    headers = {"Origin": "null", "Sec_Fetch_Site": "same-origin"}
+    assert status(http, "POST", "/api/v1/jobs", submitted("k"), **headers) == 200
+    assert status(http, "POST", "/api/v1/jobs", submitted("l"), **headers | {"Sec_Fetch_Site": "cross-site"}) == 403
     http.close()
 
 

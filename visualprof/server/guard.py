@@ -52,11 +52,12 @@ def install(app: Flask, bound: str, allowed: tuple[str, ...]) -> None:
 def _foreign(host: str, names: set[str]) -> bool:
     """Was it sent by a page of another site?
 
-    `Origin` counts too: towards an address without TLS that is not this machine, browsers leave Sec-Fetch-Site out.
+    Browsers say so in Sec-Fetch-Site, but not towards an address without TLS that is not this machine: `Origin` tells
+    there. (It may be null for our own page, too, which asks for no referrer.)
     """
-    if request.headers.get("Sec-Fetch-Site") == "cross-site":
-        return True
-    origin = request.headers.get("Origin")
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None:
+        return site == "cross-site"
     if origin is None or "*" in names:
         return origin == "null"
     sender = _host_name(origin.partition("://")[2])
