@@ -103,6 +103,9 @@ def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     notice = page.get_by_role("status").filter(has_text="ended before a point was measured")
     expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
     expect(page.get_by_text("Nothing speaks against these numbers.")).to_have_count(0)
+    page.goto(page.url.split("#")[0] + "#/overview")
+    expect(page.get_by_text("This file has no data for this page.")).to_be_visible()
+    expect(page.get_by_role("link", name="Open Evaluation")).to_be_visible()
 
 
 def test_beside_an_open_point_the_reports_are_behind_a_button(opened: Callable[..., Page]) -> None:
