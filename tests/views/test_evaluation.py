@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import FIXTURES, trace_of
 from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_result
 from visualprof.reader import read_trace
-from visualprof.reader.evaluation import Report, folders, read_latencies, read_reports
+from visualprof.reader.evaluation import MAX_SAMPLES, Report, folders, read_latencies, read_reports
 from visualprof.reader.evaluation_points import Point
 from visualprof.reader.scan import Found, roots, walk
 from visualprof.views.evaluation_point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
@@ -255,6 +257,15 @@ def test_charts_have_a_line_a_report_and_axes_of_their_own(prototype: dict[str, 
     assert throughput["yAxis"]["type"] == "value"
     lines = {s["name"]: s["data"] for s in throughput["series"] if s["type"] == "line"}
     assert lines["ort-cpu-1t"] == [p["value"][:2] for p in points["ort-cpu-1t"]]
+
+
+def test_of_a_huge_file_only_spaced_pieces_are_read(prototype: dict[str, Report], tmp_path: Path):
+    file = tmp_path / "latencies.bin"
+    file.touch()
+    os.truncate(file, 4 << 32)  # 16 GiB, without a byte on the disk
+    report = replace(next(iter(prototype.values())), latencies=str(file))
+    point = replace(report.points[0], latencies=(0, 1 << 32))
+    assert len(read_latencies(report, point)) == MAX_SAMPLES
 
 
 def test_the_latency_chart_draws_tails_only_where_they_are_known(prototype: dict[str, Report]):
