@@ -195,7 +195,7 @@ def _registers(remote: Remote) -> bool:
         return False
     if _equal(given, remote.local_token):
         return True
-    raise Untrusted("this is not the server's token", "the Agents page shows it")
+    raise Untrusted("this is not the server's token", "the Machines page shows it")
 
 
 def _sender(remote: Remote) -> tuple[Agent, Queue]:

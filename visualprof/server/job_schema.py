@@ -1,4 +1,4 @@
-"""Answers of the Run tab's API as types: uploads, jobs, agents, evaluation."""
+"""Answers of the Run page's API as types: uploads, jobs, agents, evaluation."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
 
 
 class BackendEntry(msgspec.Struct):
-    """A backend that the server knows, for the Run tab's choices."""
+    """A backend that the server knows, for the Run page's choices."""
 
     name: str
     package: str

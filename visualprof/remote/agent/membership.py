@@ -97,7 +97,7 @@ class Membership:
 
 def _not_registered(error: Answered, server: str) -> AgentError:
     if error.status == 401:
-        hint = "copy the command from the dashboard's Agents page; the token is in it"
+        hint = "copy the command from the dashboard's Machines page; the token is in it"
         return AgentError(f"{server} does not accept this agent: {error.error}", hint)
     if error.status == 404:
         return AgentError(f"{server} is no visualprof dashboard, or one without remote runs", "check --server")

@@ -5660,7 +5660,7 @@ export interface components {
         };
         /**
          * BackendEntry
-         * @description A backend that the server knows, for the Run tab's choices.
+         * @description A backend that the server knows, for the Run page's choices.
          */
         BackendEntry: {
             name: string;
