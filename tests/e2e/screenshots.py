@@ -122,7 +122,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         dashboard = Dashboard(SAMPLES, Path(scratch) / "cache")
-        reports = Dashboard(write_reports(Path(scratch) / "reports"), Path(scratch) / "cache")
+        reports = Dashboard(write_reports(Path(scratch) / "reports"), Path(scratch) / "reports-cache")
         browser = launch(playwright)
         try:
             dashboard.wait_until_ready()
