@@ -77,16 +77,18 @@ def run(args: argparse.Namespace) -> int:
         return _refused(checked["errors"], args.json)
     answer = _submitted(server, wanted)
     job = answer["job"]["id"]
-    count = len(wanted["specs"])
-    print(
-        f"job {job}: {count} spec{'s'[: count != 1]}, {checked['points']} points: {server.url}#/run?job={job}", file=out
-    )
+    specs, points = _counted(len(wanted["specs"]), "spec"), _counted(checked["points"], "point")
+    print(f"job {job}: {specs}, {points}: {server.url}#/run?job={job}", file=out)
     if args.wait:
         answer = _watch.wait(server, job, out)
         _watch.summary(server, answer, out)
     if args.json:
         print(json.dumps(answer))
     return _watch.exit_status(answer) if args.wait else 0
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s'[: number != 1]}"
 
 
 def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
