@@ -107,7 +107,7 @@ def _serve(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.state import default_folder
 
     if not args.server:
-        raise AgentError("--server is missing", "the command with address and token is on the dashboard's Machines page")
+        raise AgentError("--server is missing", "the whole command is on the dashboard's Machines page")
     if urlsplit(args.server).scheme not in ("http", "https") or not urlsplit(args.server).netloc:
         raise AgentError(f"--server {args.server!r} is no address", "it looks like http://host:8040")
     settings = Settings(
