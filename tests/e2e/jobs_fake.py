@@ -375,6 +375,9 @@ class JobsFake:
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:
             return 404, {"error": f"there is no job {parts[0]}"}, None
+        if parts[1:] == ["files"]:
+            blob = self._answer_of(found)["request"]["model"]["blob"]
+            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, job_schema.FilesAnswer
         if parts[1:] in (["cancel"], ["retry"]):
             found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
             for t in found["tasks"]:

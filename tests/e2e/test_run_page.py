@@ -343,6 +343,7 @@ def test_cancelling_asks_once_and_a_cancelled_job_can_be_retried(
 def test_an_old_job_fills_the_form(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = open_page(job="j-done")
     page.get_by_role("button", name="Use as template").click()
+    expect(page.get_by_text("ONNX · 1.23 MiB")).to_be_visible()
     expect(page.get_by_label("Sizes of the swept dimension")).to_have_value("1:16")
     expect(spec_row(page, 0).get_by_label("Threads")).to_have_value("2")
     expect(page.locator("details")).to_contain_text("At least 1\u00a0s")

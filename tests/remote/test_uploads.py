@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sqlite3
 import zipfile
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -247,3 +249,15 @@ def test_an_array_of_the_wrong_type_is_refused_by_its_file(empty):
     assert [(e["field"], e["error"]) for e in answer["errors"]] == [
         ("inputs[0].blob", "values.npy holds float64, the model wants float32")
     ]
+
+
+def test_the_files_of_a_job_are_described_again_without_those_that_are_gone(empty):
+    model = send(empty, "net.onnx", onnx_model())
+    array = send(empty, "x.npy", npy(np.zeros((2, 4), np.float32)))
+    inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", 4], "fill": "file", "blob": array["blob"]}]
+    made = empty.client.post("/api/v1/jobs", json=job(model["blob"], inputs=inputs)).get_json()["job"]["id"]
+    assert empty.client.get(f"/api/v1/jobs/{made}/files").get_json()["files"] == [model, array]
+    with closing(sqlite3.connect(empty.folder / ".visualprof" / "jobs.sqlite")) as database, database:
+        database.execute("DELETE FROM blobs WHERE sha256 = ?", (array["blob"],))
+    assert empty.client.get(f"/api/v1/jobs/{made}/files").get_json()["files"] == [model]
+    assert empty.client.get("/api/v1/jobs/none/files").status_code == 404

@@ -14,6 +14,7 @@ from visualprof.server.operations import Json, error, operation, parameter, ref
 KINDS: list[type[Any]] = [
     Request,
     job.UploadAnswer,
+    job.FilesAnswer,
     job.CheckAnswer,
     job.JobRefused,
     job.JobsAnswer,
@@ -71,6 +72,7 @@ def _job_paths() -> Json:
         "/api/v1/jobs": {"get": _question("Every job", job.JobsAnswer), "post": submit},
         "/api/v1/jobs/check": {"post": check},
         "/api/v1/jobs/{job}": {"get": _question("One job", job.JobAnswer, one, _NO_JOB)},
+        "/api/v1/jobs/{job}/files": {"get": _question("The model and arrays of a job", job.FilesAnswer, one, _NO_JOB)},
         "/api/v1/jobs/{job}/cancel": {"post": _order("Cancel a job", job.JobAnswer, one, changed)},
         "/api/v1/jobs/{job}/retry": {
             "post": _order("Run what failed or was cancelled again", job.JobAnswer, [*one, task], changed)

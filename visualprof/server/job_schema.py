@@ -52,6 +52,12 @@ class UploadAnswer(msgspec.Struct):
     graph: str | None
 
 
+class FilesAnswer(msgspec.Struct):
+    """What a job was submitted with, the model first; files that are gone are left out."""
+
+    files: list[UploadAnswer]
+
+
 class CheckAnswer(msgspec.Struct):
     """Everything that is wrong with a job, empty when it would be accepted. points: how many it would measure."""
 

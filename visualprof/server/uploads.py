@@ -8,10 +8,10 @@ from dataclasses import asdict
 import msgspec
 from flask import Blueprint, Response, request
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.inspect import InspectedArray, InspectedModel
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import GRAPH, Upload, kept_models, take
+from visualprof.remote.queue.uploads import GRAPH, Upload, kept, kept_models, take
 from visualprof.server import job_schema
 from visualprof.server.answers import answer
 from visualprof.server.models import Entry, Models
@@ -21,13 +21,22 @@ _log = logging.getLogger(__name__)
 
 
 def blueprint(remote: Remote, models: Models) -> Blueprint:
-    """The route; models: those of the Graph page, which then has the uploaded ones too."""
+    """The routes; models: those of the Graph page, which then has the uploaded ones too."""
     routes = Blueprint("uploads", __name__, url_prefix="/api/v1")
     models.also(lambda: _entries(remote))
 
     @routes.post("/uploads")
     def upload() -> Response:
         return answer(_shown(take(remote, required("name"), request.stream.read)), 201)
+
+    @routes.get("/jobs/<job>/files")
+    def files(job: str) -> Response:
+        queue = remote.existing()
+        if queue is None:
+            raise NotFound("no job was ever submitted here")
+        wanted = queue.jobs.one(job).request
+        blobs = [wanted.model.blob, *(each.blob for each in wanted.inputs if each.fill == "file")]
+        return answer(job_schema.FilesAnswer([_shown(each) for each in kept(remote, blobs)]))
 
     return routes
 

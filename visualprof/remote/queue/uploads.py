@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,21 @@ def take(remote: Remote, name: str, read: Read) -> Upload:
         name, told["graph"] = model_name(name, found.format), GRAPH + blob
     remote.remember(blob, name, {**as_json(found), **told, "name": name})
     return Upload(blob, name, size, found)
+
+
+def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
+    """Kept files by their sha256, in this order; those that are gone are left out."""
+    queue = remote.existing()
+    if queue is None:
+        return []
+    with queue.database.read() as connection:
+        found = connection.execute(select(blobs).where(blobs.c.sha256.in_(names), blobs.c.inspected.is_not(None)))
+        rows = {row.sha256: row for row in found}
+    return [
+        Upload(name, rows[name].name, rows[name].size_bytes, from_json(msgspec.json.decode(rows[name].inspected)))
+        for name in dict.fromkeys(names)
+        if name in rows
+    ]
 
 
 def kept_models(remote: Remote) -> list[KeptModel]:

@@ -60,6 +60,7 @@ export type OverviewAnswer = Omit<Schemas["OverviewAnswer"], "steps" | "average_
 };
 
 export type UploadAnswer = Schemas["UploadAnswer"];
+export type FilesAnswer = Schemas["FilesAnswer"];
 export type UploadedModel = Schemas["UploadedModel"];
 export type TensorEntry = Schemas["TensorEntry"];
 export type JobRequest = Schemas["Request"];

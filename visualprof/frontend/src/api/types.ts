@@ -3851,6 +3851,61 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{job}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The model and arrays of a job */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description a job's id */
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description The model and arrays of a job */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["FilesAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description there is no such job */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}/cancel": {
         parameters: {
             query?: never;
@@ -5443,6 +5498,13 @@ export interface components {
         UploadedArray: {
             dtype: string;
             shape: number[];
+        };
+        /**
+         * FilesAnswer
+         * @description What a job was submitted with, the model first; files that are gone are left out.
+         */
+        FilesAnswer: {
+            files: components["schemas"]["UploadAnswer"][];
         };
         /**
          * CheckAnswer

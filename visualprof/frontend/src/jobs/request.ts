@@ -1,6 +1,6 @@
 // A draft as the request that the server takes, and back.
 import type { AgentRow, FieldError, JobAnswer, JobInput, JobRequest, JobSpec, UploadAnswer } from "../api/model";
-import { draft as kept, new_spec, replace_draft, USUAL, type Draft, type DraftSpec } from "./draft";
+import { new_spec, replace_draft, USUAL, type Draft, type DraftSpec } from "./draft";
 import { dim_names, is_name } from "./inputs";
 import { spec_ids } from "./specs";
 import { parse_sweep, sweep_text } from "./sweep";
@@ -82,7 +82,7 @@ export function spec_row(spec: JobSpec, agents: readonly AgentRow[]): DraftSpec 
   return { ...row, id: spec_ids([row], agents)[0] === spec.id ? "" : spec.id };
 }
 
-/** The file of a job that was submitted earlier; what its head says is not known any more. */
+/** The file of a job that is gone: what its head said is not known any more. */
 function file_of(answer: JobAnswer): UploadAnswer {
   const { request, job } = answer;
   const model = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [] };
@@ -96,8 +96,8 @@ function arrays_of(answer: JobAnswer): UploadAnswer[] {
   }));
 }
 
-/** Puts an old job into the form. */
-export function use_as_template(answer: JobAnswer, agents: readonly AgentRow[]): void {
+/** Puts an old job into the form. files: those of the job that the server still has. */
+export function use_as_template(answer: JobAnswer, agents: readonly AgentRow[], files: readonly UploadAnswer[]): void {
   const { request } = answer;
   const measure = { ...USUAL };
   const texts: [keyof typeof USUAL, number | undefined][] = [
@@ -105,10 +105,10 @@ export function use_as_template(answer: JobAnswer, agents: readonly AgentRow[]):
     ["profile_runs", request.profile?.runs], ["profile_at", request.profile?.at || undefined], ["timeout_s", request.timeout_s], ["retries", request.retries],
   ];
   for (const [name, value] of texts) if (value !== undefined) measure[name] = String(value);
-  const same = kept.model?.blob === request.model.blob ? kept : null;
+  const file = (blob: string) => files.find((one) => one.blob === blob);
   replace_draft({
-    model: same?.model ?? file_of(answer),
-    arrays: same?.arrays ?? arrays_of(answer),
+    model: file(request.model.blob) ?? file_of(answer),
+    arrays: arrays_of(answer).map((array) => file(array.blob) ?? array),
     name: request.name,
     inputs: (request.inputs ?? []).map((input) => ({ name: input.name, dtype: input.dtype, dims: input.dims.map(String), scalar: input.dims.length === 0, fill: input.fill, blob: input.blob })),
     sizes: Object.fromEntries(Object.entries(request.dims ?? {}).map(([name, size]) => [name, String(size)])),
