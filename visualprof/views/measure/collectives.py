@@ -89,16 +89,18 @@ def match(ranks: list[list[Collective]]) -> list[Matched]:
             seen[call.name] = seen.get(call.name, -1) + 1
             table[call.name, seen[call.name]] = call
         keyed.append(table)
-    out: list[Matched] = []
-    for rank, table in enumerate(keyed):
-        for key, call in table.items():
-            others = [t[key] for t in keyed if key in t]
-            whole = len(others) == len(keyed) > 1 and len({len(o.start) for o in others}) == 1
-            parts = np.stack([o.end - o.start for o in others]).min(axis=0) if whole else None
-            # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-            shortest = min(o.latency for o in others)
-            out.append(Matched(rank, call, None if parts is None else min(int(parts.sum()), shortest)))
-    return out
+    transfers = {key: _transfer([t.get(key) for t in keyed]) for key in dict.fromkeys(k for t in keyed for k in t)}
+    return [Matched(rank, call, transfers[key]) for rank, table in enumerate(keyed) for key, call in table.items()]
+
+
+def _transfer(calls: list[Collective | None]) -> int | None:
+    """The transfer time of one call, by rank; None when a rank lacks it, or all of one rank, or parts differ."""
+    there = [call for call in calls if call is not None]
+    if not len(calls) == len(there) > 1 or len({len(call.start) for call in there}) > 1:
+        return None
+    parts = np.stack([call.end - call.start for call in there]).min(axis=0)
+    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
+    return min(int(parts.sum()), *(call.latency for call in there))
 
 
 def _outermost(trace: Trace, rows: Rows, host: Mask) -> Rows:
