@@ -54,8 +54,12 @@ class Journal:
 
     def _opened(self, path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        db.execute(_SCHEMA)
-        db.execute("SELECT * FROM task").fetchall()
+        try:
+            db.execute(_SCHEMA)
+            db.execute("SELECT * FROM task").fetchall()
+        except sqlite3.DatabaseError:
+            db.close()
+            raise
         return db
 
     def add(self, lease: Lease, server: str, folder: Path) -> None:
