@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
-from queue_sites import MODEL, announced, capabilities, opened, point, request, result
+from queue_sites import MODEL, NoParser, announced, capabilities, opened, point, request, result
 from werkzeug.test import TestResponse
 
 from visualprof.reader.cache import Cache
@@ -20,14 +20,6 @@ from visualprof.remote.queue.service import Remote
 from visualprof.server.app import Settings, create_app
 
 API = "/api/v1/agent/"
-
-
-class NoParser:
-    def start(self, listener: Any) -> None: ...
-    def submit(self, *given: Any) -> None: ...
-    def hurry(self, key: str) -> None: ...
-    def cancel(self, key: str) -> None: ...
-    def close(self) -> None: ...
 
 
 class Agent:

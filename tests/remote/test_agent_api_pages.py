@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from flask.testing import FlaskClient
-from queue_sites import FAILED, capabilities, member, opened, point, request, submitted
+from queue_sites import FAILED, NoParser, capabilities, member, opened, point, request, submitted
 from sqlalchemy import update
 
 from visualprof.reader.cache import Cache
@@ -25,14 +25,6 @@ from visualprof.remote.queue.tables import agents, tasks
 from visualprof.server import job_schema as schema
 from visualprof.server import jobs as jobs_module
 from visualprof.server.app import Settings, create_app
-
-
-class NoParser:
-    def start(self, listener: Any) -> None: ...
-    def submit(self, *given: Any) -> None: ...
-    def hurry(self, key: str) -> None: ...
-    def cancel(self, key: str) -> None: ...
-    def close(self) -> None: ...
 
 
 def clients(folder: Path, remote: Remote, **settings: Any) -> Iterator[FlaskClient]:

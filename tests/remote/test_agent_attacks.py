@@ -208,7 +208,7 @@ def test_a_sandboxed_model_sees_and_reaches_nothing_of_the_agents(
     state = tmp_path / "state"
     other = state / "work" / "other"
     secrets = [state / "identity.json", state / "journal.sqlite", state / "blobs", other, Path("/etc/shadow")]
-    secrets += [Path("/root/.ssh"), Path("/home"), Path("/var/log"), Path("/proc/1/environ")]
+    secrets += [Path("~root/.ssh").expanduser(), Path("/home"), Path("/var/log"), Path("/proc/1/environ")]
     task = server.submit(b"probe=" + ",".join(map(str, secrets)).encode())
     start("--sandbox", "require")
     assert server.finished(task)["state"] == "succeeded"

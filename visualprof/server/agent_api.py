@@ -181,8 +181,7 @@ def refuse_agents() -> None:
 def _refuse_browsers(remote: Remote) -> None:
     if any(name in request.headers for name in _BROWSER) or request.cookies:
         raise Forbidden("this address is for agents", "a browser uses the Run page")
-    if remote.read_only:
-        raise Forbidden("the server is read-only", "start it without --read-only")
+    remote.refuse_read_only()
 
 
 def _registers(remote: Remote) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from flask import Blueprint, Response, request
 
-from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.errors import BadParameter
 from visualprof.remote.queue.jobs import revision
 from visualprof.server import job_schema as schema
 from visualprof.server.answers import answer
@@ -57,12 +57,8 @@ def _change() -> schema.AgentChange:
 
 
 def _changing(remote: Remote) -> Queue:
-    if remote.read_only:
-        raise Forbidden("the server is read-only", "start it without --read-only")
-    queue = remote.existing()
-    if queue is None:
-        raise NotFound("there is no such agent")
-    return queue
+    remote.refuse_read_only()
+    return remote.needed("there is no such agent")
 
 
 def _agents(remote: Remote) -> schema.AgentsAnswer:

@@ -6,7 +6,7 @@ import re
 
 from flask import Blueprint, Response, request, send_file
 
-from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Elsewhere
 from visualprof.remote.queue.service import Queue
 from visualprof.server.agent_api import elsewhere
@@ -22,12 +22,8 @@ def blueprint(remote: Remote) -> Blueprint:
     routes.register_error_handler(Elsewhere, elsewhere)
 
     def queue() -> Queue:
-        if remote.read_only:
-            raise Forbidden("the server is read-only", "start it without --read-only")
-        found = remote.existing()
-        if found is None:
-            raise NotFound("no file is kept here")
-        return found
+        remote.refuse_read_only()
+        return remote.needed("no file is kept here")
 
     @routes.get("/<path:key>")
     def read(key: str) -> Response:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from visualprof.errors import NotFound
 from visualprof.remote.queue.records import Job, Task
 from visualprof.server import job_schema as schema
 from visualprof.server.encoding import encode
@@ -27,10 +26,7 @@ class JobList:
 
         Raises: NotFound: nothing was ever submitted here.
         """
-        found = self._remote.existing()
-        if found is None:
-            raise NotFound("no job was ever submitted here")
-        return found
+        return self._remote.needed("no job was ever submitted here")
 
     def listing(self) -> bytes:
         """The list as JSON; polled by every open page, so it is encoded once for each change."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from flask import Blueprint, Response, request
 
-from visualprof.errors import Forbidden
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.queue.check import FieldError, Invalid, check_request, parse_request, points_of
 from visualprof.server import job_schema as schema
@@ -73,8 +72,7 @@ def blueprint(remote: Remote) -> Blueprint:
 
 
 def _changing(remote: Remote) -> Queue:
-    if remote.read_only:
-        raise Forbidden("the server is read-only", "start it without --read-only")
+    remote.refuse_read_only()
     return remote.opened()
 
 

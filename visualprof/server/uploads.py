@@ -8,7 +8,7 @@ from dataclasses import asdict
 import msgspec
 from flask import Blueprint, Response, request
 
-from visualprof.errors import NotFound, VisualprofError
+from visualprof.errors import VisualprofError
 from visualprof.remote.queue.inspect import InspectedArray, InspectedModel
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.uploads import GRAPH, Upload, kept, kept_models, take
@@ -31,10 +31,7 @@ def blueprint(remote: Remote, models: Models) -> Blueprint:
 
     @routes.get("/jobs/<job>/files")
     def files(job: str) -> Response:
-        queue = remote.existing()
-        if queue is None:
-            raise NotFound("no job was ever submitted here")
-        wanted = queue.jobs.one(job).request
+        wanted = remote.needed("no job was ever submitted here").jobs.one(job).request
         blobs = [wanted.model.blob, *(each.blob for each in wanted.inputs if each.fill == "file")]
         return answer(job_schema.FilesAnswer([_shown(each) for each in kept(remote, blobs)]))
 

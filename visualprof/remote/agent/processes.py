@@ -67,7 +67,7 @@ class Tree:
 
 def scratch_bytes(tree: Tree) -> int:
     """Files of a sandbox that lie in memory: bubblewrap's own /, /dev and /tmp, which count to no process."""
-    root, total = f"/proc/{tree.processes()[-1].pid}/root/", 0
+    root, total = os.path.join("/proc", str(tree.processes()[-1].pid), "root", ""), 0
     with suppress(*_GONE):
         if os.stat(root).st_dev == os.stat("/").st_dev:
             return 0  # the sandbox is still being made

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from visualprof.errors import Forbidden, VisualprofError
+from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.agents import Agents
@@ -143,6 +143,24 @@ class Remote:
             except VisualprofError:
                 return None
         return self._queue
+
+    def needed(self, otherwise: str) -> Queue:
+        """The queue of something that was kept before.
+
+        Raises: NotFound: nothing ever was; `otherwise` says what is missing.
+        """
+        found = self.existing()
+        if found is None:
+            raise NotFound(otherwise)
+        return found
+
+    def refuse_read_only(self) -> None:
+        """Before anything that changes what is kept.
+
+        Raises: Forbidden: the server is read-only.
+        """
+        if self.read_only:
+            raise Forbidden("the server is read-only", "start it without --read-only")
 
     def keep(self, name: str, read: Read) -> tuple[str, int]:
         """Stores an uploaded file; its sha256 and size.
