@@ -30,7 +30,7 @@ bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes d
 page: $(PAGE)/dist/index.html ## build the page
 
 types: $(VENV)/dev ## export the OpenAPI document and the TypeScript types made from it
-	$(BIN)/python -m visualprof.server.openapi
+	$(BIN)/python -m visualprof.server.api.openapi
 	$(BIN)/python -m benchmarks.npm run types
 
 $(VENV)/pip: $(VENV)/created

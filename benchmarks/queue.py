@@ -130,7 +130,7 @@ JOB: dict[str, Any] = {
 
 def prepared(logdir: Path) -> tuple[str, str]:
     """Keeps the model before the server starts; the token for agents, and the blob."""
-    from visualprof.reader.scan import Root
+    from visualprof.reader.logdir.scan import Root
     from visualprof.remote.queue.service import Remote
 
     logdir.mkdir()

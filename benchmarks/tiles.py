@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 INGEST = """
 import sys, time
 import visualprof
-from visualprof.reader.pyramid import build_pyramid
+from visualprof.reader.trace.pyramid import build_pyramid
 start = time.perf_counter()
 trace = visualprof.read_trace(sys.argv[1])
 ingest = time.perf_counter() - start

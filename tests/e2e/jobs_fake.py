@@ -1,6 +1,6 @@
 """A server that plays the Run, Agents and Evaluation pages' part of the API, in front of a real dashboard.
 
-What it answers is laid out by `visualprof.server.job_schema`; everything else goes through to the dashboard.
+What it answers is laid out by `visualprof.server.api.job_schema`; everything else goes through to the dashboard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from tests.e2e.live import Dashboard
-from visualprof.server import job_schema
+from visualprof.server.api import job_schema
 
 Json = dict[str, Any]
 HOSTILE = "<img src=x onerror=alert(1)>"

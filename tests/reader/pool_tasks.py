@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from visualprof.errors import FormatError
+from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.source import Progress
-from visualprof.reader.summary import Summary
 
 
 def by_name(path: str, progress: Progress) -> Summary:

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.codec import Strings
+from visualprof.reader.trace.codec import Strings
 
 EVENTS = [
     {

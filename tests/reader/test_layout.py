@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from visualprof.reader.layout import Place, natural, place
+from visualprof.reader.logdir.layout import Place, natural, place
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from visualprof.errors import NotFound
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
-from visualprof.reader.listing import Span
-from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.pool import Listener
-from visualprof.reader.summary import Failure, Summary
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.pool import Listener
+from visualprof.reader.logdir.summary import Failure, Summary
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "traces"
 
@@ -415,7 +415,7 @@ def test_real_folders_look_as_expected(tmp_path: Path) -> None:
     assert runs["torch_cpu/ddp4"] == ["rank0", "rank1", "rank2", "rank3"]
     assert runs["paddle/synthetic_gpu_2workers"] == ["host_rank0", "host_rank1"]
     assert runs["kineto/hta/sampled"] == ["sampled_rank-0of128", "sampled_rank-1of128"]
-    assert runs["kineto/tb_plugin"] == ["resnet50_num_workers_0__worker0"]
+    assert runs["kineto/tb_plugin"] == [f"resnet50_num_workers_{n}__worker0" for n in (0, 4)]
     assert runs["kineto/hta/triton_example"] == ["triton_example"]
     assert runs["megengine/runner/lenet"] == ["profile"]
     assert runs["megengine/train/lenet_default"] == ["lenet_default"]

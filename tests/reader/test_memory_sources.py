@@ -12,11 +12,11 @@ import pytest
 from tests.conftest import FIXTURES, shared, trace_of
 from visualprof.errors import FormatError
 from visualprof.reader import read_trace
-from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.formats.torch_memory import CATEGORIES
-from visualprof.reader.megengine_tensors import memory_device
-from visualprof.reader.memory_plan import Plan, add_plan
+from visualprof.reader.megengine.memory_plan import Plan, add_plan
+from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.trace import NO_ADDRESS
+from visualprof.reader.trace.builder import TraceBuilder
 
 TORCH = "traces/kineto/hta/memory_timeline.raw.gz"
 

@@ -14,7 +14,7 @@ from tests.conftest import shared
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader import Trace, read_trace
-from visualprof.reader.raw import raw_events
+from visualprof.reader.chrome.raw import raw_events
 from visualprof.reader.registry import recognise
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind

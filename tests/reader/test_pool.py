@@ -13,8 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
-from visualprof.reader.pool import Pool
-from visualprof.reader.summary import Failure, Outcome, Summary
+from visualprof.reader.logdir.pool import Pool
+from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 
 
 class Ear:

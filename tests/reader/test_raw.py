@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from tests.conftest import SAMPLES, trace_of
-from visualprof.reader.raw import raw_events
+from visualprof.reader.chrome.raw import raw_events
 
 
 def test_the_row_of_an_event_leads_to_its_text():

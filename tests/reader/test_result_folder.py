@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SAMPLES, trace_of
-from visualprof.reader.listing import profiles
+from visualprof.reader.logdir.listing import profiles
 from visualprof.views.distributed import VIEW as DISTRIBUTED
 from visualprof.views.table import Table
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.reader.scan import Found, Problem, examine, roots, walk
+from visualprof.reader.logdir.scan import Found, Problem, examine, roots, walk
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
 KINETO = b'{"schemaVersion": 1, "traceEvents": [' + EVENT + b"]}"

@@ -10,7 +10,7 @@ import pytest
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from visualprof.reader.watch import Watcher
+from visualprof.reader.logdir.watch import Watcher
 
 
 def exhausted() -> BaseObserver:

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.remote.fake_server import TOKEN, FakeServer  # noqa: E402
-from visualprof.remote.agent.processes import MARK  # noqa: E402
+from visualprof.remote.agent.machine.processes import MARK  # noqa: E402
 
 
 @dataclass
@@ -129,7 +129,7 @@ def fake_code() -> bytes:
         for package in ("visualprof", "visualprof/remote", "visualprof/remote/child"):
             archive.writestr(f"{package}/__init__.py", "")
         archive.writestr("visualprof/remote/child/main.py", (ROOT / "tests/remote/agent_child.py").read_bytes())
-        archive.writestr("__main__.py", (ROOT / "visualprof/remote/agent/child_main.py").read_bytes())
+        archive.writestr("__main__.py", (ROOT / "visualprof/remote/agent/work/child_main.py").read_bytes())
     return held.getvalue()
 
 
@@ -137,12 +137,13 @@ def main() -> int:
     """The agent with a fake child, on a machine whose only runtime is this interpreter."""
     import argparse
 
-    from visualprof.remote.agent import bundle, command, sandbox
+    from visualprof.remote.agent import bundle, command
     from visualprof.remote.agent.agent import Agent
     from visualprof.remote.agent.faults import AgentError
-    from visualprof.remote.agent.probe import Found
-    from visualprof.remote.agent.probe_main import overview
+    from visualprof.remote.agent.machine.probe import Found
+    from visualprof.remote.agent.machine.probe_main import overview
     from visualprof.remote.agent.settings import Parts, Settings
+    from visualprof.remote.agent.work import sandbox
     from visualprof.remote.protocol import Capabilities, Runtime
 
     devices = os.environ.get("FAKE_DEVICES", "cpu").split(",")

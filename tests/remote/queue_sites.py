@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from visualprof.reader.scan import Root
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Request, Runtime, Spec
-from visualprof.remote.queue.leases import Report
-from visualprof.remote.queue.records import Agent
 from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.tasks.leases import Report
 from visualprof.server.app import Settings
 from visualprof.server.serve import Server
 

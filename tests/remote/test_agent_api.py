@@ -14,7 +14,7 @@ from queue_sites import MODEL, NoParser, announced, capabilities, opened, point,
 from werkzeug.test import TestResponse
 
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.service import Remote
 from visualprof.server.app import Settings, create_app
@@ -410,7 +410,7 @@ def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lea
 def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    from visualprof.remote.queue import ingest
+    from visualprof.remote.queue.tasks import ingest
 
     files = result(lease.job, lease.task)
     urls = agent.announce(lease, files)

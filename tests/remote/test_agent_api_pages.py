@@ -15,15 +15,15 @@ from queue_sites import FAILED, NoParser, capabilities, member, opened, point, r
 from sqlalchemy import update
 
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.scan import Root
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.leases import Beat
-from visualprof.remote.queue.records import Agent
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.tables import agents, tasks
-from visualprof.server import job_schema as schema
-from visualprof.server import jobs as jobs_module
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.store.tables import agents, tasks
+from visualprof.remote.queue.tasks.leases import Beat
+from visualprof.server.api import job_schema as schema
+from visualprof.server.api import jobs as jobs_module
 from visualprof.server.app import Settings, create_app
 
 

@@ -14,10 +14,10 @@ import pytest
 from tests.remote.agent_runs import ROOT, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer
 from tests.remote.test_agent_faults import small_disk
-from visualprof.remote.agent import sandbox
-from visualprof.remote.agent.events import EventFile, plain
 from visualprof.remote.agent.files import remove
-from visualprof.remote.agent.transfer import pieces_of
+from visualprof.remote.agent.link.transfer import pieces_of
+from visualprof.remote.agent.work import sandbox
+from visualprof.remote.agent.work.events import EventFile, plain
 
 __all__ = ["server", "small_disk", "start"]
 
@@ -75,7 +75,7 @@ def test_a_result_holds_no_more_than_a_server_takes(tmp_path: Path) -> None:
         with (tmp_path / name).open("wb") as file:
             file.truncate(40)
     limits = pytest.MonkeyPatch()
-    limits.setattr("visualprof.remote.agent.transfer.ALL_MAX", 100)
+    limits.setattr("visualprof.remote.agent.link.transfer.ALL_MAX", 100)
     pieces, left_out = pieces_of(tmp_path)
     limits.undo()
     assert [piece.name for piece in pieces] == ["status.json", "a"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.remote.agent_runs import server
 from tests.remote.fake_server import TOKEN, FakeServer
-from visualprof.remote.agent.client import Answered, Client, Stopped, Unreachable, retried
+from visualprof.remote.agent.link.client import Answered, Client, Stopped, Unreachable, retried
 
 __all__ = ["server"]
 

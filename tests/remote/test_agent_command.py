@@ -14,8 +14,8 @@ from visualprof.cli import main
 from visualprof.remote.agent import command
 from visualprof.remote.agent.faults import AgentError, Failure, of_system
 from visualprof.remote.agent.journal import Journal
-from visualprof.remote.agent.sandbox import outermost
 from visualprof.remote.agent.state import Identity, StateFolder, default_folder
+from visualprof.remote.agent.work.sandbox import outermost
 from visualprof.remote.protocol import Lease, ModelRef, Request, Spec
 
 
@@ -52,7 +52,9 @@ def test_an_error_of_the_agent_is_one_of_the_command_line(capfd: pytest.CaptureF
 
 def test_probe_prints_json(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("VISUALPROF_RUNTIMES", str(tmp_path))
-    monkeypatch.setattr("visualprof.remote.agent.probe.PATIENCE_S", 0.001)  # what it has is not the question here
+    monkeypatch.setattr(
+        "visualprof.remote.agent.machine.probe.PATIENCE_S", 0.001
+    )  # what it has is not the question here
     assert main(["agent", "--tags", "lab, fast", "probe"]) == 0
     assert json.loads(capfd.readouterr().out)["tags"] == ["lab", "fast"]
 

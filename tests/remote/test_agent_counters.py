@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import trace_of
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent import counters
+from visualprof.remote.agent.work import counters
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000

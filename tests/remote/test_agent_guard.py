@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from tests.remote.agent_runs import ROOT, marked
-from visualprof.remote.agent import guard
-from visualprof.remote.agent.guard import CappedLog, Child
-from visualprof.remote.agent.processes import MARK, kill_orphan, start_ticks, sweep
+from visualprof.remote.agent.machine.processes import MARK, kill_orphan, start_ticks, sweep
+from visualprof.remote.agent.work import guard
+from visualprof.remote.agent.work.guard import CappedLog, Child
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> Iterator[CappedLog]:
 
 def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:
     """A Python that sets the limits as a child does, and then runs the code."""
-    begin = f"import runpy; runpy.run_path({str(ROOT / 'visualprof/remote/agent/child_main.py')!r})['limit']()\n"
+    begin = f"import runpy; runpy.run_path({str(ROOT / 'visualprof/remote/agent/work/child_main.py')!r})['limit']()\n"
     env = {MARK: str(folder), "VISUALPROF_LIMITS": limits}
     return Child([sys.executable, "-I", "-c", begin + code], env, folder, log, str(folder))
 

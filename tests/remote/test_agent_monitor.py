@@ -18,9 +18,9 @@ import pytest
 from tests.conftest import ROOT, shared
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
-from visualprof.remote.agent.monitor import Monitor
-from visualprof.remote.agent.nvml import Nvml
-from visualprof.remote.agent.processes import Tree
+from visualprof.remote.agent.machine.monitor import Monitor
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.processes import Tree
 from visualprof.remote.protocol import Spec
 
 __all__ = ["server", "start"]
@@ -163,7 +163,7 @@ def test_a_tree_has_the_memory_of_all_its_processes() -> None:
 
 SCRIPT = """
 import json
-from visualprof.remote.agent.nvml import Nvml
+from visualprof.remote.agent.machine.nvml import Nvml
 nvml = Nvml()
 print(json.dumps([[vars(g) for g in nvml.gpus()], nvml.uuid("cuda:0"), [nvml.sample("cuda:0") for _ in range(3)]]))
 """

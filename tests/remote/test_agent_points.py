@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.remote.agent.points import GpuHistory, complete
+from visualprof.remote.agent.work.points import GpuHistory, complete
 
 S = 1_000_000_000
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.remote.agent import probe as module
-from visualprof.remote.agent.nvml import Nvml
-from visualprof.remote.agent.probe import Found, Interpreter, own, probe
+from visualprof.remote.agent.machine import probe as module
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Found, Interpreter, own, probe
 from visualprof.remote.protocol import Capabilities, Runtime
 
 

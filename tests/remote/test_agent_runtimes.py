@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.remote.agent import runtimes
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.runtimes import fitting, install, installed, pythons
+from visualprof.remote.agent.machine import runtimes
+from visualprof.remote.agent.machine.runtimes import fitting, install, installed, pythons
 from visualprof.remote.backends import backend
 
 MakePython = Callable[..., Path]

@@ -18,8 +18,8 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, shared
 from visualprof.errors import FormatError, VisualprofError
-from visualprof.remote.queue import bounded
-from visualprof.remote.queue.inspect import (
+from visualprof.remote.queue.check import bounded
+from visualprof.remote.queue.check.inspect import (
     InspectedArray,
     InspectedModel,
     as_json,

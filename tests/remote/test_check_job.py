@@ -14,10 +14,10 @@ import pytest
 from tests.conftest import FIXTURES, shared
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import Capabilities, Intervals, Precision, Runtime
-from visualprof.remote.queue.check import Invalid, check_request, parse_request, points_of
-from visualprof.remote.queue.form import MAX_BYTES
-from visualprof.remote.queue.inspect import InspectedArray, as_json, inspect_model
-from visualprof.remote.queue.records import Agent
+from visualprof.remote.queue.check.form import MAX_BYTES
+from visualprof.remote.queue.check.inspect import InspectedArray, as_json, inspect_model
+from visualprof.remote.queue.check.job import Invalid, check_request, parse_request, points_of
+from visualprof.remote.queue.store.records import Agent
 
 BERT, RESNET, STATIC, LENET, MGE_BERT, SCRIPT, UNKNOWN = (f"{i:064x}" for i in range(1, 8))
 MODELS = {

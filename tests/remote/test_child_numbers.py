@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.reader.evaluation_points import PERCENTILES
+from visualprof.reader.results.points import PERCENTILES
 from visualprof.remote.child.host import Watch, forget_peak, peak_rss_bytes
 from visualprof.remote.child.point import ENOUGH, distribution
 from visualprof.views.measure.evaluation import ENOUGH as SHOWN

@@ -29,14 +29,14 @@ from queue_sites import (
 from sqlalchemy import select, update
 
 from visualprof.remote.protocol import Lease
-from visualprof.remote.queue import tidy as tidy_module
-from visualprof.remote.queue.limits import MAX_VALUES
-from visualprof.remote.queue.reaper import Reaper
-from visualprof.remote.queue.records import Agent
+from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.tables import blobs, tasks
-from visualprof.remote.queue.tidy import UNUSED_S, tidy
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.store.tables import blobs, tasks
+from visualprof.remote.queue.tasks import tidy as tidy_module
+from visualprof.remote.queue.tasks.reaper import Reaper
+from visualprof.remote.queue.tasks.tidy import UNUSED_S, tidy
 from visualprof.server.serve import Server
 
 
@@ -331,7 +331,7 @@ def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: Remot
 
 
 def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.remote.queue.reaper.EVERY_S", 0.2)
+    monkeypatch.setattr("visualprof.remote.queue.tasks.reaper.EVERY_S", 0.2)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs", lease_s=0.6) as server:
         agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()

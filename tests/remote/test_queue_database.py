@@ -13,10 +13,10 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.queue import database as module
-from visualprof.remote.queue.database import changed, migrate, open_sqlite
-from visualprof.remote.queue.jobs import revision
-from visualprof.remote.queue.tables import metadata
+from visualprof.remote.queue.store import database as module
+from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
+from visualprof.remote.queue.store.tables import metadata
+from visualprof.remote.queue.tasks.jobs import revision
 
 REAL = Path(module.__file__).parent / "migrations"
 LATER = """

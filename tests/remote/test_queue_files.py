@@ -15,14 +15,14 @@ import pytest
 from queue_sites import MODEL, member, opened, request, tiny_disk, upload
 
 from visualprof.errors import NotFound
-from visualprof.reader.scan import Root
-from visualprof.remote.queue import logs as logs_module
-from visualprof.remote.queue import signing
-from visualprof.remote.queue.records import Task
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.queue.refusals import BadSignature, DiskFull, Elsewhere, Oversize
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.signing import Signer
-from visualprof.remote.queue.store import LocalStore
+from visualprof.remote.queue.store import signing
+from visualprof.remote.queue.store.files import LocalStore
+from visualprof.remote.queue.store.records import Task
+from visualprof.remote.queue.store.signing import Signer
+from visualprof.remote.queue.tasks import logs as logs_module
 
 KEY = "incoming/job-0-1/" + "a" * 32
 BLOB = "blobs/" + "0" * 64

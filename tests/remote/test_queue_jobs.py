@@ -14,10 +14,10 @@ from queue_sites import FAILED, member, opened, request
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import Input, ModelRef, Spec
-from visualprof.remote.queue.jobs import folder_of
-from visualprof.remote.queue.leases import Beat, Report
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.tasks.jobs import folder_of
+from visualprof.remote.queue.tasks.leases import Beat, Report
 
 SPECS = Spec("a", "onnxruntime"), Spec("b", "onnxruntime"), Spec("c", "onnxruntime")
 

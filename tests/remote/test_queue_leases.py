@@ -13,12 +13,12 @@ from queue_sites import FAILED, capabilities, member, opened, point, request, ru
 from sqlalchemy import update
 
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue.leases import Beat, Report
-from visualprof.remote.queue.reaper import Reaper
-from visualprof.remote.queue.records import Agent, Task
 from visualprof.remote.queue.refusals import Crowded, Stale
 from visualprof.remote.queue.service import Queue
-from visualprof.remote.queue.tables import tasks
+from visualprof.remote.queue.store.records import Agent, Task
+from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.tasks.leases import Beat, Report
+from visualprof.remote.queue.tasks.reaper import Reaper
 
 LEASE_S = 30.0
 

@@ -15,18 +15,18 @@ from queue_sites import MODEL, announced, member, opened, point, request, result
 from sqlalchemy import update
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.scan import Root, walk
+from visualprof.reader.logdir.scan import Root, walk
 from visualprof.remote.protocol import Lease, Spec
-from visualprof.remote.queue import ingest as ingest_module
-from visualprof.remote.queue.ingest import Announced
-from visualprof.remote.queue.leases import Report
-from visualprof.remote.queue.names import MAX_FILE, MAX_FILES
-from visualprof.remote.queue.reaper import Reaper
-from visualprof.remote.queue.records import Agent, Task
 from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
-from visualprof.remote.queue.remains import Remains
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.tables import artefacts, tasks
+from visualprof.remote.queue.store.records import Agent, Task
+from visualprof.remote.queue.store.tables import artefacts, tasks
+from visualprof.remote.queue.tasks import ingest as ingest_module
+from visualprof.remote.queue.tasks.ingest import Announced
+from visualprof.remote.queue.tasks.leases import Report
+from visualprof.remote.queue.tasks.names import MAX_FILE, MAX_FILES
+from visualprof.remote.queue.tasks.reaper import Reaper
+from visualprof.remote.queue.tasks.remains import Remains
 
 
 @dataclass

@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
-from visualprof.server import job_schema
+from visualprof.server.api import job_schema
 
 
 @pytest.fixture

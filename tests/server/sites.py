@@ -15,9 +15,9 @@ from flask.testing import FlaskClient
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.pool import Listener
-from visualprof.reader.summary import Failure
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.pool import Listener
+from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import Settings, create_app
 from visualprof.server.parse import parse
 

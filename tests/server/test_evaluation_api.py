@@ -18,7 +18,7 @@ from flask.testing import FlaskClient
 from tests.conftest import FIXTURES, SAMPLES
 from tests.results import write_monitor, write_result
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir import LogDirectory
+from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.app import Settings, create_app
 
 from sites import InlineParser  # isort: skip

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from sites import Site
 
-from visualprof.server import schema
-from visualprof.server.openapi import document, export
+from visualprof.server.api import schema
+from visualprof.server.api.openapi import document, export
 
 EXPORTED = Path(__file__).parents[2] / "visualprof" / "frontend" / "openapi.json"
 
@@ -23,8 +23,8 @@ def test_the_exported_document_is_the_served_one(site: Site, tmp_path: Path) -> 
 
 
 def test_the_document_in_the_tree_is_up_to_date() -> None:
-    assert EXPORTED.is_file(), "run python -m visualprof.server.openapi"
-    assert json.loads(EXPORTED.read_text()) == document(), "run python -m visualprof.server.openapi (or make types)"
+    assert EXPORTED.is_file(), "run python -m visualprof.server.api.openapi"
+    assert json.loads(EXPORTED.read_text()) == document(), "run python -m visualprof.server.api.openapi (or make types)"
 
 
 def test_every_route_is_described(site: Site) -> None:

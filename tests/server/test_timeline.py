@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
-from visualprof.server import timeline
+from visualprof.server.api import timeline
 
 MEGENGINE = Path(__file__).parents[2] / "visualprof" / "samples" / "megengine-train"
 

@@ -11,7 +11,7 @@ import pytest
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
-from visualprof.reader.summary import Failure
+from visualprof.reader.logdir.summary import Failure
 
 
 def operators(site: Site, **query: object) -> TestResponse:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tests.conftest import FIXTURES, trace_of
 from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_result
 from visualprof.reader import read_trace
-from visualprof.reader.evaluation import MAX_SAMPLES, Report, folders, read_latencies, read_reports
-from visualprof.reader.evaluation_points import Point
-from visualprof.reader.scan import Found, roots, walk
+from visualprof.reader.logdir.scan import Found, roots, walk
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_reports
 from visualprof.views.evaluation_point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
 from visualprof.views.evaluation_report import labels, overlay, overlay_charts
 from visualprof.views.measure.evaluation import judge, precision_name, tail

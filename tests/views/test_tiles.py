@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, tile
 
 _events = st.lists(

@@ -110,7 +110,7 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
     whole = Path(path)
     if not whole.is_dir():
         return [(whole.name, [_Found("", whole)])]
-    from visualprof.reader.listing import profiles
+    from visualprof.reader.logdir.listing import profiles
 
     listing = profiles([whole])
     if not listing.runs:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.registry import recognise
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
+from visualprof.reader.trace.builder import TraceBuilder
 
 __all__ = ["Trace", "read_trace"]
 

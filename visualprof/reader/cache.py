@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.reader import read_trace
-from visualprof.reader.codec import Damaged, decode, encode, reader_version
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
+from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome_json import json_object
+from visualprof.reader.chrome.decode import json_object
 from visualprof.reader.source import Source
-from visualprof.reader.trace_types import Floats, Ids, Ints, Values
+from visualprof.reader.trace.types import Floats, Ids, Ints, Values
 
 MAX_LINE = 1 << 20
 MAX_GPUS = 64

@@ -11,8 +11,8 @@ from functools import cache
 
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.reader import formats
-from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.source import HEAD_BYTES, Source
+from visualprof.reader.trace.builder import TraceBuilder
 
 
 @dataclass(frozen=True)

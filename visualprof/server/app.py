@@ -10,24 +10,23 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.logdir import LogDirectory
-from visualprof.server import (
-    agent_api,
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server import guard, spa
+from visualprof.server.answers import answer, finish
+from visualprof.server.api import (
+    agent_link,
     agents,
     blobs,
     evaluation,
-    guard,
     jobs,
     models,
     openapi,
     runs,
     schema,
-    spa,
     timeline,
     uploads,
     views,
 )
-from visualprof.server.answers import answer, finish
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.results import Results
 
@@ -70,13 +69,13 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     app.register_blueprint(uploads.blueprint(remote, kept))
     app.register_blueprint(jobs.blueprint(remote))
     app.register_blueprint(agents.blueprint(remote))
-    app.register_blueprint(agent_api.blueprint(remote))
+    app.register_blueprint(agent_link.blueprint(remote))
     app.register_blueprint(blobs.blueprint(remote))
     app.register_blueprint(evaluation.blueprint(logdir))
     app.register_blueprint(openapi.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
     guard.install(app, settings.host, settings.allowed_hosts)
-    app.before_request(agent_api.refuse_agents)
+    app.before_request(agent_link.refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
     return app

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from visualprof.reader.cache import Cache
+from visualprof.reader.logdir.summary import Summary, summarise
 from visualprof.reader.source import Progress
-from visualprof.reader.summary import Summary, summarise
 from visualprof.reader.trace import Trace
 
 

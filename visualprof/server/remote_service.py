@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.scan import Root
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import Queue, Remote
 

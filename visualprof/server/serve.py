@@ -19,10 +19,10 @@ from waitress.trigger import trigger
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir import LogDirectory
-from visualprof.reader.pool import Pool
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.pool import Pool
+from visualprof.server.api.models import MAX_UPLOAD
 from visualprof.server.app import Settings, create_app
-from visualprof.server.models import MAX_UPLOAD
 from visualprof.server.parse import parse
 from visualprof.server.remote_service import LocalAgent, open_remote
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from visualprof.reader.layout import RECORDINGS
+from visualprof.reader.logdir.layout import RECORDINGS
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.alignment import offsets

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from visualprof.reader.evaluation import Report
-from visualprof.reader.evaluation_points import PERCENTILES, Point
+from visualprof.reader.results.points import PERCENTILES, Point
+from visualprof.reader.results.report import Report
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
 from visualprof.views import charts, kernel, operator, runtime
 from visualprof.views.measure.groups import group

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from visualprof.reader.evaluation import Report
-from visualprof.reader.evaluation_points import Point
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import Report
 from visualprof.views import charts
 from visualprof.views.measure.evaluation import best, judge, table, tail
 from visualprof.views.table import Result

@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Rows, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import with_inner

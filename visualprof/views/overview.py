@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
-from visualprof.reader.trace_types import Rows
+from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View, charts
 from visualprof.views.measure.devices import device_summary
 from visualprof.views.measure.findings import Case, findings

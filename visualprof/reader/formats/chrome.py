@@ -7,12 +7,12 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, read_document
-from visualprof.reader.chrome_tracks import add_counters, add_flows, lay_tracks, pair_begin_end
+from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, read_document
+from visualprof.reader.chrome.tracks import add_counters, add_flows, lay_tracks, pair_begin_end
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, LinkKind, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 
 class Args(msgspec.Struct, gc=False):

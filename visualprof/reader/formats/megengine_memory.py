@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import json_object
-from visualprof.reader.memory_plan import Plan, add_plan
+from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import json_object
-from visualprof.reader.megengine_tensors import memory_device
-from visualprof.reader.memory_plan import Plan, add_plan
+from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.megengine.memory_plan import Plan, add_plan
+from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 _Json = dict[str, Any]
 _Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, kernel start, end: ns

@@ -7,14 +7,14 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import NO_INT, NO_TEXT, Document, Kind, Text, json_object, read_document
-from visualprof.reader.chrome_tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end
-from visualprof.reader.megengine_tensors import add_tensors
+from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, json_object, read_document
+from visualprof.reader.chrome.tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end
+from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
-from visualprof.reader.trace_types import Ids, Values
+from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.types import Ids, Values
 
 
 class Args(msgspec.Struct, gc=False):

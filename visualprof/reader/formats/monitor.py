@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from visualprof.errors import EmptyFile
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import json_objects
+from visualprof.reader.chrome.decode import json_objects
 from visualprof.reader.monitor_samples import HOST, MAX_TEXT, ON_GPU, PROTOTYPE, MonitorColumns, blocks
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, TrackKind
-from visualprof.reader.trace_types import Values
+from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.types import Values
 
 ASSUMED_INTERVAL_NS = 100_000_000
 

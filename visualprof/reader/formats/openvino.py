@@ -15,11 +15,11 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import json_object, json_objects
+from visualprof.reader.chrome.decode import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 _Json = dict[str, Any]
 MAX_BYTES = 1 << 30

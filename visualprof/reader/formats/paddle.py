@@ -8,8 +8,7 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.builder import TraceBuilder
-from visualprof.reader.chrome_json import (
+from visualprof.reader.chrome.decode import (
     NO_INT,
     NO_TEXT,
     Document,
@@ -19,10 +18,11 @@ from visualprof.reader.chrome_json import (
     json_objects,
     read_document,
 )
-from visualprof.reader.chrome_tracks import lay_tracks, text_ids
+from visualprof.reader.chrome.tracks import lay_tracks, text_ids
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 NAN = float("nan")
 

@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.builder import TraceBuilder
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import NO_ADDRESS, Category, Device, Ints, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 
 ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 CATEGORIES = (

@@ -15,16 +15,17 @@ from typing import Any
 
 import psutil
 
-from visualprof.remote.agent import processes, runtimes, sandbox
-from visualprof.remote.agent.client import Answered, Stopped, Unreachable, retried
 from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.journal import Entry, Journal
-from visualprof.remote.agent.membership import Membership
-from visualprof.remote.agent.probe import Found, Interpreter, own, probe
-from visualprof.remote.agent.running import Running
+from visualprof.remote.agent.link.client import Answered, Stopped, Unreachable, retried
+from visualprof.remote.agent.link.membership import Membership
+from visualprof.remote.agent.machine import processes, runtimes
+from visualprof.remote.agent.machine.probe import Found, Interpreter, own, probe
 from visualprof.remote.agent.settings import Parts, Say, Settings
 from visualprof.remote.agent.state import StateFolder
-from visualprof.remote.agent.task import Here, Task, work_folder
+from visualprof.remote.agent.work import sandbox
+from visualprof.remote.agent.work.running import Running
+from visualprof.remote.agent.work.task import Here, Task, work_folder
 from visualprof.remote.protocol import Intervals, Lease, build
 
 BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it

@@ -9,8 +9,12 @@ import io
 import zipfile
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from visualprof import __version__
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
 
 _DATE = (2020, 1, 1, 0, 0, 0)  # the same sources give the same bytes
 _ROOT = f'"""The part of visualprof that measures."""\n\n__version__ = {__version__!r}\n'
@@ -20,19 +24,19 @@ _MEASURES = ("visualprof.remote.backends", "visualprof.remote.child")
 @cache
 def child_archive() -> bytes:
     """code.pyz: `python -I code.pyz WORK STAGE` runs a stage of a task."""
-    return _archive("child_main", _MEASURES)
+    return _archive("work/child_main.py", _MEASURES)
 
 
 @cache
 def probe_archive() -> bytes:
     """probe.pyz: `python -I probe.pyz [BACKEND]` says what the interpreter has."""
-    return _archive("probe_main", _MEASURES[:1])
+    return _archive("machine/probe_main.py", _MEASURES[:1])
 
 
 @cache
 def agent_archive() -> bytes:
     """agent.pyz: `python3 agent.pyz --server URL` is the agent, with psutil as its only requirement."""
-    return b"#!/usr/bin/env python3\n" + _archive("agent_main", (*_MEASURES, "visualprof.remote.agent"))
+    return b"#!/usr/bin/env python3\n" + _archive("agent_main.py", (*_MEASURES, "visualprof.remote.agent"))
 
 
 def _archive(main: str, packages: tuple[str, ...]) -> bytes:
@@ -43,11 +47,17 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
         for name in ("__init__.py", "protocol.py"):
             _add(archive, f"visualprof/remote/{name}", remote.joinpath(name).read_bytes())
         for package in packages:
-            for source in sorted(files(package).iterdir(), key=lambda each: each.name):
-                if source.name.endswith(".py"):
-                    _add(archive, f"{package.replace('.', '/')}/{source.name}", source.read_bytes())
-        _add(archive, "__main__.py", files("visualprof.remote.agent").joinpath(f"{main}.py").read_bytes())
+            _add_folder(archive, package.replace(".", "/"), files(package))
+        _add(archive, "__main__.py", files("visualprof.remote.agent").joinpath(main).read_bytes())
     return held.getvalue()
+
+
+def _add_folder(archive: zipfile.ZipFile, path: str, folder: Traversable) -> None:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            _add_folder(archive, f"{path}/{entry.name}", entry)
+        elif entry.name.endswith(".py"):
+            _add(archive, f"{path}/{entry.name}", entry.read_bytes())
 
 
 def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -23,7 +23,7 @@ from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.backends import all_backends
 
 if TYPE_CHECKING:
-    from visualprof.remote.agent.probe import Interpreter
+    from visualprof.remote.agent.machine.probe import Interpreter
 
 TOKEN = "VISUALPROF_AGENT_TOKEN"
 GIB = 1 << 30
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _install(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent import runtimes
+    from visualprof.remote.agent.machine import runtimes
 
     folder = Path(args.folder).absolute() if args.folder else runtimes.folder()
     runtimes.install(args.requirement, args.python, folder, say)
@@ -88,9 +88,10 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _probe(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent import runtimes, sandbox
-    from visualprof.remote.agent.nvml import Nvml
-    from visualprof.remote.agent.probe import Interpreter, own, probe
+    from visualprof.remote.agent.machine import runtimes
+    from visualprof.remote.agent.machine.nvml import Nvml
+    from visualprof.remote.agent.machine.probe import Interpreter, own, probe
+    from visualprof.remote.agent.work import sandbox
 
     level, warning = sandbox.level(args.sandbox)
     if warning:
@@ -133,7 +134,7 @@ def _tags(args: argparse.Namespace) -> list[str]:
 
 
 def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
-    from visualprof.remote.agent.probe import Interpreter
+    from visualprof.remote.agent.machine.probe import Interpreter
 
     names = [each.name for each in all_backends()]
     found: list[Interpreter] = []

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.remote.agent import bundle
-from visualprof.remote.agent.nvml import Nvml
-from visualprof.remote.agent.probe import Found, Interpreter
-from visualprof.remote.agent.sandbox import Mode
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Found, Interpreter
+from visualprof.remote.agent.work.sandbox import Mode
 
 Say = Callable[[str], object]
 

@@ -13,10 +13,10 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
-from visualprof.remote.queue.database import Database, changed
-from visualprof.remote.queue.records import Agent, agent_of
 from visualprof.remote.queue.refusals import Conflict, Untrusted
-from visualprof.remote.queue.tables import agents, tasks
+from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.records import Agent, agent_of
+from visualprof.remote.queue.store.tables import agents, tasks
 
 TOKEN = "vp_a_"
 ID_LENGTH = 10

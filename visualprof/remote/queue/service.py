@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from visualprof.errors import Forbidden, NotFound, VisualprofError
-from visualprof.reader.scan import Root
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.agents import Agents
-from visualprof.remote.queue.bell import Bell
-from visualprof.remote.queue.blobs_index import Blobs
-from visualprof.remote.queue.database import Database, open_sqlite
-from visualprof.remote.queue.ending import Ending
-from visualprof.remote.queue.ingest import Ingest
-from visualprof.remote.queue.jobs import Jobs
-from visualprof.remote.queue.leases import Leases
-from visualprof.remote.queue.logs import Logs
-from visualprof.remote.queue.reaper import Reaper
-from visualprof.remote.queue.records import Agent
 from visualprof.remote.queue.refusals import disk
-from visualprof.remote.queue.remains import Remains
-from visualprof.remote.queue.signing import Signer
-from visualprof.remote.queue.store import LocalStore, Read
-from visualprof.remote.queue.tidy import tidy
+from visualprof.remote.queue.store.blobs import Blobs
+from visualprof.remote.queue.store.database import Database, open_sqlite
+from visualprof.remote.queue.store.files import LocalStore, Read
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.store.signing import Signer
+from visualprof.remote.queue.tasks.bell import Bell
+from visualprof.remote.queue.tasks.ending import Ending
+from visualprof.remote.queue.tasks.ingest import Ingest
+from visualprof.remote.queue.tasks.jobs import Jobs
+from visualprof.remote.queue.tasks.leases import Leases
+from visualprof.remote.queue.tasks.logs import Logs
+from visualprof.remote.queue.tasks.reaper import Reaper
+from visualprof.remote.queue.tasks.remains import Remains
+from visualprof.remote.queue.tasks.tidy import tidy
 
 _log = logging.getLogger(__name__)
 

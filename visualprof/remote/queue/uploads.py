@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import delete, select
 
 from visualprof.errors import NotFound
-from visualprof.remote.queue.inspect import (
+from visualprof.remote.queue.check.inspect import (
     InspectedArray,
     InspectedModel,
     as_json,
@@ -21,8 +21,8 @@ from visualprof.remote.queue.inspect import (
     safe_name,
 )
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.store import Read
-from visualprof.remote.queue.tables import blobs
+from visualprof.remote.queue.store.files import Read
+from visualprof.remote.queue.store.tables import blobs
 
 GRAPH = "upload:"  # before the sha256: the id of a kept model on the Graph page
 LISTED = 200

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import length, union
 from visualprof.views.measure.launch import launches
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from visualprof.reader.evaluation import Report
-from visualprof.reader.evaluation_points import Point
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import Report
 from visualprof.views.table import Column, Table
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md

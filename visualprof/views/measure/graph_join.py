@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
 LAYOUT_SUFFIX = re.compile(r"(_nchwc|_token_\d+|/MatMulScaleFusion/?|_kernel_time)$")

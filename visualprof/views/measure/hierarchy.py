@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from visualprof.reader.graph import ModelGraph, Scope
-from visualprof.reader.trace_types import Mask
+from visualprof.reader.trace.types import Mask
 
 SECTION = 300  # a group with more children is cut into sections
 FLAT_SHARE = 0.2  # a model with fewer scoped nodes than this share is searched for repeated blocks

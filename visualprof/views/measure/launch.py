@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import step_windows

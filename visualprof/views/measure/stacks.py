@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Ids, Trace
+from visualprof.reader.trace.nesting import nearest_ancestor
 
 
 class Stacks:

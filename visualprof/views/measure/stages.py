@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.nesting import nearest_ancestor
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import subtract, union
 from visualprof.views.measure.launch import is_operator
 from visualprof.views.measure.steps import Windows

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.pyramid import place_of_longest
 from visualprof.reader.trace import Ids, Ints, Trace, TrackKind
+from visualprof.reader.trace.pyramid import place_of_longest
 
 TILE_BUCKETS = 256
 GROUP_LANES = 10

@@ -1,0 +1,1 @@
+"""Trace-event JSON: pieces of a large file, typed events, tracks."""

@@ -1,0 +1,419 @@
+"""Chrome trace-event JSON as numpy rows, in pieces of about 1 MiB: what most profile formats share.
+
+A piece is decoded by msgspec into typed structs and turned into columns at once, so the memory in use
+follows the number of events, not the size of the file. Formats give a Struct for the arguments they
+want and get them column-wise; the others stay in the file, to be fetched by `row` on demand.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import count
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from visualprof.errors import FormatError
+from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.source import Source
+from visualprof.reader.trace.types import Ids, Ints, Mask, Values
+
+NO_INT = -(2**62)
+NO_TEXT = msgspec.Raw()
+# float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
+EXACT_US = 2.0**43
+
+WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
+
+A = TypeVar("A")
+T = TypeVar("T")
+Text = msgspec.Raw  # any JSON value; kept as its text
+
+
+class Event(msgspec.Struct, Generic[A, T], gc=False):
+    """One entry of `traceEvents`: A is the struct of its arguments, T the type of its times."""
+
+    ph: str = ""
+    cat: str | None = ""
+    name: str | int | float | None = ""
+    pid: int | str | float | None = None
+    tid: int | str | float | None = None
+    ts: T | None = None
+    dur: T | None = None
+    id: int | str | float | None = None
+    args: A | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The distinct (ph, cat, name) of many events."""
+
+    ph: str
+    cat: str
+    name: str
+
+
+@dataclass(frozen=True)
+class ArgRows:
+    """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
+
+    rows: Ints
+    values: Values
+    text: bool
+
+
+@dataclass(frozen=True)
+class Document:
+    """All events of a file as columns; row i is the i-th entry of `traceEvents`.
+
+    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, dur -1 where absent;
+    flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
+    samples: (row, series name, value) of counter events.
+    """
+
+    kind: Ids
+    place: Ids
+    ts: Ints
+    dur: Ints
+    kinds: list[Kind]
+    places: list[tuple[str, str]]
+    texts: list[str]
+    args: Mapping[str, ArgRows]
+    flow_rows: Ints
+    flow_ids: Ints
+    flow_names: Sequence[str]
+    samples: Sequence[tuple[int, str, float]]
+    head: Mapping[str, Any]
+    truncated: bool
+    warnings: Sequence[str]
+
+    def each_kind(self, classify: Callable[[Kind], int]) -> Ints:
+        """A number for every row, from its kind; `classify` is called once for each distinct kind."""
+        return np.array([classify(k) for k in self.kinds] or [0], np.int64)[self.kind]
+
+    def kind_at(self, row: int) -> Kind:
+        """Kind of one row."""
+        return self.kinds[int(self.kind[row])]
+
+    def place_at(self, row: int) -> tuple[str, str]:
+        """Process and thread of one row."""
+        return self.places[int(self.place[row])]
+
+    def arg(self, name: str) -> tuple[Ints, Values]:
+        """Rows and values of one argument."""
+        return self.args[name].rows, self.args[name].values
+
+    def filled(self, name: str, missing: int) -> Ints:
+        """One argument of every row, (n,) int64, `missing` where a row does not have it."""
+        out = np.full(len(self.kind), missing, np.int64)
+        rows, values = self.arg(name)
+        out[rows] = values
+        return out
+
+    def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
+        """Row -> text of one argument, for the few rows of metadata."""
+        column = self.args[name]
+        here = np.flatnonzero(np.isin(column.rows, rows))
+        return {int(column.rows[i]): self.texts[column.values[i]] for i in here}
+
+    def arg_number_at(self, name: str, row: int, missing: int = 0) -> int:
+        """Number of one argument at one row."""
+        column = self.args.get(name)
+        place = -1 if column is None else int(np.searchsorted(column.rows, row))
+        if column is None or place >= len(column.rows) or column.rows[place] != row:
+            return missing
+        return int(column.values[place])
+
+
+def json_object(value: object) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def json_objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a JSON list; none of anything else."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", v) for v in listed if isinstance(v, dict)]
+
+
+def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
+    """Every event of a file.
+
+    Args:
+        source: the file; either `{"traceEvents": [...], ...}` or a bare list.
+        args: the arguments to decode: `int = NO_INT`, `float = nan` or `Text = NO_TEXT` fields.
+        fields_by_cat: the fields to keep of the events of a category; all fields for other categories.
+
+    Raises:
+        FormatError: there is no list of events, or none of them can be used.
+    """
+    with _without_gc():
+        columns = _Columns(source.name, args, fields_by_cat)
+        pieces = Pieces(source, columns)
+        pieces.run()
+    return columns.document(pieces)
+
+
+@contextmanager
+def _without_gc() -> Generator[None]:
+    """The decoder makes a million objects a second and no cycles: collecting costs half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class _Columns:
+    """Grows the columns piece by piece."""
+
+    def __init__(self, name: str, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+        self.rows = 0
+        self._name = name
+        self._args = args
+        self._fields = {f.name: f for f in msgspec.structs.fields(args)}
+        self._by_cat = fields_by_cat
+        self._fast = msgspec.json.Decoder(list[Event[args, float]], strict=False)
+        self._exact = msgspec.json.Decoder(list[Event[args, Decimal]], strict=False)
+        self._needs_exact = False
+        self._kinds: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+        self._places: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
+        self._flows: defaultdict[Any, int] = defaultdict(count().__next__)
+        self._texts: defaultdict[bytes, int] = defaultdict(count().__next__)
+        self._texts[b""]
+        self._cats: list[int] = []
+        self._phases: list[str] = []
+        self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
+        self._parts: defaultdict[str, list[Values]] = defaultdict(list)
+        self._arg_parts: defaultdict[str, list[tuple[Ints, Values]]] = defaultdict(list)
+        self._samples: list[tuple[int, str, float]] = []
+        self._dropped: list[str] = []
+        self._loose = 0
+
+    def add(self, text: bytes) -> None:
+        """Decodes one JSON list of events and appends its columns. Raises msgspec.DecodeError."""
+        try:
+            events = self._usable_events(text)
+        except RecursionError as error:
+            raise FormatError(
+                f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?"
+            ) from error
+        self._append(events, text)
+
+    def _usable_events(self, text: bytes) -> list[Event[Any, Any]]:
+        try:
+            return self._decode(text)
+        except msgspec.ValidationError:
+            return self._decode_one_by_one(text)
+
+    def _decode(self, text: bytes) -> list[Event[Any, Any]]:
+        if not self._needs_exact:
+            events: list[Event[Any, Any]] = self._fast.decode(text)
+            probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
+            if not any(t % 1.0 for t in probe):
+                return events
+            self._needs_exact = True
+        return self._exact.decode(text)
+
+    def _decode_one_by_one(self, text: bytes) -> list[Event[Any, Any]]:
+        """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
+        time = Decimal if self._needs_exact else float
+        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
+        loose = msgspec.json.Decoder(Event[Any, time], strict=False)
+        events: list[Event[Any, Any]] = []
+        for i, raw in enumerate(msgspec.json.decode(text, type=list[msgspec.Raw])):
+            try:
+                events.append(typed.decode(raw))
+            except msgspec.ValidationError:  # noqa: PERF203 - the decoder gives up a whole list for one wrong entry
+                try:
+                    event = loose.decode(raw)
+                    event.args = self._usable(event.args)
+                except msgspec.ValidationError as error:
+                    self._dropped.append(f"event {self.rows + i:,}: {error}")
+                    event = Event[Any, Any]()
+                events.append(event)
+        return events
+
+    def _usable(self, args: object) -> msgspec.Struct:
+        """The arguments of which the type is as expected."""
+        self._loose += 1
+        found: dict[str, Any] = {}
+        given = json_object(args)
+        for name, spec in self._fields.items():
+            if spec.encode_name in given:
+                value = given[spec.encode_name]
+                try:
+                    found[name] = (
+                        msgspec.Raw(msgspec.json.encode(value))
+                        if isinstance(spec.default, msgspec.Raw)
+                        else msgspec.convert(value, spec.type, strict=False)
+                    )
+                except (msgspec.ValidationError, TypeError):
+                    continue
+        return self._args(**found)
+
+    def _append(self, events: list[Event[Any, Any]], text: bytes) -> None:
+        n = len(events)
+        if n == 0:
+            return
+        kind = np.fromiter(map(self._kinds.__getitem__, map(attrgetter("ph", "cat", "name"), events)), np.int32, n)
+        self._learn_cats()
+        parts = self._parts
+        parts["kind"].append(kind)
+        parts["place"].append(
+            np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
+        )
+        parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
+        parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
+        phases = np.array(self._phases)[kind]
+        self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
+        cats = np.array(self._cats, np.int32)[kind]
+        for cat, number in list(self._cat_ids.items()):
+            rows = np.flatnonzero(cats == number)
+            if len(rows):
+                self._append_args(cat, rows, events)
+        self._append_samples(text, np.flatnonzero(phases == "C"))
+        self.rows += n
+
+    def _learn_cats(self) -> None:
+        """The category id of every kind; flow arrows have no arguments worth decoding."""
+        for ph, cat, _ in list(self._kinds)[len(self._cats) :]:
+            self._phases.append(ph[:1])
+            self._cats.append(self._cat_ids["\0flow" if ph in ("s", "t", "f") else cat or ""])
+
+    def _append_flows(self, events: list[Event[Any, Any]], rows: Ints) -> None:
+        """Ids of flow arrows and async events."""
+        at: list[int] = rows.tolist()
+        marked = [(i, e) for i in at if (e := events[i]).id is not None]
+        if marked:
+            n, get = len(marked), self._flows.__getitem__
+            self._parts["flow_rows"].append(np.fromiter((i for i, _ in marked), np.int64, n) + self.rows)
+            self._parts["flow_ids"].append(np.fromiter((get(e.id) for _, e in marked), np.int64, n))
+
+    def _append_args(self, cat: str, rows: Ints, events: list[Event[Any, Any]]) -> None:
+        names = () if cat == "\0flow" else self._by_cat.get(cat, tuple(self._fields))
+        if not names:
+            return
+        numbers: list[int] = rows.tolist()
+        having: list[tuple[int, Any]] = [(i, a) for i in numbers if (a := events[i].args) is not None]
+        if not having:
+            return
+        at = np.fromiter((i for i, _ in having), np.int64, len(having)) + self.rows
+        args = [a for _, a in having]
+        for name in names:
+            values, present = self._values(name, args)
+            if present.any():
+                self._arg_parts[name].append((at[present], values[present]))
+
+    def _values(self, name: str, args: list[Any]) -> tuple[Values, Mask]:
+        """One argument of many events and where it is present."""
+        kind, get, n = self._fields[name].default, attrgetter(name), len(args)
+        if isinstance(kind, msgspec.Raw):
+            ids = np.fromiter(map(self._texts.__getitem__, map(bytes, map(get, args))), np.int32, n)
+            return ids, ids != 0
+        if isinstance(kind, float):
+            floats = np.fromiter(map(get, args), np.float64, n)
+            return floats, ~np.isnan(floats)
+        ints = _integers(list(map(get, args)))
+        return ints, ints != NO_INT
+
+    def _append_samples(self, text: bytes, rows: Ints) -> None:
+        """Counter events: their arguments are the series, so they are decoded a second time as they are."""
+        if not len(rows):
+            return
+        loose = msgspec.json.decode(text, type=list[msgspec.Raw])
+        numbers: list[int] = rows.tolist()
+        for i in numbers:
+            for series, value in json_object(msgspec.json.decode(loose[i]).get("args")).items():
+                try:
+                    self._samples.append((self.rows + i, str(series), float(value)))
+                except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
+                    self._loose += 1
+
+    def document(self, pieces: Pieces) -> Document:
+        """All columns joined."""
+        warnings = pieces.warnings
+        if self._loose:
+            warnings.append(f"{self._loose:,} events have an argument of an unexpected type, which was ignored")
+        if self._dropped:
+            warnings.append(
+                f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}"
+            )
+
+        def joined(name: str, dtype: type[np.int32 | np.int64]) -> Values:
+            return np.concatenate(self._parts.pop(name)) if self._parts.get(name) else np.zeros(0, dtype)
+
+        args: dict[str, ArgRows] = {}
+        for name, spec in self._fields.items():
+            column = self._arg_parts.pop(name, [])
+            text = isinstance(spec.default, msgspec.Raw)
+            rows = np.concatenate([r for r, _ in column]) if column else np.zeros(0, np.int64)
+            empty = np.zeros(0, np.int32 if text else np.float64 if isinstance(spec.default, float) else np.int64)
+            values = np.concatenate([v for _, v in column]) if column else empty
+            order = np.argsort(rows, kind="stable")
+            args[name] = ArgRows(rows[order], values[order], text)
+        return Document(
+            kind=joined("kind", np.int32),
+            place=joined("place", np.int32),
+            ts=joined("ts", np.int64),
+            dur=joined("dur", np.int64),
+            kinds=[Kind(ph or "", cat or "", "" if name is None else str(name)) for ph, cat, name in self._kinds],
+            places=[(_label(p), _label(t)) for p, t in self._places],
+            texts=[_text(t) for t in self._texts],
+            args=args,
+            flow_rows=joined("flow_rows", np.int64),
+            flow_ids=joined("flow_ids", np.int64),
+            flow_names=[_label(f) for f in self._flows],
+            samples=self._samples,
+            head=pieces.head,
+            truncated=pieces.truncated,
+            warnings=warnings,
+        )
+
+
+def _nanoseconds(us: list[Any], missing: int) -> Ints:
+    """Microseconds, as float, Decimal or None, as int64 ns; `missing` where there is none."""
+    if us and isinstance(next((v for v in us if v is not None), None), Decimal):
+        return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
+    values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
+    known = np.isfinite(values)
+    values = np.clip(np.where(known, values, 0.0), -9e15, 9e15)
+    whole = np.floor(values)
+    ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
+    return np.where(known, ns, missing)
+
+
+def _clip(ns: int) -> int:
+    return max(-(2**62), min(2**62, ns))
+
+
+def _integers(values: list[Any]) -> Ints:
+    """Integers as int64; unsigned 64-bit ones that stand for negative numbers are wrapped back."""
+    try:
+        return np.array(values, np.int64)
+    except (OverflowError, TypeError):
+        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _clip(v) for v in values)
+        return np.fromiter(wrapped, np.int64, len(values))
+
+
+def _label(value: int | str | float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _text(raw: bytes) -> str:
+    """A JSON value as the text to show: a string without its quotes, anything else on one line."""
+    if raw.startswith(b'"'):
+        return str(msgspec.json.decode(raw))
+    if b"\n" in raw:
+        return json.dumps(msgspec.json.decode(raw), ensure_ascii=False)
+    return raw.decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Log directories: which files there are, what they are, and their traces."""

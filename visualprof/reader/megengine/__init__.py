@@ -1,0 +1,1 @@
+"""What the formats of MegEngine share."""

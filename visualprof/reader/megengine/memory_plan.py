@@ -1,0 +1,66 @@
+"""Memory that was planned before the run: chunks with a place and a lifetime, as memory events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visualprof.reader.trace import Ids, Ints, Rows
+from visualprof.reader.trace.builder import TraceBuilder
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Chunks, all columns (n,).
+
+    begin, end: ns; end -1 where a chunk stays. addr, size: bytes. device: number, -1 host. made, freed: rows in the
+    file of the events that need each first and last, -1 for none. category: string id.
+    """
+
+    begin: Ints
+    end: Ints
+    addr: Ints
+    size: Ints
+    device: Rows
+    made: Rows
+    freed: Rows
+    category: Ids
+
+
+def add_plan(builder: TraceBuilder, plan: Plan) -> None:
+    """Adds the memory events of a plan; chunks without a size are none."""
+    begin, end, addr, size = plan.begin, _ends(plan), plan.addr, plan.size
+    live = np.flatnonzero(size > 0)
+    gone = np.flatnonzero((size > 0) & (end >= 0))
+    both = np.concatenate((gone, live))  # what ends at a time ends before what begins at it
+    released = np.arange(len(both)) < len(gone)
+    builder.allocs(
+        ts=np.where(released, np.maximum(end[both], begin[both] + 1), begin[both]),
+        addr=addr[both],
+        bytes=np.where(released, -size[both], size[both]),
+        device=plan.device[both],
+        event=np.where(released, plan.freed[both], plan.made[both]),
+        category=plan.category[both],
+        complete=True,
+    )
+
+
+def _ends(plan: Plan) -> Ints:
+    """Where each chunk ends: at the latest when another one takes its place (an operator that works in place).
+
+    A loop over the chunks with those that are alive: 20 us each for a graph of 20,000 operators.
+    """
+    end: Ints = np.array(plan.end)
+    alive = np.zeros(0, np.int64)
+    for i in np.argsort(plan.begin, kind="stable").tolist():
+        alive = alive[(end[alive] > plan.begin[i]) | (end[alive] < 0)]
+        taken = (
+            (plan.addr[alive] < plan.addr[i] + plan.size[i])
+            & (plan.addr[alive] + plan.size[alive] > plan.addr[i])
+            & (plan.begin[alive] < plan.begin[i])
+            & (plan.device[alive] == plan.device[i])
+        )
+        end[alive[taken]] = plan.begin[i]
+        alive = np.append(alive[~taken], i)
+    return end

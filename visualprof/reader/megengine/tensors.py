@@ -1,0 +1,117 @@
+"""Memory of the tensors in a MegEngine timeline: sizes from arguments, lifetimes from the TensorLink arrows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from visualprof.reader.chrome.decode import Document
+from visualprof.reader.trace import Ints
+from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.nesting import innermost_at, nest
+
+# Bits of an element; the names are those of MegEngine's DTypeEnum.
+BITS = {
+    "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64,
+    "Int64": 64, "Uint64": 64, "Int32": 32, "Uint32": 32, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8,
+    "Bool": 8, "IntB1": 1, "IntB2": 2, "IntB4": 4, "QuantizedS32": 32, "QuantizedS16": 16, "QuantizedS8": 8,
+    "Quantized8Asymm": 8, "QuantizedS4": 4, "Quantized4Asymm": 4, "QuantizedS1": 1,
+}  # fmt: skip
+
+
+def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:
+    """`CompNode("gpu1:0" from "gpux:1")` -> its number; -1, the host's memory, for a CPU."""
+    names = re.findall(r'"([^"]*)"', comp_node) or [comp_node]
+    if names[0].startswith(("cpu", "multithread")) or not names[0]:
+        return -1
+    digits = re.search(r"\d+", names[0])
+    return next((numbers[n] for n in reversed(names) if n in numbers), int(digits.group()) if digits else 0)
+
+
+def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, numbers: Mapping[str, int]) -> None:
+    """A tensor is allocated where its arrow starts and released where it ends; its id stands for its address.
+
+    Args:
+        doc: the file's events, with the arguments `tensor`, `elements`, `dtype` and `device`.
+        builder: gets the memory events.
+        begin, end: rows of the begin and end marks of the events that are shown.
+        numbers: device number by the name of its lane.
+
+    What started before time 0 starts at 0. All tensors of the interpreter are told when the profile starts, so that
+    the totals are complete; tensors that share storage (views) count each, because the file has no addresses.
+    """
+    kinds = doc.each_kind(lambda k: ("s", "f").index(k.ph) if k.cat == "TensorLink" and k.ph in ("s", "f") else -1)
+    at = np.flatnonzero(kinds[doc.flow_rows] >= 0)
+    if not len(at):
+        return
+    rows, flow = doc.flow_rows[at], doc.flow_ids[at]
+    release = kinds[rows] == 1
+    size, device = _sizes(doc, numbers)
+    numbers_of: list[int] = flow.tolist()
+    names = [doc.flow_names[i] for i in numbers_of]
+    tensor = np.array([int(n) if n.isdigit() else -1 for n in names], np.int64)
+    bytes_of = np.array([size.get(n, -1) for n in names], np.int64)
+    known = bytes_of >= 0
+    if not known.all():
+        lost = len({n for n, k in zip(names, known.tolist(), strict=True) if not k})
+        builder.warn(f"{lost:,} tensors have no size in the file and are not counted")
+    ts = doc.ts[rows]
+    early = release & (ts < 0)
+    gone = np.isin(flow, flow[early])
+    lone = release & ~np.isin(flow, flow[~release])
+    if (lone & ~gone).any():
+        builder.warn(f"{int((lone & ~gone).sum()):,} tensors are released without having been produced")
+    keep = known & (bytes_of > 0) & ~gone
+    if not keep.any():
+        return
+    builder.warn("memory is added up from the sizes of tensors; those that share storage (views) count each")
+    rows, release = rows[keep], release[keep]
+    builder.allocs(
+        ts=np.maximum(ts[keep], 0),
+        addr=tensor[keep],
+        bytes=np.where(release, -bytes_of[keep], bytes_of[keep]),
+        device=np.array([device[n] for n, k in zip(names, keep.tolist(), strict=True) if k], np.int32),
+        event=_around(doc, begin, end, rows),
+        complete=not lone.any(),
+    )
+
+
+def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes and device number of each tensor (by the text of its id) of which the size is known (1 us an event)."""
+    rows, elements = doc.arg("elements")
+    columns: list[dict[int, int]] = [
+        dict(zip(*(c.tolist() for c in doc.arg(n)), strict=True)) for n in ("tensor", "dtype", "device")
+    ]
+    size: dict[str, int] = {}
+    device: dict[str, int] = {}
+    nodes: dict[int, int] = {}
+    for row, count in zip(rows.tolist(), elements.tolist(), strict=True):
+        tensor, dtype, node = (c.get(row, 0) for c in columns)
+        bits = BITS.get(re.split(r"[^A-Za-z0-9]", doc.texts[dtype], maxsplit=1)[0], 0)
+        if not tensor or not bits or not 0 <= count < 1 << 50:
+            continue
+        name = doc.texts[tensor]
+        size[name] = max(size.get(name, 0), (count * bits + 7) // 8)
+        if node not in nodes:
+            nodes[node] = memory_device(doc.texts[node], numbers)
+        device[name] = nodes[node]
+    return size, device
+
+
+def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
+    """For each row the begin mark of the innermost event that is open there, by the order of the file, -1 for none."""
+    out = np.full(len(rows), -1, np.int64)
+    order = np.lexsort((begin, doc.place[begin]))
+    first, last = begin[order], end[order]
+    edges: list[int] = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1)).tolist()
+    bounds = list(pairwise(edges))
+    parent, _ = nest(first, last, bounds)
+    for place, (low, high) in enumerate(bounds):
+        here = np.flatnonzero(doc.place[rows] == place)
+        if len(here) and high > low:
+            found = innermost_at(first, last, parent, low, high, rows[here])
+            out[here] = np.where(found >= 0, first[found], -1)
+    return out

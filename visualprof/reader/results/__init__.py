@@ -1,0 +1,1 @@
+"""Result folders of measured models."""

@@ -1,0 +1,120 @@
+"""The points of a report: lines of points.jsonl, of which every value may be missing or of a wrong type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import items, number, whole
+from visualprof.reader.logdir.scan import Found
+
+MAX_POINTS_BYTES = 32 << 20
+MAX_POINTS = 10_000
+PERCENTILES = (("p50_ns", 50), ("p90_ns", 90), ("p95_ns", 95), ("p99_ns", 99), ("p999_ns", 99.9))
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size of the swept dimension, measured; None where the file does not say.
+
+    A percentile is None where n is too small for it. trusted: those for which n suffices.
+    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch.
+    """
+
+    batch: int
+    n: int
+    duration_ns: int | None = None
+    load_ns: int | None = None
+    first_ns: int | None = None
+    warmup_n: int | None = None
+    qps: float | None = None
+    samples_per_s: float | None = None
+    whole_samples_per_s: float | None = None
+    mean_ns: int | None = None
+    min_ns: int | None = None
+    max_ns: int | None = None
+    p50_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+    p999_ns: int | None = None
+    trusted: tuple[float, ...] = ()
+    iqr_ns: int | None = None
+    window_p50_ns: tuple[int, ...] = ()
+    stable: bool | None = None
+    involuntary_switches: int | None = None
+    pressure: float | None = None
+    host_busy: bool | None = None
+    rss_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+    energy_j_per_sample: float | None = None
+    throttled: bool | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    latencies: tuple[int, int] | None = None
+
+
+def read_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
+    """Points by size, the last one of each, and what is wrong with the others."""
+    found: dict[int, Point] = {}
+    bad = 0
+    for line in lines:
+        point = _point(line)
+        if point is None:
+            bad += 1
+        else:
+            found[point.batch] = point
+    warnings = [f"points.jsonl: {bad:,} lines are no points and were left out"] if bad else []
+    return tuple(found[batch] for batch in sorted(found)), warnings
+
+
+WHOLE = (
+    "duration_ns", "load_ns", "first_ns", "warmup_n", "mean_ns", "min_ns", "max_ns", "iqr_ns", "involuntary_switches",
+    "rss_bytes", "gpu_memory_bytes", "start_ns", "end_ns",
+)  # fmt: skip
+NUMBERS = ("qps", "samples_per_s", "whole_samples_per_s", "pressure", "energy_j_per_sample")
+FLAGS = ("stable", "host_busy", "throttled")
+
+
+def _point(line: Json) -> Point | None:
+    batch, n = whole(line.get("batch")), whole(line.get("n"))
+    if batch is None or n is None or batch < 0 or n < 1:
+        return None
+    trusted = tuple(v for v in map(number, items(line.get("trusted"))) if v is not None)
+    fields: Json = {name: whole(line.get(name)) for name in WHOLE}
+    fields |= {name: number(line.get(name)) for name in NUMBERS}
+    fields |= {name: line[name] if isinstance(line.get(name), bool) else None for name in FLAGS}
+    fields |= {name: whole(line.get(name)) if p in trusted else None for name, p in PERCENTILES}
+    windows = tuple(v for v in map(whole, items(line.get("window_p50_ns"))) if v is not None)
+    place = tuple(v for v in map(whole, items(line.get("latencies"))) if v is not None)
+    latencies = (place[0], place[1]) if len(place) == 2 else None
+    return Point(batch=batch, n=n, trusted=trusted, window_p50_ns=windows, latencies=latencies, **fields)
+
+
+def read_lines(found: Found) -> tuple[list[Json], list[str]]:
+    """The objects in a file of lines, and what is wrong with the others; a half last line is nothing wrong."""
+    try:
+        with Path(found.path).open("rb") as file:
+            data = file.read(MAX_POINTS_BYTES)
+    except OSError as error:
+        return [], [f"{found.name}: {error.strerror}"]
+    lines = data.split(b"\n")
+    out: list[Json] = []
+    bad = 0
+    for i, line in enumerate(lines[:MAX_POINTS]):
+        try:
+            if line.strip():
+                out.append(json_object(msgspec.json.decode(line)))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # noqa: PERF203 - a few lines, each alone
+            bad += i < len(lines) - 1
+    warnings = [f"{found.name}: {bad:,} damaged lines were left out"] if bad else []
+    if len(lines) > MAX_POINTS or len(data) == MAX_POINTS_BYTES:
+        warnings.append(f"{found.name} has more than {MAX_POINTS:,} lines: the rest was left out")
+    return out, warnings

@@ -1,0 +1,230 @@
+"""The file of a cached trace: a header, then its columns as they lie in memory.
+
+8 bytes magic, header length, total length; the header in JSON; the raw columns, each at a multiple of
+64 bytes, so that they can be memory-mapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, cast, get_type_hints, overload
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof import __version__
+from visualprof.reader.trace import SCHEMA_VERSION, ArgColumn, Meta, Trace, Track
+
+_MAGIC = b"VPTRACE\x01"
+_START = struct.Struct("<8sQQ")
+_ALIGN = 64
+_LAYS_OUT = (".", "trace", "chrome", "megengine", "formats")  # folders below reader/; others do not touch a trace
+
+_Array = NDArray[Any]
+
+
+class Damaged(Exception):
+    """Not a whole file of this schema, reader and content."""
+
+
+class Strings(Sequence[str]):
+    """The string dictionary of a cached trace: decoded one by one when asked, all at once when iterated."""
+
+    def __init__(self, blob: memoryview, offsets: NDArray[np.int64]) -> None:
+        self._blob = blob
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(index)
+        return str(self._blob[self._offsets[place] : self._offsets[place + 1]], "utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        text = str(self._blob, "utf-8", "surrogatepass")
+        if len(text) != len(self._blob):  # not ASCII: bytes are not characters
+            return (self[i] for i in range(len(self)))
+        ends = self._offsets.tolist()
+        return (text[a:b] for a, b in pairwise(ends))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (tuple, Strings)) and tuple(self) == tuple(cast("Sequence[str]", other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+class _Column(msgspec.Struct):
+    """Where an array lies, counted from the end of the header."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+class _Argument(msgspec.Struct):
+    events: _Column
+    values: _Column
+    text: bool
+
+
+class _Header(msgspec.Struct):
+    schema: int
+    reader: str
+    fingerprint: str
+    blob: _Column
+    offsets: _Column
+    groups: dict[str, dict[str, _Column]]
+    args: dict[str, _Argument]
+    tracks: list[Track]
+    meta: Meta
+
+
+# Made once, while the module is imported: msgspec prepares a type on its first use, and two threads that do so at the
+# same moment end the process (msgspec 0.22 publishes what it prepares before it is whole).
+_HEADER = msgspec.json.Decoder(_Header)
+
+
+@cache
+def reader_version() -> str:
+    """Changes with every change of what reads a profile or lays out a trace; 30 files, about a millisecond."""
+    digest = zlib.crc32(__version__.encode())
+    for folder in _LAYS_OUT:
+        for path in sorted((Path(__file__).parents[1] / folder).glob("*.py")):
+            with contextlib.suppress(OSError):
+                digest = zlib.crc32(path.read_bytes(), digest)
+    return f"{__version__}-{digest:08x}"
+
+
+@cache
+def _groups() -> dict[str, type[Any]]:
+    """The parts of a trace that are arrays and nothing else, by name: events, links, counters, ..."""
+    hints = get_type_hints(Trace)
+    return {f.name: hints[f.name] for f in fields(Trace) if f.name != "meta" and is_dataclass(hints[f.name])}
+
+
+def encode(trace: Trace, fingerprint: str, file: BinaryIO) -> int:
+    """Writes a trace and returns its size."""
+    arrays: list[_Array] = []
+    end = 0
+
+    def column(array: _Array) -> _Column:
+        nonlocal end
+        whole = np.ascontiguousarray(array)
+        place, end = end, _aligned(end + whole.nbytes)
+        arrays.append(whole)
+        return _Column(f"{whole.dtype.byteorder}{whole.dtype.kind}{whole.dtype.itemsize}", whole.shape, place)
+
+    blob, offsets = _pack(trace.strings)
+    header = _Header(
+        schema=SCHEMA_VERSION,
+        reader=reader_version(),
+        fingerprint=fingerprint,
+        blob=column(blob),
+        offsets=column(offsets),
+        groups={
+            name: {f.name: column(getattr(getattr(trace, name), f.name)) for f in fields(kind)}
+            for name, kind in _groups().items()
+        },
+        args={k: _Argument(column(a.events), column(a.values), a.text) for k, a in trace.args.items()},
+        tracks=list(trace.tracks),
+        meta=trace.meta,
+    )
+    encoded = _header_json(header)
+    first = _aligned(_START.size + len(encoded))
+    _write(file, (_START.pack(_MAGIC, len(encoded), first + end) + encoded).ljust(first, b"\0"))
+    for array in arrays:
+        _write(file, array)
+        _write(file, bytes(_aligned(array.nbytes) - array.nbytes))
+    return first + end
+
+
+def _header_json(header: _Header) -> bytes:
+    try:
+        return msgspec.json.encode(header)
+    except UnicodeEncodeError:  # half a surrogate pair in a name
+        return json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _write(file: BinaryIO, data: Any) -> None:
+    """All of some bytes or an array; an unbuffered file may take them in pieces."""
+    view = memoryview(data)
+    if view.nbytes:
+        view = view.cast("B")
+    while view.nbytes:
+        view = view[file.write(view) :]
+
+
+def decode(mapped: memoryview, fingerprint: str) -> Trace:
+    """The trace in a file; its columns are views of `mapped`.
+
+    Raises: Damaged: it is not whole, or of another schema, reader or content.
+    """
+    try:
+        return _decode(mapped, fingerprint)
+    except (ValueError, TypeError, KeyError, struct.error, msgspec.MsgspecError) as error:
+        raise Damaged(str(error)) from error
+
+
+def _decode(mapped: memoryview, fingerprint: str) -> Trace:
+    magic, length, total = _START.unpack_from(mapped)
+    if magic != _MAGIC or total != len(mapped):
+        raise ValueError("not a whole cache file")
+    header = _HEADER.decode(mapped[_START.size : _START.size + length])
+    if (header.schema, header.reader, header.fingerprint) != (SCHEMA_VERSION, reader_version(), fingerprint):
+        raise ValueError("of another reader")
+    body = mapped[_aligned(_START.size + length) :]
+
+    def array(column: _Column) -> Any:
+        dtype = np.dtype(column.dtype)
+        count = int(np.prod(column.shape, dtype=np.int64))
+        if count == 0:
+            return np.zeros(column.shape, dtype)
+        flat: Any = np.frombuffer(body, dtype, count, column.offset)  # read-only, as the map is
+        return flat.reshape(column.shape)
+
+    groups = {name: kind(**{k: array(c) for k, c in header.groups[name].items()}) for name, kind in _groups().items()}
+    args: Mapping[str, ArgColumn] = {
+        k: ArgColumn(array(a.events), array(a.values), a.text) for k, a in header.args.items()
+    }
+    strings = Strings(memoryview(array(header.blob)), array(header.offsets))
+    return Trace(
+        strings=cast("tuple[str, ...]", strings), tracks=tuple(header.tracks), args=args, meta=header.meta, **groups
+    )
+
+
+def _pack(strings: Sequence[str]) -> tuple[_Array, NDArray[np.int64]]:
+    """All strings as UTF-8 in one piece, and where each starts and the last ends."""
+    text = "".join(strings)
+    if text.isascii():
+        data = text.encode()
+        sizes = list(map(len, strings))
+    else:
+        encoded = [s.encode("utf-8", "surrogatepass") for s in strings]
+        data = b"".join(encoded)
+        sizes = list(map(len, encoded))
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    return np.frombuffer(data, np.uint8), offsets
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN

@@ -1,0 +1,104 @@
+"""The agent's place at its server: who it is there, and whether the server can be reached."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.link.client import Answered, Client, Stopped, Unreachable, retried
+from visualprof.remote.agent.settings import Say, Settings
+from visualprof.remote.agent.state import Identity, StateFolder
+from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, build
+
+
+class Membership:
+    """Of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
+
+    def __init__(self, settings: Settings, state: StateFolder, say: Say, stop: threading.Event) -> None:
+        self.client = Client(settings.server)
+        self.intervals = Intervals()
+        self.agent = ""
+        self._settings = settings
+        self._state = state
+        self._say = say
+        self._stop = stop
+        self._joining = threading.Lock()
+        self._joined = 0
+        self._reachable = True
+        self._refused = ""
+
+    def join(self, capabilities: Capabilities) -> bool:
+        """Registers, with the id it had before; False when it was told to stop meanwhile.
+
+        Raises: AgentError: the server does not want it.
+        """
+        joined = self._joined
+        with self._joining:
+            if joined != self._joined:
+                return True  # another thread has just done it
+            try:
+                answer = retried(lambda: self._register(capabilities), self._stop, failed=self.unreachable)
+            except Stopped:
+                return False
+            except Answered as error:
+                raise _not_registered(error, self._settings.server) from None
+            self._take(answer)
+            self._joined += 1
+        return True
+
+    def _register(self, capabilities: Capabilities) -> dict[str, Any]:
+        settings, known = self._settings, self._state.identity(self._settings.server)
+        body: dict[str, Any] = {
+            "protocol": PROTOCOL,
+            "name": settings.name,
+            "public": settings.public,
+            "capabilities": asdict(capabilities),
+        }
+        if known:
+            body |= {"agent": known.agent, "token": known.token}
+        return self.client.post("register", body, token=settings.token)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        server = self._settings.server
+        self.reached()
+        try:
+            self.agent, self.client.token = str(answer["agent"]), str(answer["token"])
+            self.intervals = build(Intervals, answer.get("intervals", {}))
+        except (KeyError, TypeError):
+            raise AgentError(f"{server} is no visualprof dashboard: it answers something else") from None
+        self._state.keep(Identity(server, self.agent, self.client.token))
+        self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
+
+    def unreachable(self, error: Unreachable) -> None:
+        """Says it, once. A server that says when to come again is there."""
+        if self._reachable and not error.retry_after_s:
+            self._reachable = False
+            self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
+
+    def reached(self) -> None:
+        """Says that it is there again."""
+        if not self._reachable:
+            self._reachable = True
+            self._say(f"{self._settings.server} answers again")
+
+    def refused(self, error: Answered, capabilities: Capabilities) -> None:
+        """An answer that is an error: a forgotten agent registers again, anything else is said once.
+
+        Raises: AgentError.
+        """
+        if error.status == 401:
+            self.join(capabilities)
+        elif self._refused != str(error):
+            self._refused = str(error)
+            self._say(f"{self._settings.server} refused a request: {error}")
+
+
+def _not_registered(error: Answered, server: str) -> AgentError:
+    if error.status == 401:
+        hint = "copy the command from the dashboard's Machines page; the token is in it"
+        return AgentError(f"{server} does not accept this agent: {error.error}", hint)
+    if error.status == 404:
+        return AgentError(f"{server} is no visualprof dashboard, or one without remote runs", "check --server")
+    return AgentError(f"{server} refused the agent: {error.error}", str(error.body.get("hint") or ""))

@@ -1,0 +1,95 @@
+"""Sends a task's log and points while it runs. A server that is away delays them and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.agent.link.client import Answered, Client, Stopped, retried
+
+CHUNK = 1 << 16
+EVERY_S = 1.0
+POINTS_MAX = 256  # a sweep has 64 sizes
+
+
+class Shipper:
+    """A thread for one task. stale: called when the server does not know the lease any more."""
+
+    def __init__(self, client: Client, task: str, lease: str, log: Path, stale: Callable[[], None]) -> None:
+        self._client = client
+        self._path = f"tasks/{task}/%s?lease={lease}"
+        self._log = log
+        self._stale = stale
+        self._offset = 0
+        self._cut = False
+        self._points: list[dict[str, Any]] = []
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="shipper", daemon=True)
+        self._thread.start()
+
+    def point(self, point: dict[str, Any]) -> None:
+        """Sends a point soon."""
+        if len(self._points) < POINTS_MAX:
+            self._points.append(point)
+            self._wake.set()
+
+    def close(self, patience_s: float = 5.0) -> None:
+        """Sends what is left, for so long; the result has all of it anyway."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join(patience_s)
+        self._stop.set()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wake.wait(EVERY_S)
+                self._wake.clear()
+                closing = self._closing
+                retried(self._ship, self._stop)
+                if closing:
+                    return
+        except Stopped:
+            pass
+        except Answered:
+            self._stale()
+
+    def _ship(self) -> None:
+        while self._points:
+            self._send_point(self._points[0])
+            del self._points[0]
+        while not self._cut and (chunk := self._read()):
+            self._send_log(chunk)
+            if len(chunk) < CHUNK:
+                return
+
+    def _send_point(self, point: dict[str, Any]) -> None:
+        try:
+            self._client.post(self._path % "points", point)
+        except Answered as error:
+            if error.status == 409:
+                raise
+            # One that the server does not like is missing from the live view; the result has it.
+
+    def _read(self) -> bytes:
+        with self._log.open("rb") as file:
+            file.seek(self._offset)
+            return file.read(CHUNK)
+
+    def _send_log(self, chunk: bytes) -> None:
+        try:
+            answer = self._client.post(f"{self._path % 'log'}&offset={self._offset}", chunk)
+        except Answered as error:
+            if "size" not in error.body:
+                if error.status == 409:
+                    raise
+                self._cut = True  # the server does not want it; the result has the log too
+                return
+            answer = error.body
+        size = answer.get("size")
+        self._offset = size if isinstance(size, int) and size >= 0 else self._offset + len(chunk)
+        self._cut = bool(answer.get("cut"))

@@ -1,0 +1,1 @@
+"""The machine: what it is, what it has, what it does meanwhile."""

@@ -1,0 +1,117 @@
+"""The machine while a task runs: CPU, pressure, the child's memory, the GPU; a line of JSON a sample.
+
+It runs in the agent, not in the child, so that it neither disturbs the measured process nor ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.processes import Tree, Usage
+from visualprof.remote.protocol import MONITOR_SCHEMA
+
+PROFILE_INTERVAL_S = 0.02  # a profile pass is short
+PRESSURE = Path("/proc/pressure/cpu")
+
+
+class Monitor:
+    """Samples of one task, written to a file. phase, batch: set by whoever follows the child."""
+
+    def __init__(self, path: Path, interval_s: float, nvml: Nvml, gpus: list[str]) -> None:
+        self.interval_s = interval_s
+        self.phase = "preparing"
+        self.batch: int | None = None
+        self.error: OSError | None = None
+        self._path = path
+        self._nvml = nvml
+        self._gpus = gpus
+        self._tree: Tree | None = None
+        self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, _waited_us())
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begins to sample."""
+        if not self._thread.is_alive():
+            psutil.cpu_percent(None)  # the first answer is since nothing
+            self._thread.start()
+
+    def watch(self, tree: Tree | None) -> None:
+        """The child's processes from now on."""
+        self._tree = tree
+        at, _, waited = self._last
+        self._last = (at, None, waited)
+
+    def close(self) -> None:
+        """Ends it; the file is whole afterwards."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with self._path.open("w", encoding="utf-8") as out:
+                self._write(out)
+        except OSError as error:
+            self.error = error
+
+    def _write(self, out: Any) -> None:
+        headed = False
+        while not self._stop.wait(self.interval_s):
+            if not headed:
+                out.write(json.dumps(self._header()) + "\n")
+                headed = True
+            out.write(json.dumps(self.sample()) + "\n")
+            out.flush()
+
+    def _header(self) -> dict[str, Any]:
+        known = {gpu.id: gpu for gpu in self._nvml.gpus()}
+        gpus = [{"id": g, "name": known[g].name, "uuid": self._nvml.uuid(g)} for g in self._gpus if g in known]
+        pid = self._tree.pid if self._tree else None
+        return {"schema": MONITOR_SCHEMA, "interval_ms": round(self.interval_s * 1000), "gpus": gpus, "pid": pid}
+
+    def sample(self) -> dict[str, Any]:
+        """The machine now; what is a rate is since the sample before."""
+        now, tree = time.time_ns(), self._tree
+        usage = tree.usage() if tree else None
+        waited = _waited_us()
+        at, before, waited_before = self._last
+        self._last = (now, usage, waited)
+        span_s = max(now - at, 1) / 1e9
+        return {
+            "t_ns": now,
+            "phase": self.phase,
+            "batch": self.batch,
+            "cpu": _share(psutil.cpu_percent(None) / 100),
+            "child_cpu": _rate(usage and usage.cpu_s, before and before.cpu_s, span_s * (os.cpu_count() or 1)),
+            "load1": round(os.getloadavg()[0], 2),
+            "pressure": _rate(waited, waited_before, span_s * 1e6),
+            "rss_bytes": usage.rss_bytes if usage else None,
+            "involuntary_switches": max(0, usage.switches - before.switches) if usage and before else None,
+            "gpus": [self._nvml.sample(gpu) for gpu in self._gpus],
+        }
+
+
+def _rate(now: float | None, before: float | None, most: float) -> float | None:
+    """The share that a growing number grew by, None where one of the two is not known."""
+    return None if now is None or before is None else _share((now - before) / most)
+
+
+def _share(value: float) -> float:
+    return round(min(max(value, 0.0), 1.0), 4)
+
+
+def _waited_us() -> int | None:
+    """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
+    try:
+        return int(PRESSURE.read_text().split("total=")[1].split()[0])
+    except (OSError, IndexError, ValueError):
+        return None

@@ -1,0 +1,190 @@
+"""Python environments that have a runtime each: where they are, and how one is made."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.machine.probe import ProbeError, ask
+from visualprof.remote.backends import Backend, all_backends
+
+VARIABLE = "VISUALPROF_RUNTIMES"
+PLACES = (
+    "~/.pyenv/versions/*/bin/python",
+    "/opt/conda/bin/python",
+    "/opt/conda/envs/*/bin/python",
+    "~/*conda*/bin/python",
+    "~/*conda*/envs/*/bin/python",
+    "~/*mambaforge*/envs/*/bin/python",
+    "~/miniforge*/envs/*/bin/python",
+    "~/.local/share/uv/python/*/bin/python3",
+    "/opt/python*/bin/python3",
+)
+ASK = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
+PATIENCE_S = 20.0
+ASKED_AT_ONCE = 4
+SHIMS = "/shims/"  # pyenv's scripts, which stand for the interpreters of PLACES
+_NAME = re.compile(r"python(3(\.\d+)?)?")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:==([A-Za-z0-9.+!_-]+))?")
+
+
+@dataclass(frozen=True)
+class Python:
+    """A Python of this machine. version: "3.10"."""
+
+    path: str
+    version: str
+
+
+def folder() -> Path:
+    """Where environments are made and looked for."""
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen).absolute()
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share", "visualprof", "runtimes")
+
+
+def stamp(runtimes: Path) -> int:
+    """Another number when an environment was made or removed."""
+    try:
+        return runtimes.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def installed(runtimes: Path) -> list[str]:
+    """The interpreters of the environments in a folder; one that is being made is not among them."""
+    found = sorted(runtimes.glob("*/bin/python")) if runtimes.is_dir() else []
+    return [str(each) for each in found if not each.parts[-3].startswith(".")]
+
+
+def install(requirement: str, python: str, runtimes: Path, say: Callable[[str], object]) -> Path:
+    """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
+
+    Args:
+        requirement: name of a backend, with `==version` or without.
+        python: the interpreter to start from, "" the first that fits.
+        runtimes: the folder that gets it.
+        say: takes a line about the progress.
+    Returns: its folder. An environment of that name is replaced once the new one works.
+    Raises: AgentError.
+    """
+    backend, version = _parsed(requirement)
+    base = _chosen(backend, python)
+    say(f"{backend.name} with Python {base.version} ({base.path})")
+    runtimes.mkdir(parents=True, exist_ok=True)
+    part = runtimes / f".{backend.name}-{os.getpid()}"
+    try:
+        _made(backend, version, base, part)
+        told = _verified(backend, part)
+        target = runtimes / f"{backend.name}-{told}"
+        if target.exists():
+            shutil.rmtree(target)
+        part.rename(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    say(f"{backend.name} {told} is ready in {target}")
+    return target
+
+
+def _parsed(requirement: str) -> tuple[Backend, str]:
+    found = _REQUIREMENT.fullmatch(requirement.strip())
+    name = found.group(1).lower() if found else ""
+    for each in all_backends():
+        if found and name in (each.name, each.package.lower()):
+            return each, found.group(2) or ""
+    names = ", ".join(each.name for each in all_backends())
+    raise AgentError(f"{requirement!r} names no backend", f"one of {names}, with ==version or without")
+
+
+def _chosen(backend: Backend, python: str) -> Python:
+    """The Python to start from. Raises: AgentError: none fits."""
+    if python:
+        found = _python(python)
+        if found is None:
+            raise AgentError(f"{python} is no Python that works", "give --python the path of an interpreter")
+        return found
+    everything = pythons()
+    fits = [each for each in everything if fitting(each.version, backend.python)]
+    if not fits:
+        there = ", ".join(sorted({each.version for each in everything})) or "none"
+        raise AgentError(
+            f"{backend.name} has packages for Python {backend.python} alone, and this machine has {there}",
+            f"install Python {backend.python.split()[-1]}, or give its path with --python",
+        )
+    return fits[0]
+
+
+def fitting(version: str, wanted: str) -> bool:
+    """Whether a Python is among those that a backend has packages for: "3.8 3.9 3.10", "" any."""
+    return not wanted or version in re.split(r"[\s,]+", wanted)
+
+
+def pythons() -> list[Python]:
+    """Every Python that is found, newest first, those of the same version in the order of PATH; environments last."""
+    paths = [sys.executable]
+    for place in os.get_exec_path():
+        paths += sorted(glob.glob(os.path.join(glob.escape(place), "python3*")))
+    beside = f"{glob.escape(str(Path(sys.base_prefix).parent))}/*/bin/python"  # wherever pyenv or uv keeps them
+    for pattern in (beside, *PLACES):
+        paths += sorted(glob.glob(os.path.expanduser(pattern)))
+    named = [each for each in paths if _NAME.fullmatch(os.path.basename(each)) and SHIMS not in each]
+    distinct = {os.path.realpath(path): path for path in reversed(named)}
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        found = [each for each in pool.map(_python, reversed(distinct.values())) if each]
+    return sorted(found, key=lambda each: tuple(map(int, each.version.split("."))), reverse=True)
+
+
+def _python(path: str) -> Python | None:
+    """None for what does not run, or cannot make environments."""
+    try:
+        done = subprocess.run(
+            [path, "-I", "-c", ASK], capture_output=True, timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
+        )
+        (major, minor), _ = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
+        return None
+    return Python(path, f"{major}.{minor}") if major == 3 and minor >= 8 else None
+
+
+def _made(backend: Backend, version: str, base: Python, part: Path) -> None:
+    wanted = f"{backend.package}=={version}" if version else backend.package
+    requires = [*backend.requires, *(() if any(r.startswith("numpy") for r in backend.requires) else ("numpy",))]
+    try:
+        _run([base.path, "-m", "venv", str(part)])
+    except AgentError as error:
+        hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
+        raise AgentError(error.error, hint) from None
+    pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    try:
+        _run([*pip, wanted, *requires])
+    except AgentError as error:
+        raise AgentError(
+            error.error, f"is there a {wanted} for Python {base.version}? pip's lines above say it"
+        ) from None
+
+
+def _run(command: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    status = subprocess.run(command, env=environment, check=False, stdin=subprocess.DEVNULL).returncode
+    if status:
+        raise AgentError(f"{' '.join(command)} ended with status {status}")
+
+
+def _verified(backend: Backend, part: Path) -> str:
+    """The version that the environment really has."""
+    try:
+        return str(ask(str(part / "bin" / "python"), backend.name)["version"])
+    except ProbeError as error:
+        raise AgentError(
+            f"{backend.name} was installed and cannot be used: {error}", "its libraries may miss one of the system's"
+        ) from None

@@ -1,0 +1,1 @@
+"""One task, from its files to its result."""

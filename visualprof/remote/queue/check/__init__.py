@@ -1,0 +1,1 @@
+"""Is a job, or a file, one that can be run?"""

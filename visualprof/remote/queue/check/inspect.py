@@ -1,0 +1,238 @@
+"""What an uploaded file is: a model with its inputs, or an array. Nothing in it is executed or unpickled."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from visualprof.errors import FormatError, VisualprofError
+from visualprof.reader.graph import ModelGraph, Node
+from visualprof.reader.models import recognise_model, torch_archive
+from visualprof.reader.source import GZIP_MAGIC, Source
+from visualprof.remote.backends import all_backends
+from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX
+from visualprof.remote.queue.check import bounded, npy, zips
+from visualprof.remote.queue.check.external import external_tensors
+
+MAX_INPUTS = 256
+MAX_RANK = 32
+NAME_BYTES = 150
+FIRST_SIZE = 1  # of a named dimension that comes first in some input: the batch
+OTHER_SIZE = 64  # of any other: a length or an edge, for which 1 is too little
+SUFFIXES = {"onnx": ".onnx", "megengine": ".mge", "torchscript": ".pt", "torch_export": ".pt2"}
+EXPORTS = "visualprof runs ONNX, MegEngine .mge, TorchScript and torch.export .pt2; inputs are .npy files"
+SWEEPABLE = {
+    "onnx": "export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
+    "torch_export": "export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
+}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output as the file declares it. dtype "", dims None: it does not say; a None among dims: unknown."""
+
+    name: str
+    dtype: str
+    dims: list[int | str | None] | None
+
+
+@dataclass(frozen=True)
+class InspectedModel:
+    """A model that a backend can load. dims: named dimensions of its inputs with a size to start from."""
+
+    format: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    dims: dict[str, int]
+    backends: list[str]
+    warnings: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class InspectedArray:
+    """An array that can be fed."""
+
+    dtype: str
+    shape: list[int]
+
+
+def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
+    """What a file is, by its content; models are read in a process of their own, within bounds of time and memory.
+
+    Raises: FormatError, SourceError: it can be neither run nor fed; the message names it as `name`.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(npy.MAGIC) or name.lower().endswith(".npy"):
+        return inspect_array(path, name)
+    return bounded.call(inspect_model, path, name)
+
+
+def inspect_array(path: Path, name: str) -> InspectedArray:
+    """The head of an .npy file.
+
+    Raises: FormatError: it is none, holds objects, or its data is not as long as its head says.
+    """
+    with path.open("rb") as file:
+        dtype, shape = npy.header(file, path.stat().st_size, name)
+    return InspectedArray(dtype, list(shape))
+
+
+def inspect_model(path: Path, name: str) -> InspectedModel:
+    """Inputs and outputs of a model.
+
+    Raises: FormatError, SourceError: it cannot be read, or there is nothing to feed it with.
+    """
+    with path.open("rb") as file:
+        head = file.read(8)
+    if not head:
+        raise FormatError(f"{name}: the file is empty", "was the upload cut?")
+    if head.startswith(GZIP_MAGIC):
+        raise FormatError(f"{name}: packed with gzip", "unpack it first: gunzip")
+    if head.startswith(zips.MAGIC):
+        zips.check(path, name)
+    try:
+        source = Source(path)
+        kind = recognise_model(source)
+        if kind is None:
+            told = torch_archive.refusal(name, source.head())
+            raise FormatError(told.error if told else f"{name}: neither a model nor an array by its content", EXPORTS)
+        graph = kind.read(source)
+    except VisualprofError as error:
+        error.error = error.error.replace(path.name, name)
+        raise
+    except RecursionError as error:
+        raise FormatError(f"{name}: the model nests too deep to be read", EXPORTS) from error
+    return _inspected(graph, path, name)
+
+
+def safe_name(name: str) -> str:
+    """A file's name without folders, control characters and excess length; never empty, never hidden."""
+    last = name.replace("\\", "/").rpartition("/")[2]
+    plain = "".join(c if c.isprintable() else "_" for c in last).strip(" .") or "model"
+    stem, dot, suffix = plain.rpartition(".")
+    ending = f".{suffix}" if dot and len(suffix.encode()) <= 16 else ""
+    room = NAME_BYTES - len(ending.encode())
+    return (stem if ending else plain).encode()[:room].decode("utf-8", "ignore") + ending
+
+
+def model_name(name: str, format: str) -> str:
+    """A safe name with a suffix by which backends know the format; the suffix is added where it is another."""
+    safe = safe_name(name)
+    known = {s for b in all_backends() if format in b.formats for s in b.suffixes}
+    return safe if Path(safe).suffix.lower() in known else safe + SUFFIXES.get(format, "")
+
+
+def backends_of(format: str) -> list[str]:
+    """Names of the backends that load a format."""
+    return [b.name for b in all_backends() if format in b.formats]
+
+
+def as_json(found: InspectedModel | InspectedArray) -> dict[str, Any]:
+    """For keeping; `from_json` is its inverse."""
+    return {"kind": "model" if isinstance(found, InspectedModel) else "array", **asdict(found)}
+
+
+def from_json(kept: dict[str, Any]) -> InspectedModel | InspectedArray:
+    """What was kept."""
+    if kept["kind"] == "array":
+        return InspectedArray(kept["dtype"], kept["shape"])
+    inputs, outputs = ([Tensor(**t) for t in kept[key]] for key in ("inputs", "outputs"))
+    backends = backends_of(kept["format"])  # those of today
+    return InspectedModel(kept["format"], inputs, outputs, kept["dims"], backends, kept["warnings"])
+
+
+def _inspected(graph: ModelGraph, path: Path, name: str) -> InspectedModel:
+    backends = backends_of(graph.format)
+    if not backends:
+        raise FormatError(f"{name}: a graph without weights, which can be looked at but not run", EXPORTS)
+    external = external_tensors(path) if graph.format == "onnx" else 0
+    if external:
+        raise FormatError(
+            f"{name}: {external} tensors of the model are in other files",
+            "save it with the weights inside: onnx.save(onnx.load(path), other_path)",
+        )
+    inputs = [_tensor(graph, n, True) for n in graph.nodes if n.kind == "input" and not n.scope]
+    outputs = [_tensor(graph, n, False) for n in graph.nodes if n.kind == "output" and not n.scope]
+    if graph.format == "megengine":
+        inputs = _batched(inputs)
+    _refuse_unusable(inputs, name, declared=graph.format != "torchscript")
+    warnings = _warnings(graph.format, inputs)
+    return InspectedModel(graph.format, inputs, outputs, _sizes(graph, inputs), backends, warnings)
+
+
+def _tensor(graph: ModelGraph, node: Node, named: bool) -> Tensor:
+    """named: unnamed dimensions get a name, so that a job can give them a size."""
+    value = graph.values[(node.outputs or node.inputs)[0]]
+    if value.shape is None:
+        return Tensor(node.name, value.dtype, None)
+    dims: list[int | str | None] = []
+    for i, size in enumerate(value.shape):
+        unknown = not size or size == "?" or (isinstance(size, int) and size < 0)
+        own = _dim_name(f"{node.name}_dim{i}") if named else None
+        dims.append(own if unknown else _dim_name(size) if isinstance(size, str) else size)
+    return Tensor(node.name, value.dtype, dims)
+
+
+def _dim_name(text: str) -> str:
+    """A name that cannot be taken for a size or for several names: `2*batch, x` becomes `dim_2*batch__x`."""
+    plain = re.sub(r"[^\w.*+/()-]", "_", text)[:80]
+    return plain if re.match(r"[^\W\d]", plain) else f"dim_{plain}"
+
+
+def _batched(inputs: list[Tensor]) -> list[Tensor]:
+    """MegEngine infers shapes from the data: a first dimension that all inputs share is the batch."""
+    firsts = {t.dims[0] if t.dims else None for t in inputs}
+    if len(firsts) != 1 or None in firsts:
+        return inputs
+    return [Tensor(t.name, t.dtype, ["batch", *(t.dims or [])[1:]]) for t in inputs]
+
+
+def _sizes(graph: ModelGraph, inputs: list[Tensor]) -> dict[str, int]:
+    """Sizes to start from: MegEngine's file has one, others are a guess by the place of the dimension."""
+    sizes: dict[str, int] = {}
+    for tensor in inputs:
+        for i, size in enumerate(tensor.dims or []):
+            if isinstance(size, str):
+                sizes[size] = FIRST_SIZE if i == 0 else sizes.get(size, OTHER_SIZE)
+    if graph.format == "megengine" and "batch" in sizes:
+        first = next(n for n in graph.nodes if n.kind == "input" and not n.scope)
+        sizes["batch"] = int((graph.values[first.outputs[0]].shape or (1,))[0])
+    return sizes
+
+
+def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
+    """Raises: FormatError: there is nothing to feed, or something that no array can be."""
+    if not inputs:
+        raise FormatError(f"{name}: the model has no inputs, so there is nothing to measure it with", EXPORTS)
+    if len(inputs) > MAX_INPUTS:
+        raise FormatError(f"{name}: the model has {len(inputs):,} inputs", f"at most {MAX_INPUTS} can be fed")
+    names = [t.name for t in inputs]
+    if len(set(names)) < len(names) or not all(0 < len(n) <= INPUT_NAME_MAX for n in names):
+        raise FormatError(
+            f"{name}: two inputs have one name, or a name is empty or over {INPUT_NAME_MAX} characters",
+            "name the inputs when exporting (input_names=...)",
+        )
+    for tensor in inputs:
+        what = f"{name}: its input {tensor.name!r}"
+        if declared and not tensor.dtype:
+            raise FormatError(f"{what} is no tensor", "export the model with tensors only as inputs")
+        if declared and tensor.dtype not in DTYPES:
+            raise FormatError(f"{what} is of type {tensor.dtype}", f"what can be fed: {', '.join(DTYPES)}")
+        if len(tensor.dims or []) > MAX_RANK:
+            raise FormatError(f"{what} has {len(tensor.dims or [])} dimensions", f"an array has at most {MAX_RANK}")
+
+
+def _warnings(format: str, inputs: list[Tensor]) -> list[str]:
+    """What a user should know before filling in a job."""
+    if any(t.dims is None for t in inputs):
+        return ["the file does not say types and shapes of its inputs: fill them in, as dtype and dims"]
+    if not any(isinstance(d, str) for t in inputs for d in t.dims or []):
+        return [
+            f"every dimension is fixed, so the batch cannot be swept; {SWEEPABLE.get(format, 'sizes are as saved')}"
+        ]
+    guessed = sorted({d for t in inputs for d in (t.dims or [])[1:] if isinstance(d, str)})
+    first = {t.dims[0] for t in inputs if t.dims}
+    return [f"the file has no size for {d}: {OTHER_SIZE} is a guess" for d in guessed if d not in first]

@@ -1,0 +1,109 @@
+"""Is a job one that an agent can run? Everything that is wrong is told at once, each with its field."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from visualprof.remote.protocol import Intervals, Request
+from visualprof.remote.queue.check import machines, shapes
+from visualprof.remote.queue.check.form import FieldError, Invalid, parse_request
+from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, from_json
+from visualprof.remote.queue.check.limits import limit_errors
+from visualprof.remote.queue.store.records import Agent
+
+__all__ = ["FieldError", "Invalid", "check_request", "parse_request", "points_of"]
+
+Told = tuple[list[FieldError], list[FieldError]]
+
+
+class Known(Protocol):
+    """What the server knows of files and machines."""
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        """What inspection found in a file; None for one that is not here."""
+        ...
+
+    def agents(self) -> Sequence[Agent]:
+        """Every registered agent."""
+        ...
+
+    @property
+    def intervals(self) -> Intervals:
+        """Who was not heard of for a lease is not there."""
+        ...
+
+
+def check_request(request: Request, known: Known) -> Told:
+    """Errors, which refuse a job, and warnings, which do not."""
+    errors, warnings = limit_errors(request), _time(request)
+    wrong = {re.split(r"[.\[]", each.field)[0] for each in errors}
+    model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
+    errors += problems
+    if "specs" not in wrong:
+        more = _specs(request, model, known)
+        errors, warnings = errors + more[0], warnings + more[1]
+    if model is not None and not wrong & {"inputs", "sweep", "dims"}:  # sizes out of range would spoil what follows
+        more = _inputs(request, model, known)
+        errors, warnings = errors + more[0], warnings + more[1]
+    return errors, warnings
+
+
+def points_of(request: Request) -> int:
+    """How many points a job measures."""
+    return len(request.specs) * (len(request.sweep.values) if shapes.swept(request) else 1)
+
+
+def _specs(request: Request, model: InspectedModel | None, known: Known) -> Told:
+    agents = known.agents()
+    since_ns = time.time_ns() - int(known.intervals.lease_s * 1e9)
+    online = {a.id for a in agents if a.seen_ns >= since_ns}
+    errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
+    return errors, list(machines.agent_warnings(request.specs, agents, online))
+
+
+def _inputs(request: Request, model: InspectedModel, known: Known) -> Told:
+    arrays, errors = _arrays(request, known)
+    errors += [*shapes.input_errors(request, model), *shapes.array_errors(request, arrays)]
+    sizes = shapes.known_sizes(request, arrays)
+    errors += shapes.size_errors(request, sizes)
+    too_large, large = shapes.memory(request, sizes)
+    return errors + too_large, [*shapes.size_warnings(request, arrays), *large]
+
+
+def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[FieldError]]:
+    kept = known.inspected(request.model.blob)
+    if kept is None:
+        return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
+    found = from_json(kept)
+    if isinstance(found, InspectedArray):
+        return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is an array, not a model")]
+    return found, []
+
+
+def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:
+    """The uploaded arrays by the number of their input."""
+    arrays, errors = dict[int, shapes.Array](), list[FieldError]()
+    for i, each in enumerate(request.inputs):
+        if each.fill != "file":
+            continue
+        kept = known.inspected(each.blob)
+        found = from_json(kept) if kept else None
+        if kept is None:
+            errors.append(FieldError(f"inputs[{i}].blob", "this file is not here", "upload the .npy first"))
+        elif isinstance(found, InspectedArray):
+            arrays[i] = shapes.Array(str(kept.get("name") or "the file"), found.dtype, found.shape)
+        else:
+            errors.append(FieldError(f"inputs[{i}].blob", f"{kept.get('name', 'the file')} is a model, not an array"))
+    return arrays, errors
+
+
+def _time(request: Request) -> list[FieldError]:
+    """A deadline that the points cannot keep."""
+    needed = points_of(request) / max(len(request.specs), 1) * request.measure.min_s
+    if not needed > request.timeout_s:
+        return []
+    told = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
+    return [FieldError("timeout_s", told, "raise it, or measure.min_s down")]

@@ -1,0 +1,152 @@
+"""What a job may ask for, whatever its model: ranges of numbers, forms of names, no name twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, Platform, Request, Spec
+from visualprof.remote.queue.check.form import FieldError, nearest
+
+MAX_SPECS = 64
+MAX_VALUES = 64
+MAX_BATCH = 65_536
+MAX_SIZE = 2**31 - 1
+MAX_RANK = 32
+MAX_INPUTS = 256
+MAX_NAME = 200
+KEY = re.compile(r"[\x21-\x7e]{1,200}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+DEVICE = re.compile(r"[a-z][a-z0-9_]{0,15}(:\d{1,3})?")
+VERSION = re.compile(r"[A-Za-z0-9.+_-]{0,64}")
+DAY_S = 86_400
+
+
+def limit_errors(request: Request) -> list[FieldError]:
+    """Everything that no model and no agent could make right."""
+    return [
+        *_texts(request),
+        *_numbers(request),
+        *_sweep(request),
+        *_all_inputs(request),
+        *_all_specs(request.specs),
+    ]
+
+
+def _texts(request: Request) -> Iterator[FieldError]:
+    if not KEY.fullmatch(request.key):
+        yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
+    yield from _named("name", request.name, empty=True)
+    yield from _named("model.name", request.model.name)
+    if request.model.name.strip(" .") == "" or re.search(r"[/\\]", request.model.name):
+        yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
+    if not SHA256.fullmatch(request.model.blob):
+        yield FieldError("model.blob", "is no sha256 of a file", "upload the model first")
+
+
+def _numbers(request: Request) -> Iterator[FieldError]:
+    measure, profile = request.measure, request.profile
+    yield from _within("measure.warmup_s", measure.warmup_s, 0, 600)
+    yield from _within("measure.min_s", measure.min_s, 0.001, 3600)
+    yield from _within("measure.max_s", measure.max_s, 0.001, 3600)
+    yield from _within("measure.min_n", measure.min_n, 1, 1_000_000)
+    if measure.min_s > measure.max_s:
+        yield FieldError("measure.max_s", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s")
+    yield from _within("profile.runs", profile.runs, 0, 10_000)
+    if profile.at and profile.at not in request.sweep.values:
+        yield FieldError("profile.at", f"{profile.at} is not among the swept sizes", "0 takes the first")
+    yield from _within("monitor_interval_s", request.monitor_interval_s, 0.01, 60)
+    yield from _within("timeout_s", request.timeout_s, 1, DAY_S)
+    yield from _within("retries", request.retries, 0, 10)
+    if len(request.dims) > MAX_INPUTS:
+        yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
+    for name, size in request.dims.items():
+        yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+
+
+def _sweep(request: Request) -> Iterator[FieldError]:
+    values = request.sweep.values
+    yield from _named("sweep.dim", request.sweep.dim, empty=True)
+    if not 1 <= len(values) <= MAX_VALUES:
+        yield FieldError("sweep.values", f"has {len(values)} sizes", f"allowed: 1 to {MAX_VALUES}")
+    for i, value in enumerate(values):
+        yield from _within(f"sweep.values[{i}]", value, 1, MAX_BATCH)
+        if value in values[:i]:
+            yield FieldError(f"sweep.values[{i}]", f"{value} is there twice")
+
+
+def _all_inputs(request: Request) -> Iterator[FieldError]:
+    if len(request.inputs) > MAX_INPUTS:
+        yield FieldError("inputs", f"has {len(request.inputs):,} inputs", f"at most {MAX_INPUTS}")
+    yield from _twice("inputs", "name", [i.name for i in request.inputs])
+    for i, each in enumerate(request.inputs):
+        yield from _input(f"inputs[{i}]", each)
+
+
+def _input(path: str, given: Input) -> Iterator[FieldError]:
+    if not 0 < len(given.name) <= INPUT_NAME_MAX:
+        yield FieldError(f"{path}.name", f"must have 1 to {INPUT_NAME_MAX} characters")
+    if given.dtype not in DTYPES:
+        yield FieldError(
+            f"{path}.dtype", f"{given.dtype[:40]!r} is no type of values", nearest(given.dtype, list(DTYPES))
+        )
+    if len(given.dims) > MAX_RANK:
+        yield FieldError(f"{path}.dims", f"has {len(given.dims)} dimensions", f"at most {MAX_RANK}")
+    for i, dim in enumerate(given.dims[:MAX_RANK]):
+        if isinstance(dim, int):
+            yield from _within(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
+        else:
+            yield from _named(f"{path}.dims[{i}]", dim)
+    if given.fill == "file" and not SHA256.fullmatch(given.blob):
+        yield FieldError(f"{path}.blob", "is no sha256 of a file", "upload the .npy first")
+    if given.fill != "file" and given.blob:
+        yield FieldError(f"{path}.blob", f"is given, but fill is {given.fill!r}", "set fill to 'file'")
+
+
+def _all_specs(specs: Sequence[Spec]) -> Iterator[FieldError]:
+    if not 1 <= len(specs) <= MAX_SPECS:
+        yield FieldError("specs", f"has {len(specs)} entries", f"allowed: 1 to {MAX_SPECS}")
+    yield from _twice("specs", "id", [s.id.casefold() for s in specs])  # folders of some systems know no case
+    for i, each in enumerate(specs):
+        yield from _spec(f"specs[{i}]", each)
+
+
+def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
+    if not SPEC_ID.fullmatch(spec.id):
+        yield FieldError(f"{path}.id", f"{spec.id[:60]!r} is no name of a folder", "letters, digits, . _ -; at most 48")
+    platforms = list(get_args(Platform))
+    if spec.platform and spec.platform not in platforms:
+        yield FieldError(f"{path}.platform", f"there is no {spec.platform[:40]!r}", nearest(spec.platform, platforms))
+    if not DEVICE.fullmatch(spec.device):
+        yield FieldError(f"{path}.device", f"{spec.device[:40]!r} is no device", "cpu, cuda:0, ...")
+    if not VERSION.fullmatch(spec.version):
+        yield FieldError(
+            f"{path}.version", f"{spec.version[:80]!r} is no version", "as an agent has it, or empty for any"
+        )
+    if len(spec.agent) > MAX_NAME:
+        yield FieldError(f"{path}.agent", "is no id of an agent")
+    yield from _within(f"{path}.threads", spec.threads, 0, 1024)
+    if len(spec.options) > 64 or any(len(k) > MAX_NAME or len(v) > 1000 for k, v in spec.options.items()):
+        yield FieldError(f"{path}.options", "are too many or too long")
+
+
+def _within(field: str, value: float, low: float, high: float) -> Iterator[FieldError]:
+    if not low <= value <= high:  # also a NaN
+        shown = f"{value:g}" if isinstance(value, float) else str(value)[:20]
+        yield FieldError(field, f"is {shown}", f"allowed: {low:,} to {high:,}")
+
+
+def _named(field: str, text: str, empty: bool = False) -> Iterator[FieldError]:
+    if not text and not empty:
+        yield FieldError(field, "is empty")
+    elif len(text) > MAX_NAME or not all(c.isprintable() for c in text):
+        yield FieldError(field, f"must have at most {MAX_NAME} characters, and none that cannot be shown")
+
+
+def _twice(path: str, what: str, names: Sequence[str]) -> Iterator[FieldError]:
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name in seen:
+            yield FieldError(f"{path}[{i}].{what}", f"{name[:MAX_NAME]!r} is also that of {path}[{seen[name]}]")
+        seen.setdefault(name, i)

@@ -1,0 +1,1 @@
+"""What is kept: tables, rows as values, uploaded and result files."""

@@ -1,0 +1,82 @@
+"""Uploaded files, kept once by content, and what inspection found in them."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from visualprof.errors import NotFound
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import LocalStore, Read
+from visualprof.remote.queue.store.tables import blobs
+
+MAX_BLOB = 8 << 30
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Blobs:
+    """Files by sha256."""
+
+    def __init__(self, database: Database, store: LocalStore) -> None:
+        self._database = database
+        self._store = store
+
+    def keep(self, name: str, read: Read, limit: int = MAX_BLOB) -> tuple[str, int]:
+        """Stores a file; its sha256 and size. The name is only shown.
+
+        Raises: Oversize, DiskFull.
+        """
+        sha256, size = self._store.put(read, limit)
+        row = {"name": shown(name), "size_bytes": size, "kept_ns": time.time_ns()}
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(blobs).values(sha256=sha256, **row))
+        except IntegrityError:  # it is here already; the latest name wins
+            with self._database.write() as connection:
+                connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(row))
+        return sha256, size
+
+    def path(self, sha256: str) -> Path:
+        """Where its bytes are.
+
+        Raises: NotFound.
+        """
+        path = self._store.path(f"blobs/{sha256}") if _SHA256.fullmatch(sha256) else None
+        if path is None or not path.is_file():
+            raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
+        return path
+
+    def remember(self, sha256: str, name: str, found: dict[str, Any]) -> None:
+        """Notes what inspection found: JSON's types; "graph" in it is the model's id on the Graph page."""
+        values = {"name": shown(name), "inspected": msgspec.json.encode(found).decode()}
+        with self._database.write() as connection:
+            connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(values))
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        """What inspection found; None when the file was not inspected, or is not here."""
+        with self._database.read() as connection:
+            text = connection.execute(select(blobs.c.inspected).where(blobs.c.sha256 == sha256)).scalar()
+        return msgspec.json.decode(text) if text else None
+
+    def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
+        """Of each file its name, and its id on the Graph page."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(blobs).where(blobs.c.sha256.in_(wanted))).all()
+        return {row.sha256: (row.name, _graph(row.inspected)) for row in rows}
+
+
+def _graph(inspected: str | None) -> str | None:
+    return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
+
+
+def shown(name: str) -> str:
+    """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
+    return clean[:200] or "file"

@@ -1,0 +1,315 @@
+"""Jobs: submitting, cancelling, retrying, listing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Select, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.protocol import SPEC_ID, Request, Spec
+from visualprof.remote.queue.agents import short_id
+from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.blobs import shown
+from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.records import AnyRow, Job, job_of
+from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
+from visualprof.remote.queue.tasks.bell import Bell
+
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+_MANY = 100  # jobs; more are not named one by one in a statement
+_PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leases
+
+
+class Jobs:
+    """The table of jobs, and that of tasks as far as people change it."""
+
+    def __init__(self, database: Database, bell: Bell, lease_s: float) -> None:
+        self._database = database
+        self._bell = bell
+        self._lease_ns = int(lease_s * 1e9)
+
+    def submit(self, request: Request, owner: str | None = None) -> tuple[str, bool]:
+        """Queues a job; its id, and whether it is new. The same request with the same key is the same job.
+
+        Raises: Conflict: the key belongs to another request. BadParameter: a key or spec id that cannot be one.
+        """
+        _refuse_impossible(request)
+        text = _text(request)
+        digest = _digest(text)
+        try:
+            with self._database.write() as connection:
+                before = _with_key(connection, owner, request.key)
+                if before is None:
+                    identity = _insert(connection, request, owner, text, digest)
+        except IntegrityError:  # another server was faster with the same key
+            with self._database.read() as connection:
+                before = _with_key(connection, owner, request.key)
+            if before is None:
+                raise
+        if before is None:
+            self._bell.ring()
+            return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
+        return _same(before, request, digest), False
+
+    def known(self, request: Request, owner: str | None = None) -> str | None:
+        """The job that this request made before.
+
+        Raises: Conflict: its key belongs to another request.
+        """
+        with self._database.read() as connection:
+            before = _with_key(connection, owner, request.key)
+        return _same(before, request, _digest(_text(request))) if before else None
+
+    def cancel(self, job: str) -> None:
+        """Ends what waits at once, and asks the agents of what runs to end it.
+
+        Raises: NotFound.
+        """
+        now = time.time_ns()
+        with self._database.write() as connection:
+            self._row(connection, job)
+            of_job = tasks.c.job == job
+            waiting = of_job & tasks.c.state.in_(("initiated", "waiting"))
+            ended = {"state": "cancelled", "phase": None, "lease": None, "updated_ns": now}
+            stopped = connection.execute(update(tasks).where(waiting).values(ended)).rowcount
+            patience = now + 2 * self._lease_ns + _PATIENCE_NS  # after it the reaper ends it
+            asked = connection.execute(
+                update(tasks)
+                .where(of_job, tasks.c.state == "running", ~tasks.c.cancel)
+                .values(cancel=True, deadline_ns=patience, updated_ns=now)
+            ).rowcount
+            if stopped or asked:
+                touch(connection, job)
+
+    def retry(self, job: str, task: str = "") -> None:
+        """Queues failed and cancelled tasks again, or one of them.
+
+        Raises: NotFound. Conflict: none has failed or was cancelled.
+        """
+        with self._database.write() as connection:
+            self._row(connection, job)
+            chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
+            if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
+                raise NotFound(f"job {job} has no task {task[:60]!r}")
+            again = update(tasks).where(chosen, tasks.c.state.in_(("failed", "cancelled"))).values(_fresh())
+            if not connection.execute(again).rowcount:
+                raise Conflict("nothing to try again", "only failed and cancelled tasks are")
+            touch(connection, job)
+        self._bell.ring()
+
+    def arrived(self, sha256: str) -> None:
+        """A file is here: jobs that only lacked it begin to wait for an agent."""
+        with self._database.read() as connection:
+            pending = select(jobs).where(
+                jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated")),
+                jobs.c.request.contains(sha256),
+            )
+            found = connection.execute(pending).all()
+        for row in found:
+            with self._database.write() as connection:
+                if _lacks(connection, msgspec.json.decode(row.request, type=Request)):
+                    continue
+                ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
+                connection.execute(ready.values(state="waiting", updated_ns=time.time_ns()))
+                touch(connection, row.id)
+            self._bell.ring()
+
+    def revision(self) -> int:
+        """Grows with every change of a job."""
+        with self._database.read() as connection:
+            return revision(connection)
+
+    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job]]:
+        """The revision, and the jobs that changed after `known`, newest first."""
+        with self._database.read() as connection:
+            now = revision(connection)
+            found = visible_jobs(owner).where(jobs.c.revision > known).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+            return now, _with_tasks(connection, connection.execute(found).all())
+
+    def running(self, owner: str | None = None) -> list[Job]:
+        """The jobs of which a task runs."""
+        some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
+        with self._database.read() as connection:
+            return _with_tasks(connection, connection.execute(visible_jobs(owner).where(some)).all())
+
+    def one(self, job: str, owner: str | None = None) -> Job:
+        """A job.
+
+        Raises: NotFound.
+        """
+        with self._database.read() as connection:
+            found = _with_tasks(connection, connection.execute(visible_jobs(owner).where(jobs.c.id == job)).all())
+        if not found:
+            raise NotFound(f"there is no job {job[:40]!r}")
+        return found[0]
+
+    def of_task(self, task: str, owner: str | None = None) -> Job:
+        """The job of a task.
+
+        Raises: NotFound.
+        """
+        with self._database.read() as connection:
+            job = connection.execute(select(tasks.c.job).where(tasks.c.id == task)).scalar()
+        if job is None:
+            raise NotFound(f"there is no task {task[:60]!r}")
+        return self.one(job, owner)
+
+    def points(self, job: Job) -> dict[str, list[dict[str, Any]]]:
+        """The points of each task's last attempt, in the order in which they came."""
+        out: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
+        attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
+        with self._database.read() as connection:
+            for row in connection.execute(select(points).where(points.c.task.in_(out))):
+                if row.attempt == attempts.get(row.task):
+                    out[row.task].append(msgspec.json.decode(row.point))
+        return {task: sorted(found, key=_start) for task, found in out.items()}
+
+    def counts(self, found: list[Job]) -> dict[str, int]:
+        """Points of each task's last attempt."""
+        last = select(points.c.task, func.count()).join(tasks, tasks.c.id == points.c.task)
+        last = last.where(points.c.attempt == tasks.c.attempt, tasks.c.state != "waiting").group_by(points.c.task)
+        if len(found) <= _MANY:
+            last = last.where(tasks.c.job.in_([job.id for job in found]))
+        with self._database.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(last)}
+
+    @staticmethod
+    def _row(connection: Connection, job: str) -> AnyRow:
+        row = connection.execute(select(jobs).where(jobs.c.id == job)).first()
+        if row is None:
+            raise NotFound(f"there is no job {job[:40]!r}")
+        return row
+
+
+def _start(point: dict[str, Any]) -> float:
+    """When it was measured; an agent may have sent anything for it."""
+    start = point.get("start_ns")
+    return start if isinstance(start, (int, float)) else 0
+
+
+def visible_jobs(owner: str | None) -> Select[tuple[object, ...]]:
+    """The jobs that somebody may see. Without accounts (owner None) that is all of them."""
+    return select(jobs) if owner is None else select(jobs).where(jobs.c.owner == owner)
+
+
+def revision(connection: Connection, name: str = "jobs") -> int:
+    """The present revision of the named kind."""
+    return int(connection.execute(select(revisions.c.revision).where(revisions.c.name == name)).scalar_one())
+
+
+def touch(connection: Connection, job: str) -> None:
+    """Counts a change of a job or of one of its tasks."""
+    connection.execute(update(jobs).where(jobs.c.id == job).values(revision=changed(connection)))
+
+
+def folder_of(model: str, job: str) -> str:
+    """The folder of a job's results: the model's name as far as folders may have it, and the id."""
+    stem = PurePosixPath(shown(model)).stem
+    slug = re.sub(r"[^\w.-]+", "-", stem).strip("-._")[:48]
+    return f"{slug or 'model'}-{job}"
+
+
+def _refuse_impossible(request: Request) -> None:
+    if not _KEY.fullmatch(request.key):
+        raise BadParameter("key: 1 to 200 visible ASCII characters without spaces", "a UUID is a good one")
+    ids = [spec.id for spec in request.specs]
+    if not ids or len(set(map(str.lower, ids))) != len(ids) or not all(SPEC_ID.fullmatch(each) for each in ids):
+        raise BadParameter("specs: each needs an id of its own that can name a folder", "e.g. ort-cpu")
+
+
+def _with_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
+    same = (func.coalesce(jobs.c.owner, "") == (owner or "")) & (jobs.c.key == key)
+    return connection.execute(select(jobs.c.id, jobs.c.digest).where(same)).first()
+
+
+def _text(request: Request) -> str:
+    return msgspec.json.encode(request, order="sorted").decode()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _same(before: AnyRow, request: Request, digest: str) -> str:
+    if before.digest != digest:
+        raise Conflict(f"the key {request.key!r} belongs to another job", "choose a new key for a new job")
+    return before.id
+
+
+def _insert(connection: Connection, request: Request, owner: str | None, text: str, digest: str) -> str:
+    now, job = time.time_ns(), short_id()
+    connection.execute(
+        insert(jobs).values(
+            id=job,
+            owner=owner,
+            key=request.key,
+            digest=digest,
+            request=text,
+            model_blob=request.model.blob,
+            folder=folder_of(request.model.name, job),
+            retries=request.retries,
+            timeout_ns=int(request.timeout_s * 1e9),
+            submitted_ns=now,
+            revision=changed(connection),
+        )
+    )
+    state = "initiated" if _lacks(connection, request) else "waiting"
+    common = {"job": job, "owner": owner, "state": state, "updated_ns": now}
+    rows = [{"id": f"{job}-{i}", **_wanted(spec), **common} for i, spec in enumerate(request.specs)]
+    connection.execute(insert(tasks), rows)
+    return job
+
+
+def _wanted(spec: Spec) -> dict[str, Any]:
+    return {
+        "spec_id": spec.id,
+        "spec": msgspec.json.encode(spec).decode(),
+        "backend": spec.backend,
+        "version": spec.version,
+        "wanted_agent": spec.agent,
+        "platform": spec.platform,
+        "device": spec.device,
+    }
+
+
+def _lacks(connection: Connection, request: Request) -> bool:
+    """Is a file of the job not here yet?"""
+    wanted = {request.model.blob, *(each.blob for each in request.inputs if each.fill == "file")}
+    here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(wanted))).scalar_one()
+    return here < len(wanted)
+
+
+def _fresh() -> dict[str, Any]:
+    """A task as if nobody had ever tried it, but for the number of its attempts."""
+    empty = ("phase", "agent", "on_device", "on_version", "lease", "lease_until_ns", "deadline_ns")
+    empty += ("reason", "error", "hint", "run")
+    return {
+        **dict.fromkeys(empty),
+        "state": "waiting",
+        "progress": 0.0,
+        "tries": 0,
+        "cancel": False,
+        "warnings": "[]",
+        "log_bytes": 0,
+        "log_cut": 0,
+        "updated_ns": time.time_ns(),
+    }
+
+
+def _with_tasks(connection: Connection, found: Any) -> list[Job]:
+    """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
+    wanted = {row.id: list[AnyRow]() for row in found}
+    rows = select(tasks).order_by(tasks.c.seq)
+    if len(wanted) <= _MANY:
+        rows = rows.where(tasks.c.job.in_(wanted))
+    for row in connection.execute(rows):
+        if row.job in wanted:
+            wanted[row.job].append(row)
+    return [job_of(row, wanted[row.id]) for row in found]

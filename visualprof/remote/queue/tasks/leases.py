@@ -1,0 +1,275 @@
+"""Giving tasks to agents, and taking them back. Every transition is a compare-and-set UPDATE."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+
+from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
+from visualprof.remote.queue.check.limits import MAX_VALUES
+from visualprof.remote.queue.refusals import Oversize, Stale
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import Store
+from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
+from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
+from visualprof.remote.queue.tasks.bell import Bell
+from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.matching import device_for, fits, version_for
+
+RECHECK_S = 0.5  # another server on the same database may have got a job
+TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
+_TRANSFERS = ("preparing", "uploading")
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What an agent says of a task that it has."""
+
+    task: str
+    lease: str
+    phase: Phase = "preparing"
+    progress: float = 0.0
+    warnings: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a task ended, by its agent. files: names of those that it uploaded."""
+
+    state: State
+    reason: Reason | None = None
+    error: str | None = None
+    hint: str | None = None
+    warnings: list[str] = field(default_factory=list[str])
+    files: list[str] = field(default_factory=list[str])
+
+
+class Leases:
+    """Leases over the table of tasks."""
+
+    def __init__(self, database: Database, store: Store, bell: Bell, lease_s: float) -> None:
+        self._database = database
+        self._store = store
+        self._bell = bell
+        self._lease_ns = int(lease_s * 1e9)
+
+    def lease(
+        self, agent: Agent, devices: Sequence[str], wait_s: float, gone: Callable[[], bool] = lambda: False
+    ) -> Lease | None:
+        """The next task for an agent with these free devices; None when none came within `wait_s`.
+
+        gone: is nobody there any more to take it? A task given to nobody would be lost for a lease.
+
+        Raises: Crowded: there is none now, and no place to wait for one.
+        """
+        end = time.monotonic() + wait_s
+        wanted = fits(agent, devices)
+        heard = self._bell.rung
+        found = self._claim(agent, devices, wanted)
+        if found or wait_s <= 0:
+            return found
+        with self._bell.place():
+            while found is None and not self._bell.closed:
+                left = end - time.monotonic()
+                if left <= 0:
+                    return None
+                self._bell.wait(heard, min(RECHECK_S, left))
+                if gone():
+                    return None
+                heard = self._bell.rung
+                found = self._claim(agent, devices, wanted)
+        return found
+
+    def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
+        """Renews leases; the tasks that people want cancelled, and those that are not the agent's any more."""
+        cancel, stale = list[str](), list[str]()
+        if not beats:
+            return cancel, stale
+        with self._database.write() as connection:
+            for each in beats:
+                try:
+                    row = self.hold(connection, agent.id, each.task, each.lease)
+                except Stale:
+                    stale.append(each.task)
+                    continue
+                self._renew(connection, row, each)
+                if row.cancel:
+                    cancel.append(each.task)
+        return cancel, stale
+
+    def holder(self, agent: Agent, task: str, token: str) -> Task:
+        """The task of a lease that still holds.
+
+        Raises: Stale.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(select(tasks).where(tasks.c.id == task)).first()
+        if row is not None and row.state == "running" and _same(row, agent.id, token):
+            return task_of(row)
+        with self._database.write() as connection:
+            return task_of(self.hold(connection, agent.id, task, token))
+
+    def hold(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
+        """The row of a task under a lease; one that was given back, but not out again, is taken back.
+
+        Raises: Stale.
+        """
+        row = connection.execute(select(tasks).where(tasks.c.id == task).with_for_update()).first()
+        if row is None or not _same(row, agent, token) or row.state not in ("running", "waiting"):
+            raise Stale(task)
+        if row.state == "waiting":
+            now = time.time_ns()
+            back = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
+            adopted = update(tasks).where(tasks.c.id == task, tasks.c.state == "waiting", tasks.c.lease == token)
+            connection.execute(adopted.values(back))
+            touch(connection, row.job)
+        return row
+
+    def point(self, agent: Agent, task: str, token: str, batch: int, point: dict[str, Any]) -> None:
+        """Keeps a point; the same size again replaces it.
+
+        Raises: Stale. Oversize: it has more of them than a job can ask for.
+        """
+        with self._database.write() as connection:
+            row = self.hold(connection, agent.id, task, token)
+            key = {"task": task, "attempt": row.attempt, "batch": batch}
+            connection.execute(delete(points).filter_by(**key))
+            kept = select(func.count()).select_from(points).filter_by(task=task, attempt=row.attempt)
+            if connection.execute(kept).scalar_one() >= MAX_VALUES:
+                raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
+            text = msgspec.json.encode(point).decode()
+            connection.execute(insert(points).values(point=text, owner=row.owner, **key))
+            touch(connection, row.job)
+
+    def finished(self, agent: Agent, task: str, token: str, state: State) -> bool:
+        """Was this lease finished in that state before?
+
+        Raises: Stale: it ended otherwise.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(select(tasks).where(tasks.c.id == task)).first()
+        if row is None or not _same(row, agent.id, token) or row.state not in FINAL:
+            return False
+        if row.state != state:
+            raise Stale(task)
+        return True
+
+    def end(self, connection: Connection, agent: Agent, task: str, token: str, report: Report, run: str | None) -> None:
+        """The last transition of a lease.
+
+        Raises: Stale.
+        """
+        row = self.hold(connection, agent.id, task, token)
+        failed = report.state == "failed"
+        connection.execute(
+            update(tasks)
+            .where(tasks.c.id == task, tasks.c.lease == token)
+            .values(
+                state=report.state,
+                phase=None,
+                progress=1.0 if report.state == "succeeded" else row.progress,
+                reason=(report.reason or "agent_error") if failed else None,
+                error=report.error[:4000] if report.error else None,
+                hint=report.hint[:2000] if report.hint else None,
+                warnings=_texts(report.warnings),
+                run=run,
+                updated_ns=time.time_ns(),
+            )
+        )
+        touch(connection, row.job)
+
+    def grace(self) -> None:
+        """At start: the server's own absence must not cost an agent its work."""
+        later = time.time_ns() + self._lease_ns
+        with self._database.write() as connection:
+            for column in (tasks.c.lease_until_ns, tasks.c.deadline_ns):
+                late = update(tasks).where(tasks.c.state == "running", column < later)
+                connection.execute(late.values({column: later}))
+
+    def _claim(self, agent: Agent, devices: Sequence[str], wanted: ColumnElement[bool]) -> Lease | None:
+        first = select(tasks).where(tasks.c.state == "waiting", wanted).order_by(tasks.c.seq).limit(1)
+        with self._database.read() as connection:
+            if connection.execute(first).first() is None:
+                return None  # without the lock that writers take
+        with self._database.write() as connection:
+            row = connection.execute(first.with_for_update(skip_locked=True)).first()
+            if row is None:
+                return None
+            job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
+            device = device_for(agent, row, devices)
+            version = version_for(agent, row, device)
+            taken = self._taken(agent.id, device, version, job.timeout_ns)
+            claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
+            if not connection.execute(claim.values(taken)).rowcount:
+                return None
+            touch(connection, row.job)
+            return self._lease(connection, row, job, taken)
+
+    def _taken(self, agent: str, device: str, version: str, timeout_ns: int) -> dict[str, Any]:
+        now = time.time_ns()
+        return {
+            "state": "running",
+            "phase": "preparing",
+            "progress": 0.0,
+            "attempt": tasks.c.attempt + 1,
+            "tries": tasks.c.tries + 1,
+            "agent": agent,
+            "on_device": device,
+            "on_version": version,
+            "lease": secrets.token_hex(16),
+            "lease_until_ns": now + self._lease_ns,
+            "started_ns": now,
+            "deadline_ns": now + timeout_ns + self._lease_ns,
+            "updated_ns": now,
+            "warnings": "[]",
+            "log_bytes": 0,
+            "log_cut": 0,
+        }
+
+    def _lease(self, connection: Connection, row: AnyRow, job: AnyRow, taken: dict[str, Any]) -> Lease:
+        request = msgspec.json.decode(job.request, type=Request)
+        asked = msgspec.json.decode(row.spec, type=Spec)
+        spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
+        run = f"{job.folder}/{spec.id}"
+        files = self._files(connection, request)
+        return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files)
+
+    def _files(self, connection: Connection, request: Request) -> list[File]:
+        wanted: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]
+        wanted.extend(("input", each.name, each.blob) for each in request.inputs if each.fill == "file")
+        found = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in wanted})))
+        sizes = {row.sha256: row.size_bytes for row in found}
+        url = self._store.get_url
+        return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in wanted]
+
+    def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> None:
+        now = time.time_ns()
+        progress = min(max(beat.progress, 0.0), 1.0)
+        values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
+        if beat.warnings is not None:
+            values["warnings"] = _texts(beat.warnings)
+        if beat.phase in _TRANSFERS and not row.cancel:
+            own = connection.execute(select(jobs.c.timeout_ns).where(jobs.c.id == row.job)).scalar_one()
+            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS)
+        shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
+        if shown:
+            values["updated_ns"] = now
+        connection.execute(update(tasks).where(tasks.c.id == row.id).values(values))
+        if shown:
+            touch(connection, row.job)
+
+
+def _same(row: AnyRow, agent: str, token: str) -> bool:
+    given = token.encode("utf-8", "replace")
+    return row.agent == agent and bool(row.lease) and hmac.compare_digest(row.lease.encode(), given)
+
+
+def _texts(warnings: Sequence[str]) -> str:
+    return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()

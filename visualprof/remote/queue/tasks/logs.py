@@ -1,0 +1,73 @@
+"""Logs of tasks, as they arrive."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from sqlalchemy import update
+
+from visualprof.errors import NotFound
+from visualprof.remote.queue.refusals import Elsewhere, disk
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import Task
+from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.tasks.jobs import touch
+
+CAP = 16 << 20
+PIECE = 256 << 10
+
+
+class Logs:
+    """A file for each attempt of a task."""
+
+    def __init__(self, folder: Path, database: Database) -> None:
+        self._folder = folder
+        self._database = database
+        self._locks = [threading.Lock() for _ in range(64)]
+
+    def path(self, task: Task, attempt: int) -> Path:
+        """Where a log is, or would be."""
+        return self._folder / f"{task.id}-{attempt}.txt"
+
+    def append(self, task: Task, offset: int, data: bytes) -> tuple[int, bool]:
+        """Adds what is new of a piece; the size now, and whether something did not fit.
+
+        Raises: Elsewhere: bytes before the piece are missing. DiskFull.
+        """
+        path = self.path(task, task.attempt)
+        with self._locks[hash(path) % 64], disk(str(self._folder)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                size = file.tell()
+                if offset > size and size < CAP:
+                    raise Elsewhere(size)
+                file.write(data[max(size - offset, 0) :][: CAP - size])
+                file.flush()
+                size = file.tell()
+        cut = max(offset + len(data) - CAP, 0)
+        if size != task.log_bytes or cut > task.log_cut:
+            self._note(task, size, max(cut, task.log_cut))
+        return size, cut > 0
+
+    def read(self, task: Task, attempt: int, offset: int, limit: int = PIECE) -> tuple[bytes, int, int]:
+        """A piece, where it begins, and the whole size; a negative offset counts from the end.
+
+        Raises: NotFound: no such attempt.
+        """
+        if not 0 <= attempt <= task.attempt:
+            raise NotFound(f"task {task.id} has no attempt {attempt}")
+        try:
+            with self.path(task, attempt).open("rb") as file:
+                size = file.seek(0, 2)
+                begin = max(size + offset, 0) if offset < 0 else min(offset, size)
+                file.seek(begin)
+                return file.read(limit), begin, size
+        except FileNotFoundError:
+            return b"", 0, 0
+
+    def _note(self, task: Task, size: int, cut: int) -> None:
+        with self._database.write() as connection:
+            row = update(tasks).where(tasks.c.id == task.id, tasks.c.attempt == task.attempt)
+            connection.execute(row.values(log_bytes=size, log_cut=cut))
+            touch(connection, task.job)

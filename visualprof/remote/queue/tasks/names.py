@@ -1,0 +1,72 @@
+"""Which names a result's files may have: they become files of the log directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from visualprof.remote.queue.refusals import Oversize, Unfit
+from visualprof.remote.queue.store.blobs import shown
+
+MAX_FILES = 200
+MAX_FILE = 4 << 30
+MAX_ALL = 8 << 30
+MAX_NAME = 200  # bytes of a part
+MAX_DEPTH = 2  # a folder and a file
+_UNFINISHED = (".partial", ".tmp", ".part", "~")
+REQUIRED = ("status.json", "env.json", "job.json")
+
+
+def check_name(name: str) -> None:
+    """Refuses every name that could lead elsewhere, or hide.
+
+    Raises: Unfit.
+    """
+    parts = name.split("/")
+    if len(parts) > MAX_DEPTH or not all(_plain(part) for part in parts):
+        raise Unfit(
+            f"{name[:100]!r} cannot be the name of a result's file",
+            "a name, or a folder and a name; not hidden, not absolute, without control characters and backslashes",
+        )
+
+
+def check_all(names: Sequence[str], sizes: Sequence[int]) -> None:
+    """Names and sizes of all files together.
+
+    Raises: Unfit, Oversize.
+    """
+    for name in names:
+        check_name(name)
+    check_distinct(names)
+    if len(names) > MAX_FILES:
+        raise Oversize(f"{len(names)} files; a result has at most {MAX_FILES}")
+    if any(size < 0 for size in sizes):
+        raise Unfit("a file has a negative size")
+    if max(sizes, default=0) > MAX_FILE or sum(sizes) > MAX_ALL:
+        raise Oversize(f"a result has at most {MAX_ALL >> 30} GiB, and {MAX_FILE >> 30} GiB in a file")
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuses names of which one is another, or is its folder; some file systems do not tell case apart.
+
+    Raises: Unfit.
+    """
+    folded = [name.casefold() for name in names]
+    if len(set(folded)) != len(folded) or {name.split("/")[0] for name in folded if "/" in name} & set(folded):
+        raise Unfit("two files of the result have the same name")
+
+
+def model_name(name: str, taken: Sequence[str]) -> str:
+    """How the model is called in the folder of its result."""
+    plain = shown(name).lstrip(".") or "model"
+    if not _plain(plain):
+        plain = "model"
+    return plain if plain not in (*taken, *REQUIRED) else f"model-{plain}"
+
+
+def _plain(part: str) -> bool:
+    try:
+        size = len(part.encode())
+    except UnicodeEncodeError:
+        return False
+    fine = part.isprintable() and not part.startswith(".") and not set(part) & set('\\:*?"<>|')
+    return fine and 0 < size <= MAX_NAME and part == part.strip() and not part.endswith((*_UNFINISHED, "."))

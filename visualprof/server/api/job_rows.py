@@ -1,0 +1,115 @@
+"""Jobs in the words of the API. The list is kept as bytes, and only what changed is read again."""
+
+from __future__ import annotations
+
+import threading
+
+from visualprof.remote.queue.store.records import Job, Task
+from visualprof.server.api import job_schema as schema
+from visualprof.server.encoding import encode
+from visualprof.server.remote_service import Queue, Remote
+
+
+class JobList:
+    """Every job of a queue, newest first."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._lock = threading.Lock()
+        self._rows: dict[str, schema.JobRow] = {}
+        self._revision = -1
+        self._of: Queue | None = None
+        self._kept: tuple[object, bytes] = (None, b"")
+
+    def queue(self) -> Queue:
+        """The queue.
+
+        Raises: NotFound: nothing was ever submitted here.
+        """
+        return self._remote.needed("no job was ever submitted here")
+
+    def listing(self) -> bytes:
+        """The list as JSON; polled by every open page, so it is encoded once for each change."""
+        problem, queue = self._remote.problem, self._remote.existing()
+        with self._lock:
+            if queue is not self._of:  # what was kept is gone: another one begins anew
+                self._of, self._rows, self._revision = queue, {}, -1
+            if queue is not None and queue.jobs.revision() != self._revision:
+                self._refresh(queue)
+            key = (self._revision, problem)
+            if self._kept[0] != key:
+                rows = sorted(self._rows.values(), key=lambda row: (-row.submitted_ns, row.id))
+                error, hint = problem or (None, None)
+                self._kept = key, encode(schema.JobsAnswer(max(self._revision, 0), rows, error, hint))
+            return self._kept[1]
+
+    def one(self, job: str) -> schema.JobAnswer:
+        """A job with its points.
+
+        Raises: NotFound.
+        """
+        queue = self.queue()
+        found = queue.jobs.one(job)
+        points = queue.jobs.points(found)
+        rows = [
+            schema.PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
+            for task in found.tasks
+            for each in points[task.id]
+        ]
+        return schema.JobAnswer(self._shown(queue, [found])[0], found.request, rows)
+
+    def _refresh(self, queue: Queue) -> None:
+        self._revision, changed = queue.jobs.since(self._revision)
+        self._rows |= {row.id: row for row in self._shown(queue, changed)}
+
+    def _shown(self, queue: Queue, jobs: list[Job]) -> list[schema.JobRow]:
+        blobs = {job.request.model.blob for job in jobs}
+        blobs |= {each.blob for job in jobs for each in job.request.inputs if each.fill == "file"}
+        files = queue.blobs.facts(blobs)
+        agents = {agent.id: agent.name for agent in queue.agents.all()}
+        counts = queue.jobs.counts(jobs)
+        return [self._row(job, files, agents, counts) for job in jobs]
+
+    def _row(
+        self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
+    ) -> schema.JobRow:
+        request = job.request
+        data = [files[each.blob][0] for each in request.inputs if each.fill == "file" and each.blob in files]
+        return schema.JobRow(
+            id=job.id,
+            name=request.name,
+            model=request.model.name,
+            model_blob=request.model.blob,
+            graph=files.get(request.model.blob, ("", None))[1],
+            data=data,
+            state=job.state,
+            progress=round(job.progress, 4),
+            submitted_ns=job.submitted_ns,
+            updated_ns=job.updated_ns,
+            tasks=[self._task(task, agents, counts.get(task.id, 0)) for task in job.tasks],
+        )
+
+    def _task(self, task: Task, agents: dict[str, str], points: int) -> schema.TaskRow:
+        agent = None if task.state == "waiting" else task.agent
+        prefix = self._remote.root.prefix
+        return schema.TaskRow(
+            id=task.id,
+            spec=task.spec.id,
+            backend=task.spec.backend,
+            version=task.on_version or task.spec.version or None,
+            device=task.on_device or task.spec.device,
+            state=task.state,
+            phase=task.phase,
+            progress=round(task.progress, 4),
+            attempt=task.attempt,
+            agent=agent,
+            agent_name=agents.get(agent) if agent else None,
+            reason=task.reason,
+            error=task.error,
+            hint=task.hint,
+            warnings=task.warnings,
+            updated_ns=task.updated_ns,
+            points=points,
+            run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
+            log_bytes=task.log_bytes,
+        )

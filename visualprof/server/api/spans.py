@@ -1,0 +1,88 @@
+"""The span that a request names, its columns, and the request's numbers."""
+
+from __future__ import annotations
+
+from flask import request
+
+from visualprof.errors import BadParameter, NotReady, SourceError
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Span
+from visualprof.reader.trace import Trace
+
+
+class Parsing(NotReady):
+    """With what the page shows meanwhile."""
+
+    def __init__(self, span: Span) -> None:
+        failure = span.failure
+        if failure:
+            super().__init__(failure.error, failure.hint)
+        else:
+            super().__init__(f"{span.found.name} is being read", "ask again in a moment")
+        self.state = span.state
+        self.progress = round(span.progress, 3)
+
+
+class Unreadable(SourceError):
+    """A file whose parse failed, with the status of that failure."""
+
+    def __init__(self, span: Span) -> None:
+        failure = span.failure
+        super().__init__(failure.error if failure else "", failure.hint if failure else "")
+        self.status = failure.status if failure else 422
+
+
+def columns_of(logdir: LogDirectory, span: Span) -> Trace:
+    """The columns of a span.
+
+    Raises: Unreadable: its parse failed. Parsing: it is not there yet, and jumps the queue.
+    """
+    if span.state == "failed":
+        raise Unreadable(span)
+    trace = logdir.open(span)
+    if trace is None:
+        logdir.hurry(span)
+        raise Parsing(span)
+    return trace
+
+
+def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, Span, Trace]]:
+    """Every worker of a run with its span of that id, or its first one; workers whose file cannot be read are left out.
+
+    Raises: NotFound: there is no such run. Parsing: one of them is not there yet. Unreadable: none can be read.
+    """
+    listing = logdir.listing()
+    first = listing.find(run)
+    found: list[tuple[str, Span, Trace]] = []
+    for worker in next(r for r in listing.runs if r.id == run).workers:
+        span = next((s for s in worker.spans if s.id == span_id), worker.spans[0])
+        if span.state != "failed":
+            found.append((worker.id, span, columns_of(logdir, span)))
+    if not found:
+        raise Unreadable(first)
+    return found
+
+
+def required(name: str) -> str:
+    """A parameter of the request that must be there.
+
+    Raises: BadParameter.
+    """
+    value = request.args.get(name)
+    if not value:
+        raise BadParameter(f"the parameter {name!r} is missing", "ids are listed by /api/v1/runs")
+    return value
+
+
+def number(name: str, text: str, least: int, most: int) -> int:
+    """A whole number of the request.
+
+    Raises: BadParameter: it is none, or outside least .. most.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise BadParameter(f"{name}={text[:40]!r} is not a whole number from {least} to {most}")
+    return value
