@@ -1,12 +1,13 @@
 import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
 
-// A page is one file in pages/; its base name is the id of the view it shows. Nothing else registers it.
-const files = import.meta.glob<{ default: object }>("./pages/*.vue");
+// A page is one folder in pages/; its name is the id of the view it shows. Nothing else registers it.
+const files = import.meta.glob<{ default: object }>("./pages/*/page.vue");
+const id_of = (path: string) => path.split("/").at(-2) as string;
 
-export const page_ids = Object.keys(files).map((path) => path.replace(/^.*\/|\.vue$/g, ""));
+export const page_ids = Object.keys(files).map(id_of);
 
 const routes: RouteRecordRaw[] = Object.entries(files).map(([path, load]) => {
-  const id = path.replace(/^.*\/|\.vue$/g, "");
+  const id = id_of(path);
   return { path: `/${id}`, name: id, component: load };
 });
 

@@ -2,7 +2,7 @@
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address } from "../api/client";
-import type { ModelsAnswer } from "../graph/answers";
+import type { ModelsAnswer } from "../api/graph";
 import { linked_location } from "./address";
 import { useResource } from "./resource";
 import { run } from "./selection";

@@ -1,0 +1,29 @@
+// What the server's graph routes answer (docs/http-api.md, "graph"); columns where the schema says "anything".
+import type { Schemas } from "./model";
+
+export type ModelEntry = Schemas["ModelEntry"];
+export type ModelsAnswer = Schemas["ModelsAnswer"];
+/** Of a value on an edge no more is known than these three. */
+export type Tensor = Pick<Schemas["GraphTensor"], "name" | "dtype" | "shape"> & Partial<Schemas["GraphTensor"]>;
+export type NodeAnswer = Schemas["GraphNode"];
+
+export interface GraphAnswer {
+  model: Omit<Schemas["GraphModel"], "operators">;
+  groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; nodes: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  nodes: { name: string[]; full_name?: string[]; attributes?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  edges: { src: number[]; dst: number[]; value: number[] };
+  values: { name: string[]; dtype: string[]; shape: string[] };
+}
+
+export const MEASURES = ["time_ns", "calls", "flops", "memory_bytes"] as const;
+export type Measure = (typeof MEASURES)[number];
+
+export type ProfileAnswer = Omit<Schemas["GraphProfile"], "columns"> & { columns: Record<Measure | "event", (number | null)[]> };
+
+export type ChangeStatus = "same" | "changed" | "removed" | "added";
+
+export type CompareAnswer = Omit<Schemas["GraphComparison"], "pairs" | "status" | "other_status"> & {
+  pairs: [number, number][];
+  status: ChangeStatus[];
+  other_status: ChangeStatus[];
+};

@@ -1,0 +1,84 @@
+// The ranks of a run: the means of their steps, what they run on, and the words for who is late.
+import type { Cell, Columns, RankDevice, Straggler } from "../../api/model";
+
+export interface RankMeans {
+  rank: number;
+  worker: string;
+  steps: number;
+  total_ns: number;
+  computation_ns: number;
+  communication_ns: number;
+  /** Communication that no computation hides. */
+  exposed_ns: number;
+}
+
+const number = (value: Cell | undefined) => (typeof value === "number" ? value : 0);
+
+/** One entry a rank, in the order of the ranks. */
+export function rank_means(columns: Columns): RankMeans[] {
+  const sums = new Map<number, RankMeans>();
+  (columns["rank"] ?? []).forEach((cell, row) => {
+    const rank = number(cell);
+    const at = (name: string) => number(columns[name]?.[row]);
+    const sum = sums.get(rank) ?? { rank, worker: String(columns["worker"]?.[row] ?? ""), steps: 0, total_ns: 0, computation_ns: 0, communication_ns: 0, exposed_ns: 0 };
+    sum.steps += 1;
+    sum.total_ns += at("total_ns");
+    sum.computation_ns += at("computation_ns");
+    sum.communication_ns += at("communication_ns");
+    sum.exposed_ns += at("communication_ns") - at("overlap_ns");
+    sums.set(rank, sum);
+  });
+  const mean = (value: number, steps: number) => value / steps;
+  return [...sums.values()]
+    .map((one) => ({
+      ...one,
+      total_ns: mean(one.total_ns, one.steps),
+      computation_ns: mean(one.computation_ns, one.steps),
+      communication_ns: mean(one.communication_ns, one.steps),
+      exposed_ns: mean(one.exposed_ns, one.steps),
+    }))
+    .sort((a, b) => a.rank - b.rank);
+}
+
+export interface Imbalance {
+  most: RankMeans;
+  least: RankMeans;
+  /** The longest computation over the mean of all, less 1. */
+  excess: number;
+}
+
+// Below this the ranks differ as much as the steps of one do.
+const EVEN = 0.05;
+
+/** How unevenly the computation is spread; null when it is even or there is nothing to compare. */
+export function imbalance(ranks: readonly RankMeans[]): Imbalance | null {
+  if (ranks.length < 2) return null;
+  const sorted = [...ranks].sort((a, b) => a.computation_ns - b.computation_ns);
+  const [least, most] = [sorted[0], sorted[sorted.length - 1]];
+  const mean = sorted.reduce((all, one) => all + one.computation_ns, 0) / sorted.length;
+  if (!least || !most || mean <= 0 || most.computation_ns / mean - 1 < EVEN) return null;
+  return { most, least, excess: most.computation_ns / mean - 1 };
+}
+
+// A rank that computes this much longer than the mean is late because of that.
+const BUSY = 1.05;
+
+export function reason_of(straggler: Straggler): "computes" | "waits" | "unknown" {
+  if (straggler.computation_ratio === null) return "unknown";
+  return straggler.computation_ratio > BUSY ? "computes" : "waits";
+}
+
+/** "0–3, 7": runs of numbers in few words. */
+export function number_ranges(numbers: readonly number[]): string {
+  const runs: [number, number][] = [];
+  for (const one of [...numbers].sort((a, b) => a - b)) {
+    const last = runs[runs.length - 1];
+    if (last && one <= last[1] + 1) last[1] = one;
+    else runs.push([one, one]);
+  }
+  return runs.map(([from, to]) => (from === to ? String(from) : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`)).join(", ");
+}
+
+export function devices_of(devices: readonly RankDevice[], rank: number): RankDevice[] {
+  return devices.filter((one) => one.rank === rank);
+}

@@ -1,0 +1,62 @@
+import { describe, expect, it } from "vitest";
+import type { ReportRow } from "../../api/model";
+import { labels_of, list_text, newest, parse_list, place_of } from "../../state/chosen";
+import { with_latency_axis, with_limit } from "./limit";
+import { ordered_rows, why_unknown } from "./points";
+
+function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
+  return {
+    id, job: "j", name: "model", model: "m.onnx", model_sha256: "0", spec: "s", backend: "", version: "", device: "cpu", agent: "", precision: "",
+    state: "succeeded", finished_ns: 0, points: 1, best_batch: 1, best_samples_per_s: 1, run: null, ...more,
+  };
+}
+
+describe("reports in the address", () => {
+  it("survive commas and percent signs in their ids", () => {
+    const ids = ["a,b", "50%", "%2C", "run/一"];
+    expect(parse_list(list_text(ids))).toEqual(ids);
+  });
+  it("may be plain ids with commas between", () => expect(parse_list("j/a,j/b,,j/a")).toEqual(["j/a", "j/b"]));
+  it("are those of the newest job until others are chosen", () => {
+    const all = [report("new/a", { job: "2" }), report("new/empty", { job: "2", points: 0 }), report("old", { job: "1" })];
+    expect(newest(all)).toEqual(["new/a"]);
+  });
+});
+
+describe("labels_of", () => {
+  it("are the specs, with the job's name or at last the id where several are alike", () => {
+    expect([...labels_of([report("1", { spec: "a" }), report("2", { spec: "b" })]).values()]).toEqual(["a", "b"]);
+    expect([...labels_of([report("1", { name: "x" }), report("2", { name: "y" })]).values()]).toEqual(["x / s", "y / s"]);
+    expect([...labels_of([report("1"), report("2")]).values()]).toEqual(["1", "2"]);
+  });
+});
+
+describe("points", () => {
+  it("are found by the id that charts give them, whatever the report is called", () => expect(place_of("a|b/c|16")).toEqual({ report: "a|b/c", batch: 16 }));
+  it("of a line have no id", () => expect(place_of("anything")).toBeNull());
+  it("are ordered by any column, what is not known last", () => {
+    const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
+    expect(ordered_rows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
+    expect(ordered_rows(table, "p99_ns", "desc")).toEqual([0, 2, 1]);
+    expect(ordered_rows(table, "", "desc")).toEqual([0, 1, 2]);
+  });
+  it("lack a percentile when they have too few samples for it", () => {
+    expect(why_unknown("p99_ns", 661)).toBe(662);
+    expect(why_unknown("p99_ns", 662)).toBeNull();
+    expect(why_unknown("rss_bytes", 1)).toBeNull();
+  });
+});
+
+describe("with_latency_axis", () => {
+  it("names the axis for what all of its lines are", () => expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({ latency: { yAxis: { name: "@t:evaluation.latency" } } }));
+});
+
+describe("with_limit", () => {
+  const charts = { latency: { series: [] }, throughput: { series: [] } };
+  it("draws a line where latency has an axis", () => {
+    const drawn = with_limit(charts, 5);
+    expect(drawn["throughput"]).toEqual({ series: [] });
+    expect(JSON.stringify(drawn["latency"])).toContain('"yAxis":5');
+  });
+  it("draws nothing without a limit", () => expect(with_limit(charts, 0)).toBe(charts));
+});

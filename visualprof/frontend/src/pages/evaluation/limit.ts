@@ -1,0 +1,25 @@
+// What the page adds to the server's charts: the wanted latency as a line, and a name for an axis of several percentiles.
+import type { JsonObject } from "../../api/model";
+import { duration } from "../../lib/format";
+
+const AXES: Record<string, "xAxis" | "yAxis"> = { latency: "yAxis", tradeoff: "xAxis" };
+
+export function with_limit(charts: Record<string, JsonObject>, limit_ns: number): Record<string, JsonObject> {
+  if (!(limit_ns > 0)) return charts;
+  return Object.fromEntries(Object.entries(charts).map(([name, option]) => [name, limited(option, AXES[name], limit_ns)]));
+}
+
+function limited(option: JsonObject, axis: "xAxis" | "yAxis" | undefined, limit_ns: number): JsonObject {
+  if (axis === undefined || !Array.isArray(option["series"])) return option;
+  const label = { formatter: `≤ ${duration(limit_ns)}`, color: "@c:limit", fontSize: 11, position: axis === "yAxis" ? "insideEndTop" : "end" };
+  const line = { type: "line", name: "@t:evaluation.limit", data: [], itemStyle: { color: "@c:limit" }, markLine: { silent: true, symbol: "none", lineStyle: { color: "@c:limit", type: "dashed", width: 1.5 }, label, data: [{ [axis]: limit_ns }] } };
+  return { ...option, series: [...option["series"], line] };
+}
+
+/** The lines over it are p50, p95 and p99. */
+export function with_latency_axis(charts: Record<string, JsonObject>): Record<string, JsonObject> {
+  const latency = charts["latency"];
+  const axis = latency?.["yAxis"];
+  if (!latency || typeof axis !== "object" || axis === null || Array.isArray(axis)) return charts;
+  return { ...charts, latency: { ...latency, yAxis: { ...axis, name: "@t:evaluation.latency" } } };
+}

@@ -1,0 +1,71 @@
+// Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
+import type { ThemeName } from "../../../charts/palette";
+import type { ChangeStatus } from "../../../api/graph";
+import { FAMILIES, family_color, type Family } from "./family";
+
+export interface Colors {
+  theme: ThemeName;
+  ground: string;
+  surface: string;
+  text: string;
+  muted: string;
+  line: string;
+  edge: string;
+  accent: string;
+  upstream: string;
+  downstream: string;
+  mark: string;
+  group: readonly string[];
+  title: readonly string[];
+  family: Record<Family, { fill: string; border: string; strong: string }>;
+  status: Record<ChangeStatus, string>;
+  heat: (share: number) => string;
+}
+
+type Rgb = [number, number, number];
+
+function rgb(hex: string): Rgb {
+  const value = parseInt(hex.slice(1), 16);
+  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+}
+
+function mixed(a: string, b: string, share: number): string {
+  const [from, to] = [rgb(a), rgb(b)];
+  return `#${from.map((one, i) => Math.round(one + ((to[i] ?? 0) - one) * share).toString(16).padStart(2, "0")).join("")}`;
+}
+
+const TOKENS: Record<ThemeName, Record<string, string>> = {
+  light: { ground: "#f3f5f8", surface: "#ffffff", text: "#1d2430", muted: "#5d6878", line: "#cfd6df", accent: "#1f63c6", good: "#2f855a", warn: "#c77a08", bad: "#c0392f" },
+  dark: { ground: "#12161c", surface: "#1b2028", text: "#e3e8ef", muted: "#9aa5b4", line: "#3d4654", accent: "#74abf5", good: "#6cc495", warn: "#e9b35c", bad: "#f08a80" },
+};
+const COLD: Record<ThemeName, string> = { light: "#fdf6ec", dark: "#2a2a2c" };
+const WARM: Record<ThemeName, string> = { light: "#f7a94a", dark: "#a86a24" };
+// Text stands on it: at least 4.5 to 1 with that of the theme.
+const HOT: Record<ThemeName, string> = { light: "#e8654f", dark: "#b93a28" };
+
+export function colors_of(theme: ThemeName): Colors {
+  const token = (name: string) => TOKENS[theme][name] ?? "#888888";
+  const [ground, surface, line] = [token("ground"), token("surface"), token("line")];
+  const family = Object.fromEntries(
+    FAMILIES.map((name) => {
+      const strong = family_color(name, theme);
+      return [name, { strong, fill: mixed(surface, strong, theme === "light" ? 0.13 : 0.2), border: mixed(surface, strong, theme === "light" ? 0.55 : 0.62) }];
+    }),
+  ) as Colors["family"];
+  return {
+    theme, ground, surface, line,
+    text: token("text"),
+    muted: token("muted"),
+    edge: mixed(surface, token("muted"), 0.66),
+    accent: token("accent"),
+    upstream: token("accent"),
+    downstream: token("warn"),
+    mark: token("warn"),
+    // Nested groups step away from the ground a little each.
+    group: [0, 1, 2, 3].map((depth) => mixed(surface, token("muted"), (theme === "light" ? 0.05 : 0.06) * (depth + 1))),
+    title: [0, 1, 2, 3].map((depth) => mixed(surface, token("muted"), 0.09 + 0.06 * (depth + 1))),
+    family,
+    status: { same: token("muted"), changed: token("warn"), removed: token("bad"), added: token("good") },
+    heat: (share) => (share < 0.5 ? mixed(COLD[theme], WARM[theme], share * 2) : mixed(WARM[theme], HOT[theme], share * 2 - 1)),
+  };
+}

@@ -1,0 +1,47 @@
+// The whole picture as a file, with every text, whatever is in sight.
+import { save } from "../../../charts/picture";
+import type { Colors } from "./colors";
+import type { Marks } from "./marks";
+import { paint } from "./paint";
+import type { Words } from "./paint_boxes";
+import { SvgPen } from "./svg";
+import type { Scene } from "./scene";
+
+const MARGIN = 16;
+/** Browsers refuse larger canvases. */
+const MOST_SIDE = 16_000;
+const MOST_PIXELS = 120e6;
+const FULL = 2;
+
+export function svg_text(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): string {
+  const { width, height } = scene.picture;
+  const pen = new SvgPen();
+  paint(pen, scene, { x: 0, y: 0, w: width, h: height }, 1, { ...marks, hover: -1 }, colors, words);
+  return pen.document(-MARGIN, -MARGIN, width + 2 * MARGIN, height + 2 * MARGIN, colors.surface, title);
+}
+
+export function save_svg(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): void {
+  const url = URL.createObjectURL(new Blob([svg_text(scene, marks, colors, words, title)], { type: "image/svg+xml" }));
+  save(url, `${title}.svg`);
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** As sharp as a canvas may be; a very large picture gets smaller instead of none. */
+export async function save_png(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): Promise<void> {
+  const [width, height] = [scene.picture.width + 2 * MARGIN, scene.picture.height + 2 * MARGIN];
+  const scale = Math.min(FULL, MOST_SIDE / width, MOST_SIDE / height, Math.sqrt(MOST_PIXELS / (width * height)));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.ceil(width * scale);
+  canvas.height = Math.ceil(height * scale);
+  const pen = canvas.getContext("2d");
+  if (!pen) return;
+  pen.fillStyle = colors.surface;
+  pen.fillRect(0, 0, canvas.width, canvas.height);
+  pen.setTransform(scale, 0, 0, scale, MARGIN * scale, MARGIN * scale);
+  paint(pen, scene, { x: 0, y: 0, w: width, h: height }, scale, { ...marks, hover: -1 }, colors, words);
+  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
+  if (!blob) return;
+  const url = URL.createObjectURL(blob);
+  save(url, `${title}.png`);
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}

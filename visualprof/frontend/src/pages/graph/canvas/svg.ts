@@ -1,0 +1,92 @@
+// A pen that writes SVG. Texts are escaped: names of a model may hold markup.
+import { escape_html } from "../../../lib/text";
+import type { Pen } from "./pen";
+
+const ANCHORS: Record<string, string> = { left: "start", start: "start", center: "middle", right: "end", end: "end" };
+
+function short(value: number): string {
+  return String(Math.round(value * 100) / 100);
+}
+
+export class SvgPen implements Pen {
+  fillStyle: string | CanvasGradient | CanvasPattern = "#000";
+  strokeStyle: string | CanvasGradient | CanvasPattern = "#000";
+  lineWidth = 1;
+  font = "12px sans-serif";
+  textAlign: CanvasTextAlign = "left";
+  textBaseline: CanvasTextBaseline = "alphabetic";
+  globalAlpha = 1;
+  private path: string[] = [];
+  private dash: number[] = [];
+  private readonly out: string[] = [];
+
+  private get alpha(): string {
+    return this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
+  }
+
+  beginPath(): void {
+    this.path = [];
+  }
+
+  moveTo(x: number, y: number): void {
+    this.path.push(`M${short(x)} ${short(y)}`);
+  }
+
+  lineTo(x: number, y: number): void {
+    this.path.push(`L${short(x)} ${short(y)}`);
+  }
+
+  bezierCurveTo(x1: number, y1: number, x2: number, y2: number, x: number, y: number): void {
+    this.path.push(`C${[x1, y1, x2, y2, x, y].map(short).join(" ")}`);
+  }
+
+  closePath(): void {
+    this.path.push("Z");
+  }
+
+  rect(x: number, y: number, w: number, h: number): void {
+    this.path.push(`M${short(x)} ${short(y)}h${short(w)}v${short(h)}h${short(-w)}Z`);
+  }
+
+  roundRect(x: number, y: number, w: number, h: number, radii?: number | DOMPointInit | Iterable<number | DOMPointInit>): void {
+    const list = typeof radii === "object" && Symbol.iterator in radii ? [...radii].map(Number) : [Number(radii ?? 0)];
+    const [a = 0, b = a, c = a, d = b] = list.map((radius) => Math.min(radius, w / 2, h / 2));
+    const arc = (radius: number, dx: number, dy: number) => (radius > 0 ? `a${short(radius)} ${short(radius)} 0 0 1 ${short(dx)} ${short(dy)}` : "");
+    this.path.push(`M${short(x + a)} ${short(y)}h${short(w - a - b)}${arc(b, b, b)}v${short(h - b - c)}${arc(c, -c, c)}h${short(c + d - w)}${arc(d, -d, -d)}v${short(d + a - h)}${arc(a, a, -a)}Z`);
+  }
+
+  setLineDash(dash: Iterable<number>): void {
+    this.dash = [...dash];
+  }
+
+  fill(): void {
+    if (this.path.length > 0) this.out.push(`<path d="${this.path.join("")}" fill="${String(this.fillStyle)}"${this.alpha}/>`);
+  }
+
+  stroke(): void {
+    if (this.path.length === 0) return;
+    const dash = this.dash.length > 0 ? ` stroke-dasharray="${this.dash.join(" ")}"` : "";
+    this.out.push(`<path d="${this.path.join("")}" fill="none" stroke="${String(this.strokeStyle)}" stroke-width="${short(this.lineWidth)}"${dash}${this.alpha}/>`);
+  }
+
+  fillRect(x: number, y: number, w: number, h: number): void {
+    this.out.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${String(this.fillStyle)}"${this.alpha}/>`);
+  }
+
+  fillText(text: string, x: number, y: number): void {
+    const [, weight = "400", size = "12", family = "sans-serif"] = /^(\d+) ([\d.]+)px (.*)$/.exec(this.font) ?? [];
+    const middle = this.textBaseline === "middle" ? ' dominant-baseline="central"' : "";
+    this.out.push(`<text x="${short(x)}" y="${short(y)}" text-anchor="${ANCHORS[this.textAlign] ?? "start"}"${middle} font-size="${size}" font-weight="${weight}" font-family="${escape_html(family)}" fill="${String(this.fillStyle)}"${this.alpha}>${escape_html(text)}</text>`);
+  }
+
+  document(x: number, y: number, width: number, height: number, ground: string, title: string): string {
+    const box = [x, y, width, height].map(short);
+    return [
+      `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box.join(" ")}" width="${box[2]}" height="${box[3]}">`,
+      `<title>${escape_html(title)}</title>`,
+      `<rect x="${box[0]}" y="${box[1]}" width="${box[2]}" height="${box[3]}" fill="${ground}"/>`,
+      ...this.out,
+      "</svg>",
+    ].join("\n");
+  }
+}

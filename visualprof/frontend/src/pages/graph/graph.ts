@@ -1,0 +1,130 @@
+// The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
+import { grouped, type Adjacency } from "./layout/adjacency";
+import type { GraphAnswer } from "../../api/graph";
+
+export class Graph {
+  readonly nodes: number;
+  readonly groups: number;
+  readonly root: number;
+  /** Group item above each item; -1 above the root. */
+  readonly parent: Int32Array;
+  readonly depth: Int32Array;
+  /** Members of each group: nodes and groups in the order in which the model has their first node. */
+  readonly members: Int32Array[];
+  readonly src: Int32Array;
+  readonly dst: Int32Array;
+  readonly out_edges: Adjacency;
+  readonly in_edges: Adjacency;
+  /** Edges with an end in each group. */
+  private readonly touching: Adjacency;
+  private readonly touching_edges: Int32Array;
+  /** How many groups have the structure of each group, itself included. */
+  readonly twins: Int32Array;
+
+  constructor(readonly answer: GraphAnswer) {
+    const { groups, nodes, edges } = answer;
+    this.nodes = nodes.name.length;
+    this.groups = groups.name.length;
+    this.root = this.nodes;
+    const items = this.nodes + this.groups;
+    this.parent = new Int32Array(items);
+    this.depth = new Int32Array(items);
+    groups.parent.forEach((above, g) => {
+      this.parent[this.nodes + g] = above < 0 ? -1 : this.nodes + above;
+      this.depth[this.nodes + g] = above < 0 ? 0 : (this.depth[this.nodes + above] as number) + 1;
+    });
+    nodes.group.forEach((g, n) => {
+      this.parent[n] = this.nodes + g;
+      this.depth[n] = (this.depth[this.nodes + g] as number) + 1;
+    });
+    this.members = this.list_members();
+    this.src = Int32Array.from(edges.src);
+    this.dst = Int32Array.from(edges.dst);
+    this.out_edges = grouped(this.src, this.nodes);
+    this.in_edges = grouped(this.dst, this.nodes);
+    const [keys, of] = this.edge_groups();
+    this.touching = grouped(keys, this.groups);
+    this.touching_edges = of;
+    const like = new Int32Array(this.groups);
+    groups.twin.forEach((twin) => (like[twin] = (like[twin] as number) + 1));
+    this.twins = Int32Array.from(groups.twin, (twin) => like[twin] as number);
+  }
+
+  private list_members(): Int32Array[] {
+    const items = this.nodes + this.groups;
+    const first = new Int32Array(items).fill(items);
+    for (let n = 0; n < this.nodes; n += 1) {
+      for (let item = n; item >= 0; item = this.parent[item] as number) {
+        if ((first[item] as number) <= n) break;
+        first[item] = n;
+      }
+    }
+    const lists: number[][] = Array.from({ length: this.groups }, () => []);
+    for (let item = 0; item < items; item += 1) if ((this.parent[item] as number) >= 0) lists[(this.parent[item] as number) - this.nodes]?.push(item);
+    return lists.map((list) => Int32Array.from(list.sort((a, b) => (first[a] as number) - (first[b] as number) || a - b)));
+  }
+
+  private edge_groups(): [keys: number[], edges: Int32Array] {
+    const keys: number[] = [];
+    const of: number[] = [];
+    const seen = new Int32Array(this.groups).fill(-1);
+    for (let e = 0; e < this.src.length; e += 1) {
+      for (const end of [this.src[e] as number, this.dst[e] as number]) {
+        for (let g = this.parent[end] as number; g >= 0; g = this.parent[g] as number) {
+          if (seen[g - this.nodes] === e) break;
+          seen[g - this.nodes] = e;
+          keys.push(g - this.nodes);
+          of.push(e);
+        }
+      }
+    }
+    return [keys, Int32Array.from(of)];
+  }
+
+  is_group(item: number): boolean {
+    return item >= this.nodes;
+  }
+
+  /** Edges with an end in this group, which is an item. */
+  edges_at(group: number): Int32Array {
+    const g = group - this.nodes;
+    const places = this.touching.list.subarray(this.touching.start[g], this.touching.start[g + 1]);
+    return places.map((place) => this.touching_edges[place] as number);
+  }
+
+  /** The member of `group` that is or holds `item`; -1 when it lies outside. */
+  member_above(item: number, group: number): number {
+    const wanted = (this.depth[group] as number) + 1;
+    let at = item;
+    while ((this.depth[at] as number) > wanted) at = this.parent[at] as number;
+    return this.parent[at] === group ? at : -1;
+  }
+
+  /** What stands for an item in the picture: itself, or the outermost folded group around it. */
+  shown(item: number, open: ReadonlySet<number>): number {
+    let best = item;
+    for (let at = this.parent[item] as number; at >= 0; at = this.parent[at] as number) if (!open.has(at)) best = at;
+    return best;
+  }
+
+  /** Groups around an item, innermost first. */
+  around(item: number): number[] {
+    const out: number[] = [];
+    for (let at = this.parent[item] as number; at >= 0; at = this.parent[at] as number) out.push(at);
+    return out;
+  }
+
+  /** All nodes below an item. */
+  below(item: number): number[] {
+    if (!this.is_group(item)) return [item];
+    const out: number[] = [];
+    const open = [item];
+    while (open.length > 0) {
+      for (const member of this.members[(open.pop() as number) - this.nodes] ?? []) {
+        if (this.is_group(member)) open.push(member);
+        else out.push(member);
+      }
+    }
+    return out;
+  }
+}

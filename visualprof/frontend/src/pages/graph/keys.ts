@@ -1,0 +1,107 @@
+// The page's keys; some of them mean something else in the shell.
+import { onScopeDispose } from "vue";
+import { is_typing } from "../../state/shortcuts";
+import { box_of } from "./canvas/scene";
+import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
+import type { Workspace } from "./workspace";
+
+const ZOOM = 1.25;
+const ARROWS: Record<string, readonly [dx: number, dy: number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** The neighbour along an edge, or beside the box, that lies most in the direction of the arrow. */
+function beside(workspace: Workspace, dx: number, dy: number): number {
+  const scene = workspace.main.scene.value;
+  if (!scene) return -1;
+  const { picture } = scene;
+  const from = workspace.marks.value.selected;
+  if (from < 0) return picture.item[0] ?? -1;
+  const here = box_of(scene, from);
+  const linked = new Set<number>();
+  for (let e = 0; e < picture.kind.length; e += 1) {
+    if (picture.from[e] === from) linked.add(picture.to[e] ?? -1);
+    if (picture.to[e] === from) linked.add(picture.from[e] ?? -1);
+  }
+  let best = -1;
+  let least = Infinity;
+  for (let i = 0; i < picture.item.length; i += 1) {
+    if (i === from || (picture.around[i] !== picture.around[from] && !linked.has(i))) continue;
+    const box = box_of(scene, i);
+    const [x, y] = [box.x + box.w / 2 - here.x - here.w / 2, box.y + box.h / 2 - here.y - here.h / 2];
+    const along = x * dx + y * dy;
+    if (along <= 1) continue;
+    // Edges are the way; what merely stands there costs more.
+    const cost = along + 2 * Math.abs(x * dy + y * dx) + (linked.has(i) ? 0 : 4000);
+    if (cost < least) [least, best] = [cost, i];
+  }
+  return best < 0 ? -1 : (picture.item[best] ?? -1);
+}
+
+export function useGraphKeys(workspace: Workspace, focus_search: () => void): void {
+  const { state, stage, main } = workspace;
+
+  function zoom(factor: number): void {
+    for (const one of workspace.comparing.value ? [stage, workspace.other_stage] : [stage]) {
+      one.camera.zoom(factor);
+      one.invalidate();
+    }
+  }
+
+  function clear(): void {
+    if (state.selected.value) workspace.select(-1);
+    else {
+      state.search.value = "";
+      state.find.value = "";
+    }
+  }
+
+  function on_group(open: boolean): void {
+    const item = workspace.selected.value;
+    const graph = main.graph.value;
+    if (!graph || item < 0) return;
+    const group = graph.is_group(item) && (open || main.open.value.has(item)) ? item : open ? -1 : (graph.parent[item] ?? -1);
+    if (group < 0 || group === graph.root || main.open.value.has(group) === open) return;
+    workspace.toggle(group);
+    if (!open) workspace.select(group);
+  }
+
+  const actions: Record<string, (event: KeyboardEvent) => void> = {
+    "+": () => zoom(ZOOM),
+    "=": () => zoom(ZOOM),
+    "-": () => zoom(1 / ZOOM),
+    "0": () => stage.fit(true),
+    f: () => (workspace.selected.value >= 0 ? stage.reveal(workspace.selected.value) : stage.fit()),
+    e: (event) => (event.shiftKey ? main.open_all() : on_group(true)),
+    c: (event) => (event.shiftKey ? main.close_all() : on_group(false)),
+    l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
+    h: () => (state.measure.value = state.measure.value === null ? "time_ns" : null),
+    p: () => (state.whole.value = !state.whole.value),
+    "/": focus_search,
+    Enter: (event) => {
+      const item = workspace.selected.value;
+      if (state.search.value && !event.shiftKey && !main.graph.value?.is_group(item)) workspace.move_hit(1);
+      else if (event.shiftKey) workspace.move_hit(-1);
+      else if (item >= 0) workspace.toggle(item);
+    },
+    Escape: clear,
+  };
+
+  function on_down(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
+    const target = event.target instanceof HTMLElement ? event.target : null;
+    if (target?.closest("[popover], dialog")) return;
+    const arrow = ARROWS[event.key];
+    // Tables, lists and buttons use these themselves.
+    if ((arrow || event.key === "Enter") && target?.closest("[role=table], [role=radiogroup], [role=listbox], button, a, summary")) return;
+    const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (arrow) {
+      const next = beside(workspace, ...arrow);
+      if (next >= 0) workspace.go_to(next);
+    } else if (action) action(event);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  window.addEventListener("keydown", on_down, { capture: true });
+  onScopeDispose(() => window.removeEventListener("keydown", on_down, { capture: true }));
+}

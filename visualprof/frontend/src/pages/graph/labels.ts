@@ -1,0 +1,40 @@
+// The two lines of a box: what it is, and which one.
+import type { GraphAnswer } from "../../api/graph";
+import type { Graph } from "./graph";
+
+/** Last part of a path such as /encoder/layer.0/MatMul_1 or encoder.layer.0.fc. */
+export function last_part(name: string): string {
+  const parts = name.split("/").filter(Boolean);
+  return parts[parts.length - 1] ?? name;
+}
+
+const ENDS = new Set(["Input", "Output"]);
+
+export function is_end(type: string): boolean {
+  return ENDS.has(type);
+}
+
+export interface Label {
+  title: string;
+  line: string;
+}
+
+export function node_label(answer: GraphAnswer, node: number): Label {
+  const type = answer.nodes.type[node] ?? "";
+  const name = answer.nodes.name[node] ?? "";
+  if (is_end(type)) return { title: name || type, line: type };
+  const part = last_part(name);
+  const title = type.replace(/^.*::/, "") || name;
+  // A name that only repeats the type says nothing.
+  return { title, line: part === title || part === type ? "" : part };
+}
+
+export function group_label(graph: Graph, item: number): Label {
+  const { groups } = graph.answer;
+  const g = item - graph.nodes;
+  const above = groups.name[groups.parent[g] ?? -1] ?? "";
+  const name = groups.name[g] ?? "";
+  // A scope's path repeats its parents'.
+  const own = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
+  return { title: last_part(own || name), line: "" };
+}

@@ -1,0 +1,44 @@
+// The page's side of the layout worker: one worker a model, the latest question wins.
+import type { GraphAnswer } from "../../../api/graph";
+import type { Direction } from "./direction";
+import type { Picture } from "./picture";
+import type { Ask, Told } from "./worker";
+
+export class LayoutClient {
+  private readonly worker = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+  private readonly waiting = new Map<number, { resolve: (picture: Picture) => void; reject: (error: Error) => void }>();
+  private last = 0;
+  private answer: GraphAnswer | undefined;
+  /** Milliseconds that the last layout took in the worker. */
+  took_ms = 0;
+
+  constructor(answer: GraphAnswer) {
+    this.answer = answer;
+    this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
+      const one = this.waiting.get(data.id);
+      this.waiting.delete(data.id);
+      this.took_ms = data.took_ms;
+      if (data.picture) one?.resolve(data.picture);
+      else one?.reject(new Error(data.error ?? "layout failed"));
+    };
+    this.worker.onerror = (event) => {
+      for (const one of this.waiting.values()) one.reject(new Error(event.message));
+      this.waiting.clear();
+    };
+  }
+
+  layout(open: Iterable<number>, direction: Direction): Promise<Picture> {
+    this.last += 1;
+    const ask: Ask = { id: this.last, open: [...open], direction, ...(this.answer ? { answer: this.answer } : {}) };
+    this.answer = undefined;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(ask.id, { resolve, reject });
+      this.worker.postMessage(ask);
+    });
+  }
+
+  close(): void {
+    this.worker.terminate();
+    this.waiting.clear();
+  }
+}

@@ -1,0 +1,104 @@
+// One model on one canvas: what the server says, which groups are open, and the picture of it.
+import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
+import { address } from "../../api/client";
+import { useResource } from "../../state/resource";
+import type { GraphAnswer } from "../../api/graph";
+import { scene_of, type Scene } from "./canvas/scene";
+import { Graph } from "./graph";
+import { LayoutClient } from "./layout/client";
+import type { Direction } from "./layout/direction";
+import { deepest, level_of, level_open, open_text, text_open } from "./opened";
+
+export type Session = ReturnType<typeof useSession>;
+
+export function useSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
+  const { data, error, loading } = useResource<GraphAnswer>(() => model() && address("graph", { model: model() }), () => null);
+  const graph = shallowRef<Graph | null>(null);
+  const scene = shallowRef<Scene | null>(null);
+  const open = shallowRef<ReadonlySet<number>>(new Set());
+  const failure = ref("");
+  const busy = ref(false);
+  /** The item that stays where it is when the picture changes. */
+  const anchor = ref(-1);
+  let client: LayoutClient | null = null;
+  let asked = 0;
+
+  async function draw(): Promise<void> {
+    const one = graph.value;
+    if (!client || !one) return;
+    asked += 1;
+    const mine = asked;
+    busy.value = true;
+    failure.value = "";
+    try {
+      const picture = await client.layout(open.value, direction());
+      if (mine === asked && graph.value === one) scene.value = scene_of(one, picture);
+    } catch (reason) {
+      if (mine === asked) failure.value = reason instanceof Error ? reason.message : String(reason);
+    }
+    if (mine === asked) busy.value = false;
+  }
+
+  watch(data, (answer) => {
+    client?.close();
+    client = answer ? new LayoutClient(answer) : null;
+    scene.value = null;
+    graph.value = answer ? new Graph(answer) : null;
+    open.value = graph.value ? text_open(graph.value, code.value) : new Set();
+    anchor.value = -1;
+    void draw();
+  });
+  watch(direction, () => {
+    anchor.value = -1;
+    void draw();
+  });
+  watch(code, (text) => {
+    if (!graph.value || text === open_text(graph.value, open.value)) return;
+    open.value = text_open(graph.value, text);
+    void draw();
+  });
+  onScopeDispose(() => client?.close());
+
+  function set(next: Set<number>, hold = -1): void {
+    if (!graph.value) return;
+    next.add(graph.value.root);
+    open.value = next;
+    anchor.value = hold;
+    code.value = open_text(graph.value, next);
+    void draw();
+  }
+
+  function toggle(item: number): void {
+    if (!graph.value?.is_group(item) || item === graph.value.root) return;
+    const next = new Set(open.value);
+    if (!next.delete(item)) next.add(item);
+    set(next, item);
+  }
+
+  /** Opens what is folded around an item. */
+  function uncover(items: readonly number[], hold = -1): boolean {
+    if (!graph.value) return false;
+    const next = new Set(open.value);
+    for (const item of items) for (const group of graph.value.around(item)) next.add(group);
+    if (next.size === open.value.size) return false;
+    set(next, hold);
+    return true;
+  }
+
+  function step_level(by: 1 | -1): void {
+    const one = graph.value;
+    if (!one) return;
+    const now = level_of(one, open.value);
+    set(level_open(one, Math.max(0, Math.min(deepest(one), by > 0 ? now + 1 : Math.min(now, deepest(one)) - 1))));
+  }
+
+  function open_all(): void {
+    if (graph.value) set(level_open(graph.value, deepest(graph.value)));
+  }
+
+  function close_all(): void {
+    set(new Set());
+  }
+
+  return { data, error, loading, graph, scene, open, busy, failure, anchor, toggle, uncover, step_level, open_all, close_all, took_ms: () => client?.took_ms ?? 0 };
+}

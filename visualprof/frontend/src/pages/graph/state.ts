@@ -1,0 +1,32 @@
+// The page's state: all of it lives in the address, so that a copied link shows the same.
+import { computed } from "vue";
+import { useParameter } from "../../state/address";
+import { MEASURES, type Measure } from "../../api/graph";
+import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./layout/direction";
+
+export type GraphState = ReturnType<typeof useGraphState>;
+
+export const OFF = "off";
+
+export function useGraphState() {
+  const dir = useParameter("dir", TOP_DOWN);
+  const heat = useParameter("heat", "");
+  const path = useParameter("path", "");
+  return {
+    model: useParameter("model", ""),
+    other: useParameter("other", ""),
+    open: useParameter("open", ""),
+    other_open: useParameter("other_open", ""),
+    selected: useParameter("sel", ""),
+    search: useParameter("search", ""),
+    find: useParameter("find", ""),
+    direction: computed<Direction>({ get: () => (dir.value === LEFT_RIGHT ? LEFT_RIGHT : TOP_DOWN), set: (value) => (dir.value = value) }),
+    /** The whole way of the data, not only the neighbours. */
+    whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
+    /** The shown figure; null while the user switched it off, time unless another was chosen. */
+    measure: computed<Measure | null>({
+      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? "time_ns")),
+      set: (value) => (heat.value = value === null ? OFF : value === "time_ns" ? "" : value),
+    }),
+  };
+}

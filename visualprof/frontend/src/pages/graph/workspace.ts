@@ -1,0 +1,170 @@
+// Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
+import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
+import { theme } from "../../state/preferences";
+import { run } from "../../state/selection";
+import { NO_MARKS, type Marks } from "./canvas/marks";
+import { shown_place } from "./canvas/scene";
+import { box_status, useComparison } from "./comparison";
+import { found_items, named_items } from "./find";
+import { flow_marks, flow_of } from "./flow";
+import { heat_of } from "./heat";
+import { useMeasured } from "./measured";
+import { useModels } from "./models";
+import { item_text, text_item } from "./opened";
+import { useSession, type Session } from "./session";
+import { Stage } from "./stage";
+import { useGraphState } from "./state";
+
+export type Workspace = ReturnType<typeof useWorkspace>;
+
+const KEY: InjectionKey<Workspace> = Symbol("graph");
+
+export function theWorkspace(): Workspace {
+  const workspace = inject(KEY);
+  if (!workspace) throw new Error("only inside the graph page");
+  return workspace;
+}
+
+export function useWorkspace() {
+  const state = useGraphState();
+  const models = useModels();
+  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : (models.sorted.value[0] ?? null)));
+  const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
+  const model = computed(() => chosen.value?.id ?? null);
+  const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
+  const comparing = computed(() => other.value !== null && model.value !== null);
+
+  const main = useSession(() => model.value, () => state.direction.value, state.open);
+  const second = useSession(() => other.value, () => state.direction.value, state.other_open);
+  const stage = new Stage(theme.value);
+  const other_stage = new Stage(theme.value);
+  const measured = useMeasured(() => model.value, main);
+  const comparison = useComparison(() => model.value, () => other.value, main, second, comparing);
+
+  const selected = computed(() => (main.graph.value ? text_item(main.graph.value, state.selected.value) : -1));
+  const other_selected = ref(-1);
+  const hover = ref(-1);
+  const other_hover = ref(-1);
+  const hits = computed(() => (main.graph.value ? found_items(main.graph.value, state.search.value) : []));
+  const exact = shallowRef<number[]>([]);
+  const measure = computed(() => (state.measure.value && measured.available.value.includes(state.measure.value) ? state.measure.value : null));
+
+  const flow = computed(() => (main.graph.value && selected.value >= 0 && selected.value !== main.graph.value.root ? flow_of(main.graph.value, selected.value, state.whole.value) : null));
+  const heat = computed(() => (main.scene.value && measured.sums.value && measure.value && !comparing.value ? heat_of(main.scene.value, measured.sums.value, measure.value, measured.data.value?.total_ns ?? 0) : null));
+  const marks = computed<Marks>(() => {
+    const scene = main.scene.value;
+    if (!scene) return NO_MARKS;
+    const found = new Uint8Array(scene.picture.item.length);
+    for (const item of [...hits.value, ...exact.value]) {
+      const place = shown_place(scene, item);
+      if (place >= 0) found[place] = 1;
+    }
+    return {
+      selected: selected.value >= 0 ? shown_place(scene, selected.value) : -1,
+      hover: hover.value >= 0 ? (scene.place[hover.value] ?? -1) : -1,
+      ...(flow.value ? flow_marks(scene, flow.value) : { edges: null, boxes: null }),
+      dim: flow.value !== null && state.whole.value,
+      found: hits.value.length + exact.value.length > 0 ? found : null,
+      heat: heat.value,
+      status: comparing.value && comparison.data.value ? box_status(scene, comparison.data.value.status) : null,
+    };
+  });
+  const other_marks = computed<Marks>(() => {
+    const scene = second.scene.value;
+    if (!scene) return NO_MARKS;
+    return {
+      ...NO_MARKS,
+      selected: other_selected.value >= 0 ? shown_place(scene, other_selected.value) : -1,
+      hover: other_hover.value >= 0 ? (scene.place[other_hover.value] ?? -1) : -1,
+      status: comparison.data.value ? box_status(scene, comparison.data.value.other_status) : null,
+    };
+  });
+
+  function show_in(session: Session, on: Stage, item: number): void {
+    if (item < 0) return;
+    if (session.uncover([item])) {
+      const stop = watch(session.scene, () => {
+        stop();
+        void nextTick(() => on.reveal(item));
+      });
+    } else on.reveal(item);
+  }
+
+  function select(item: number): void {
+    if (state.find.value && !exact.value.includes(item)) state.find.value = "";
+    state.selected.value = main.graph.value && item >= 0 ? item_text(main.graph.value, item) : "";
+    if (!comparing.value) return;
+    other_selected.value = comparison.partner(item, true);
+    show_in(second, other_stage, other_selected.value);
+  }
+
+  function select_other(item: number): void {
+    other_selected.value = item;
+    const own = comparison.partner(item, false);
+    state.selected.value = main.graph.value && own >= 0 ? item_text(main.graph.value, own) : "";
+    show_in(main, stage, own);
+  }
+
+  function shown_item(item: number): number {
+    return main.graph.value?.shown(item, main.open.value) ?? item;
+  }
+
+  function show_other(item: number): void {
+    select_other(item);
+    show_in(second, other_stage, item);
+  }
+
+  /** Selects, opens what hides it, and brings it into sight. */
+  function go_to(item: number): void {
+    select(item);
+    show_in(main, stage, item);
+  }
+
+  function toggle(item: number, of_main = true): void {
+    const twin = comparing.value ? comparison.partner(item, of_main) : -1;
+    const [own, far] = of_main ? [main, second] : [second, main];
+    const opens = !own.open.value.has(item);
+    own.toggle(item);
+    if (twin >= 0 && far.graph.value?.is_group(twin) && far.open.value.has(twin) !== opens) far.toggle(twin);
+  }
+
+  function move_hit(by: 1 | -1): void {
+    const all = hits.value.length > 0 ? hits.value : exact.value;
+    if (all.length === 0) return;
+    const at = all.indexOf(selected.value);
+    const next = at >= 0 ? at + by : by > 0 ? 0 : all.length - 1;
+    go_to(all[(next + all.length) % all.length] ?? -1);
+  }
+
+  // A link from a table names an operator: find its nodes once the model is there.
+  watch([main.graph, state.find], ([graph, name]) => {
+    exact.value = graph && name ? named_items(graph, name) : [];
+    if (graph && exact.value.length > 0) void nextTick(() => go_to(exact.value[0] ?? -1));
+  }, { immediate: true });
+  // Opened by a link: what it selects must be in sight.
+  const first_scene = watch(main.scene, (scene) => {
+    if (!scene) return;
+    first_scene();
+    if (selected.value >= 0) void nextTick(() => show_in(main, stage, selected.value));
+  });
+  watch(() => state.direction.value, () => {
+    const stop = watch(main.scene, () => {
+      stop();
+      if (selected.value >= 0) void nextTick(() => stage.reveal(shown_item(selected.value)));
+    });
+  });
+  watch(comparison.data, (answer) => answer && (other_selected.value = comparison.partner(selected.value, true)));
+  watch([models.stamp, run], () => void models.load(), { immediate: true });
+
+  function choose(id: string): void {
+    state.model.value = id;
+    for (const one of [state.open, state.selected, state.search, state.find, state.other, state.other_open]) one.value = "";
+  }
+
+  const workspace = {
+    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, comparison,
+    selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, move_hit, choose, heat,
+  };
+  provide(KEY, workspace);
+  return workspace;
+}

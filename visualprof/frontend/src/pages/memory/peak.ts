@@ -1,0 +1,41 @@
+// What is alive at the peak, as shares of all that is allocated then.
+import type { Cell, MemoryPeak } from "../../api/model";
+
+export const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
+export type PeakGroup = (typeof PEAK_GROUPS)[number];
+
+export interface PeakShare {
+  name: string;
+  bytes: number;
+  allocations: number | null;
+  share: number;
+  /** Memory from before the profile: nobody knows what for. */
+  before: boolean;
+}
+
+const number = (value: Cell | undefined) => (typeof value === "number" ? value : 0);
+
+export function groups_of(peak: MemoryPeak): PeakGroup[] {
+  return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
+}
+
+/** How much of the peak this grouping explains. A file may know what memory is for and not which allocations it was. */
+export function known_bytes(peak: MemoryPeak, group: PeakGroup): number {
+  const listed = (peak[group]?.columns["bytes"] ?? []).reduce<number>((all, bytes) => all + number(bytes), 0);
+  return Math.max(peak.known_bytes ?? 0, listed);
+}
+
+export function shares_of(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
+  const columns = peak[group]?.columns ?? {};
+  const known = (columns["name"] ?? []).map((name, row) => ({
+    name: String(name ?? ""),
+    bytes: number(columns["bytes"]?.[row]),
+    allocations: number(columns["allocations"]?.[row]) || null,
+    before: false,
+  }));
+  const rest = (peak.allocated_bytes ?? 0) - known_bytes(peak, group);
+  const all = rest > 0 ? [...known, { name: "", bytes: rest, allocations: null, before: true }] : known;
+  // Totals that count from the profile's start may be less than what is known to be alive.
+  const whole = Math.max(peak.allocated_bytes ?? 0, known_bytes(peak, group)) || 1;
+  return all.map((one) => ({ ...one, share: one.bytes / whole }));
+}

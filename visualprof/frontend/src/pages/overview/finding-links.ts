@@ -1,0 +1,28 @@
+// Where on the timeline a finding is seen: the step that it names, else the longest event of what it is about.
+import type { RouteLocationRaw } from "vue-router";
+import type { Cell } from "../../api/model";
+import { linked_location } from "../../state/address";
+import { tabs } from "../../state/catalog";
+
+const CATEGORIES: Record<string, string> = {
+  dataloader_bound: "dataloader",
+  communication_bound: "comm",
+  not_nccl: "comm",
+  data_parallel: "memcpy",
+  low_gpu_utilization: "kernel",
+  tensor_cores_unused: "kernel",
+  many_small_kernels: "kernel",
+  low_occupancy: "kernel",
+  launch_bound: "runtime",
+  cpu_bound: "op",
+  copies_blocking: "memcpy",
+};
+
+/** Null where there is no timeline, or nothing on it to point at. */
+export function finding_location(id: string, evidence: Record<string, Cell>): RouteLocationRaw | null {
+  if (!tabs.value.some((tab) => tab.id === "trace" && tab.enabled)) return null;
+  const step = evidence["step"];
+  const category = CATEGORIES[id];
+  if (typeof step === "string" || typeof step === "number") return linked_location(`/trace?at_step=${encodeURIComponent(String(step))}`);
+  return category === undefined ? null : linked_location(`/trace?longest_category=${category}`);
+}

@@ -1,0 +1,72 @@
+// The options of the filter bar, kept in the address under the names that the view knows them by.
+import { computed } from "vue";
+import type { Query } from "../../api/client";
+import { patch_query, query_value, useParameter } from "../../state/address";
+
+const KEYS = ["time", "top_end_key", "type", "opr_name", "input_dtype", "min_time", "max_time", "aggregate", "aggregate_by", "top", "copy_time"] as const;
+
+export type Filters = ReturnType<typeof useFilters>;
+
+export function useFilters() {
+  const type = useParameter("type", "");
+  const aggregate = useParameter("aggregate", "");
+  // By type is what nearly everyone wants; the one row for all is the exception.
+  const by = useParameter("aggregate_by", "type");
+  const own = {
+    time: useParameter("time", "device"),
+    top_end_key: useParameter("top_end_key", "end"),
+    opr_name: useParameter("opr_name", ""),
+    input_dtype: useParameter("input_dtype", ""),
+    min_time: useParameter("min_time", ""),
+    max_time: useParameter("max_time", ""),
+    top: useParameter("top", ""),
+    copy_time: useParameter("copy_time", ""),
+  };
+  return {
+    ...own,
+    aggregate,
+    by,
+    types: computed<string[]>({ get: () => split(type.value), set: (all) => (type.value = all.join(",")) }),
+    active: computed(() => KEYS.some((key) => query_value(key) !== null)),
+    reset: () => patch_query(Object.fromEntries(KEYS.map((key) => [key, null]))),
+    query: computed<Query>(() => ({
+      ...Object.fromEntries(Object.entries(own).map(([key, value]) => [key, value.value])),
+      type: type.value,
+      aggregate: aggregate.value,
+      aggregate_by: aggregate.value && by.value === "type" ? "type" : null,
+    })),
+  };
+}
+
+function split(text: string): string[] {
+  return text.split(",").map((one) => one.trim()).filter(Boolean);
+}
+
+const ORDERS: Record<string, string> = {
+  device_self_ns: "time",
+  host_self_ns: "time",
+  ratio: "time",
+  computation_flo: "computation",
+  flops: "flops",
+  memory_bytes: "memory",
+  bandwidth: "bandwidth",
+  id: "opr_id",
+};
+
+/**
+ * The view's own order where it has one, so that the cumulative time follows the rows and the first N are those of that
+ * order; null where only the finished table can be sorted.
+ */
+export function ordering(sort: string, order: string): Query | null {
+  const key = ORDERS[sort];
+  return key === undefined ? null : { order_by: order === "asc" ? `+${key}` : key };
+}
+
+const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, "µs": 1e-6, "μs": 1e-6, ns: 1e-9 };
+
+/** "100", "100 us" and "1.5ms" in the view's seconds; without a unit they are milliseconds. Null when it is no time. */
+export function parse_seconds(text: string): number | null {
+  const match = /^\s*(\d+(?:\.\d+)?(?:e-?\d+)?)\s*([mnuµμ]?s)?\s*$/i.exec(text);
+  const unit = UNITS[(match?.[2] ?? "ms").toLowerCase()];
+  return match && unit !== undefined ? Number((Number(match[1]) * unit).toPrecision(12)) : null;
+}

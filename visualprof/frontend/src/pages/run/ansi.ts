@@ -1,0 +1,19 @@
+// Logs as they were meant to look in a terminal, as plain text.
+import { visible } from "../../lib/text";
+
+// CSI sequences, OSC strings (links, titles) and the short escapes.
+// eslint-disable-next-line no-control-regex
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[@-Z\\^_])/g;
+
+/** A progress bar writes over its line: what was last written counts. */
+function overwritten(line: string): string {
+  const whole = line.endsWith("\r") ? line.slice(0, -1) : line;
+  return whole.slice(whole.lastIndexOf("\r") + 1);
+}
+
+export function log_lines(text: string): string[] {
+  return text
+    .replace(ESCAPES, "")
+    .split("\n")
+    .map((line) => visible(overwritten(line).replaceAll("\t", "    ")));
+}

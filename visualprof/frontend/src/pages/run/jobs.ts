@@ -1,0 +1,66 @@
+// The jobs of the server, live, and what can be done to one.
+import { computed } from "vue";
+import { address, send } from "../../api/client";
+import type { JobAnswer, JobRow, JobsAnswer, JobState, TaskRow } from "../../api/model";
+import { usePolled } from "../../state/polled";
+
+const BUSY_MS = 1000;
+const CALM_MS = 3000;
+
+export const FINAL: ReadonlySet<JobState> = new Set<JobState>(["succeeded", "failed", "cancelled"]);
+export const STATES: readonly JobState[] = ["running", "waiting", "failed", "succeeded", "cancelled"];
+
+export function is_over(state: JobState): boolean {
+  return FINAL.has(state);
+}
+
+function pause(answer: JobsAnswer | null): number {
+  return answer?.jobs.every((job) => is_over(job.state)) ? CALM_MS : BUSY_MS;
+}
+
+export function useJobs() {
+  const polled = usePolled<JobsAnswer>(() => address("jobs"), pause);
+  const jobs = computed<JobRow[]>(() => polled.data.value?.jobs ?? []);
+  return { ...polled, jobs };
+}
+
+/** One job with its points, as long as there is one to ask for. */
+export function useJob(id: () => string | null) {
+  return usePolled<JobAnswer>(
+    () => (id() === null ? null : address(`jobs/${encodeURIComponent(id() ?? "")}`)),
+    (answer) => (answer && is_over(answer.job.state) ? CALM_MS : BUSY_MS),
+  );
+}
+
+export function act_on_job(id: string, action: "cancel" | "retry"): Promise<JobAnswer> {
+  return send<JobAnswer>("POST", address(`jobs/${encodeURIComponent(id)}/${action}`));
+}
+
+const distinct = (values: readonly string[]) => [...new Set(values)];
+
+export function backends_of(job: JobRow): string[] {
+  return distinct(job.tasks.map((task) => task.backend));
+}
+
+export function agents_of(job: JobRow): string[] {
+  return distinct(job.tasks.map((task) => task.agent_name ?? "").filter(Boolean));
+}
+
+export function versions_of(job: JobRow): string[] {
+  return distinct(job.tasks.map((task) => task.version ?? "").filter(Boolean));
+}
+
+/** The phases that its running tasks are in. */
+export function phases_of(job: JobRow): string[] {
+  return distinct(job.tasks.filter((task) => task.state === "running").map((task) => task.phase ?? "").filter(Boolean));
+}
+
+export function has_result(task: TaskRow): task is TaskRow & { run: string } {
+  return task.run !== null;
+}
+
+/** Whether the words of a search all stand somewhere in it. */
+export function matches(job: JobRow, search: string): boolean {
+  const text = [job.id, job.name, job.model, ...job.data, ...job.tasks.flatMap((task) => [task.spec, task.backend, task.version ?? "", task.agent_name ?? "", task.error ?? ""])].join(" ").toLowerCase();
+  return search.toLowerCase().split(/\s+/).filter(Boolean).every((word) => text.includes(word));
+}

@@ -1,0 +1,20 @@
+// Where a result opens: the first of its files that has something for one of these pages.
+import type { RouteLocationRaw } from "vue-router";
+import type { Run } from "../../api/model";
+
+const PAGES = ["overview", "profile", "trace"] as const;
+
+/** Null until the watcher has read it, all of it: the first file that is ready may be the one that says least. */
+export function result_location(run: Run | undefined): RouteLocationRaw | null {
+  if (!run || run.workers.some((worker) => worker.spans.some((span) => span.state === "waiting" || span.state === "parsing"))) return null;
+  for (const page of PAGES) {
+    for (const [place, worker] of run.workers.entries()) {
+      for (const [number, span] of worker.spans.entries()) {
+        if (!span.views.includes(page)) continue;
+        // The first worker and span go without saying, so that the address stays short.
+        return { path: `/${page}`, query: { run: run.id, ...(place > 0 ? { worker: worker.id } : {}), ...(number > 0 ? { worker: worker.id, span: span.id } : {}) } };
+      }
+    }
+  }
+  return null;
+}

@@ -1,0 +1,71 @@
+// Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
+import { reactive } from "vue";
+import { address, ApiError } from "../../api/client";
+import type { ErrorBody, UploadAnswer } from "../../api/model";
+
+export interface Sending {
+  name: string;
+  size_bytes: number;
+  /** 0..1; 1 while the server looks at the file. */
+  progress: number;
+  error: ApiError | null;
+  cancel: () => void;
+}
+
+/** Those under way, and those that failed until they are dismissed. */
+export const sendings = reactive<Sending[]>([]);
+
+let last: Promise<unknown> = Promise.resolve();
+
+export function dismiss(one: Sending): void {
+  const place = sendings.indexOf(one);
+  if (place >= 0) sendings.splice(place, 1);
+}
+
+function refusal(request: XMLHttpRequest): ApiError {
+  const body = (request.response ?? null) as Partial<ErrorBody> | null;
+  return new ApiError(request.status, body?.error ?? `${request.status} ${request.statusText}`, body?.hint ?? null);
+}
+
+function transfer(file: File, one: Sending, request: XMLHttpRequest): Promise<UploadAnswer> {
+  return new Promise((resolve, reject) => {
+    request.open("POST", address("uploads", { name: file.name }));
+    request.responseType = "json";
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.onprogress = (event) => (one.progress = event.total > 0 ? event.loaded / event.total : 0);
+    request.onload = () => (request.status < 300 ? resolve(request.response as UploadAnswer) : reject(refusal(request)));
+    request.onerror = () => reject(new ApiError(0, "the upload broke off"));
+    request.send(file);
+  });
+}
+
+/** The server's answer; null when it was cancelled or refused, which `sendings` then tells. */
+export function upload(file: File): Promise<UploadAnswer | null> {
+  const request = new XMLHttpRequest();
+  let cancelled = false;
+  const one = reactive<Sending>({
+    name: file.name, size_bytes: file.size, progress: 0, error: null,
+    cancel: () => {
+      cancelled = true;
+      request.abort();
+      dismiss(one);
+    },
+  });
+  sendings.push(one);
+
+  async function run(): Promise<UploadAnswer | null> {
+    if (cancelled) return null;
+    try {
+      const answer = await Promise.race([transfer(file, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
+      dismiss(one);
+      return answer;
+    } catch (failure) {
+      one.error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      return null;
+    }
+  }
+
+  const mine = last.then(run);
+  last = mine;
+  return mine;
+}

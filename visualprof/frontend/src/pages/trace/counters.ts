@@ -1,0 +1,97 @@
+// A counter as a stepped area; where a pixel holds several samples, the band between the smallest and the largest.
+import { bytes, significant } from "../../lib/format";
+import type { Ink } from "./ink";
+import type { Scene, SceneRow } from "./scene";
+
+const TOP_PX = 4;
+const BOTTOM_PX = 3;
+
+interface Sample {
+  x: number;
+  low: number;
+  high: number;
+  last: number;
+}
+
+/** Samples in order of x (CSS pixels), the value before the window first. */
+export function samples_of(scene: Scene, { counters }: SceneRow): Sample[] {
+  const out: Sample[] = [];
+  for (const { tile, scale, offset, clip0, clip1 } of counters) {
+    if (!Number.isNaN(tile.before) && out.length === 0) out.push({ x: clip0 / scene.ratio, low: tile.before, high: tile.before, last: tile.before });
+    for (let i = 0; i < tile.bucket.length; i += 1) {
+      const x = Math.floor((tile.bucket[i] ?? 0) * scale + offset);
+      const last = tile.last[i] ?? 0;
+      const before = out[out.length - 1];
+      // What is left of the window still says which value it begins with.
+      if (x < clip0) out.splice(0, out.length, { x: clip0 / scene.ratio, low: last, high: last, last });
+      else if (x < clip1) {
+        const low = tile.low[i] ?? last;
+        const high = tile.high[i] ?? last;
+        if (before && before.x * scene.ratio === x) Object.assign(before, { low: Math.min(before.low, low), high: Math.max(before.high, high), last });
+        else out.push({ x: x / scene.ratio, low, high, last });
+      }
+    }
+  }
+  return out;
+}
+
+export function counter_value(samples: readonly Sample[], x: number): Sample | null {
+  return samples.findLast((sample) => sample.x <= x) ?? null;
+}
+
+// Counters name no unit; those of memory are in bytes in every format that is read.
+const BYTES = /memory|_mem\b|bytes/i;
+
+export function counter_text(value: number, name: string): string {
+  if (BYTES.test(name)) return bytes(value);
+  if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : significant(value);
+  const power = Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3));
+  return `${significant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
+}
+
+export function draw_counter(context: CanvasRenderingContext2D, scene: Scene, line: SceneRow, color: string, ink: Ink): void {
+  const counter = line.row.item?.counter;
+  if (!counter) return;
+  const samples = samples_of(scene, line);
+  const right = scene.width / scene.ratio;
+  const floor = Math.min(0, counter.min);
+  const range = Math.max(counter.max - floor, Number.MIN_VALUE);
+  const tall = line.row.height - TOP_PX - BOTTOM_PX;
+  const base = line.y + line.row.height - BOTTOM_PX;
+  const y = (value: number) => base - ((value - floor) / range) * tall;
+
+  context.save();
+  context.beginPath();
+  context.rect(0, line.top, right, scene.height / scene.ratio);
+  context.clip();
+  context.fillStyle = color;
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  const area = new Path2D();
+  const stroke = new Path2D();
+  samples.forEach((sample, place) => {
+    const next = samples[place + 1]?.x ?? right;
+    area.rect(sample.x, y(sample.last), Math.max(next - sample.x, 0.5), base - y(sample.last));
+    if (place === 0) stroke.moveTo(sample.x, y(sample.last));
+    if (sample.high > sample.low) {
+      stroke.moveTo(sample.x + 0.5, y(sample.low));
+      stroke.lineTo(sample.x + 0.5, y(sample.high));
+      stroke.moveTo(sample.x, y(sample.last));
+    }
+    stroke.lineTo(sample.x, y(sample.last));
+    stroke.lineTo(next, y(sample.last));
+  });
+  context.globalAlpha = 0.22;
+  context.fill(area);
+  context.globalAlpha = 0.9;
+  context.stroke(stroke);
+  context.globalAlpha = 1;
+  if (!line.row.folded) {
+    context.font = "10px system-ui, sans-serif";
+    context.textAlign = "right";
+    context.textBaseline = "top";
+    context.fillStyle = ink.muted;
+    context.fillText(counter_text(counter.max, counter.name), right - 5, line.y + TOP_PX);
+  }
+  context.restore();
+}

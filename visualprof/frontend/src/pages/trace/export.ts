@@ -1,0 +1,59 @@
+// The window as files: Chrome JSON made by the server, and a picture of what is seen.
+import { address, ApiError } from "../../api/client";
+import { save } from "../../charts/picture";
+import type { ErrorBody } from "../../api/model";
+import type { Range } from "./model";
+import type { Stage } from "./stage";
+import type { Timeline } from "./timeline";
+
+const HEAD_FONT = "12px system-ui, sans-serif";
+
+function save_blob(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  save(url, name);
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** Throws ApiError: a window with too many events is refused with the reason. */
+export async function save_json({ main }: Timeline, range: Range): Promise<void> {
+  const source = main.value;
+  if (!source) return;
+  const url = address("timeline/export", { ...source.id.query, start_ns: Math.floor(range.start - source.offset), end_ns: Math.ceil(range.end - source.offset) });
+  const response = await fetch(url);
+  if (!response.ok) {
+    const body = (await response.json().catch(() => null)) as Partial<ErrorBody> | null;
+    throw new ApiError(response.status, body?.error ?? String(response.status), body?.hint ?? null);
+  }
+  save_blob(await response.blob(), `${source.id.name}.window.trace.json`);
+}
+
+/** Time axis, names and tracks, as they are on the screen. */
+export async function save_png(stage: Stage, ruler: HTMLCanvasElement, head_px: number, name: string): Promise<void> {
+  const { scene, layers, inks } = stage;
+  if (!scene) return;
+  const { ratio } = scene;
+  const canvas = document.createElement("canvas");
+  canvas.width = scene.width + head_px * ratio;
+  canvas.height = scene.height + ruler.height;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  context.fillStyle = inks.ground;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(ruler, head_px * ratio, 0);
+  for (const layer of layers) context.drawImage(layer, head_px * ratio, ruler.height);
+  context.setTransform(ratio, 0, 0, ratio, 0, ruler.height);
+  context.font = HEAD_FONT;
+  context.textBaseline = "top";
+  for (const { row, y, top } of scene.rows) {
+    if (y < top - 4) continue;
+    context.save();
+    context.beginPath();
+    context.rect(0, y, head_px - 6, row.height);
+    context.clip();
+    context.fillStyle = row.item ? inks.text : inks.muted;
+    context.fillText(row.label, row.item ? 14 : 6, y + 5);
+    context.restore();
+  }
+  const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done));
+  if (blob) save_blob(blob, `${name}.png`);
+}

@@ -1,0 +1,82 @@
+// Search over all events of the shown workers: count, next and previous, ticks, highlighting.
+import { computed, onScopeDispose, shallowRef, watch } from "vue";
+import { address, ApiError, get } from "../../api/client";
+import type { Place, SearchAnswer } from "./model";
+import type { Selection } from "./selection";
+import type { Source } from "./source";
+import type { Timeline } from "./timeline";
+
+const MOST = 10_000;
+
+interface Found {
+  source: Source;
+  answer: SearchAnswer;
+}
+
+export type Finder = ReturnType<typeof useFinder>;
+
+export function useFinder(timeline: Timeline, selection: Selection) {
+  const { state, stage, sources } = timeline;
+  const found = shallowRef<Found[]>([]);
+  const busy = shallowRef(false);
+  const error = shallowRef<ApiError | null>(null);
+  let control = new AbortController();
+
+  const total = computed(() => found.value.reduce((all, { answer }) => all + answer.total, 0));
+  /** In order of time on the page; of more than ten thousand, the first. */
+  const places = computed(() =>
+    found.value
+      .flatMap(({ source, answer }) => answer.events.map((place) => ({ source, place, at: place.start_ns + source.offset })))
+      .sort((a, b) => a.at - b.at),
+  );
+  const current = computed(() => {
+    const chosen = state.selected.value;
+    return chosen ? places.value.findIndex(({ source, place }) => source.id.worker === chosen.worker && place.event === chosen.event) : -1;
+  });
+
+  async function run(text: string, loaded: readonly Source[]): Promise<void> {
+    control.abort();
+    control = new AbortController();
+    const { signal } = control;
+    for (const source of loaded) source.names.search = text;
+    error.value = null;
+    if (!text) {
+      found.value = [];
+      busy.value = false;
+      return;
+    }
+    busy.value = true;
+    try {
+      const answers = await Promise.all(
+        loaded.map(async (source) => ({ source, answer: (await get<SearchAnswer>(address("timeline/search", { ...source.id.query, text, limit: MOST }), { signal }))?.body })),
+      );
+      found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
+    } catch (failure) {
+      if (signal.aborted) return;
+      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      found.value = [];
+    }
+    busy.value = false;
+  }
+
+  watch([state.search, sources], ([text, loaded]) => void run(text, loaded), { immediate: true });
+  watch([found, state.search], ([all, text]) => {
+    stage.marks = { ...stage.marks, found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) };
+    stage.recolor();
+  }, { immediate: true });
+  onScopeDispose(() => control.abort());
+
+  /** From the selected match, or from the middle of the window. */
+  function move(by: 1 | -1): void {
+    const all = places.value;
+    if (all.length === 0) return;
+    const middle = (stage.camera.start + stage.camera.end) / 2;
+    const after = all.findIndex(({ at }) => at >= middle);
+    const start = after < 0 ? all.length : after;
+    const next = current.value >= 0 ? current.value + by : by > 0 ? start : start - 1;
+    const target = all[(next + all.length) % all.length];
+    if (target) selection.go_to(target.source.id.worker, target.place);
+  }
+
+  return { found, total, places, current, busy, error, move };
+}

@@ -1,0 +1,132 @@
+// The page's keys. Held ones move every frame; nothing acts while someone types.
+import { onScopeDispose } from "vue";
+import { is_typing } from "../../state/shortcuts";
+import type { Finder } from "./finder";
+import type { Selection } from "./selection";
+import type { Timeline } from "./timeline";
+
+/** Per second of holding: share of the window, and factor of the zoom. */
+const PAN_PER_S = 1.3;
+const ZOOM_PER_S = 9;
+const SCROLL_PX_PER_S = 900;
+/** A tap is worth this long. */
+const TAP_MS = 70;
+
+const HELD: Record<string, readonly [pan: number, zoom: number, scroll: number]> = {
+  a: [-1, 0, 0],
+  d: [1, 0, 0],
+  w: [0, -1, 0],
+  s: [0, 1, 0],
+  ArrowLeft: [-1, 0, 0],
+  ArrowRight: [1, 0, 0],
+  ArrowUp: [0, 0, -1],
+  ArrowDown: [0, 0, 1],
+};
+
+export interface KeyTargets {
+  timeline: Timeline;
+  selection: Selection;
+  finder: Finder;
+  /** Time under the pointer; null when it is elsewhere. */
+  pointed: () => number | null;
+  focus_search: () => void;
+}
+
+/** Lists and tables use the arrows and Enter themselves. */
+function belongs_to_control(event: KeyboardEvent): boolean {
+  const target = event.target;
+  if (!(target instanceof HTMLElement)) return false;
+  if (target.closest("[popover], dialog")) return true;
+  return (event.key.startsWith("Arrow") || event.key === "Enter") && target.closest("[role=table], [role=radiogroup], [role=listbox], button, a, [role=slider], [role=separator]") !== null;
+}
+
+export function useKeys({ timeline, selection, finder, pointed, focus_search }: KeyTargets): void {
+  const { stage, state } = timeline;
+  const held = new Map<string, number>();
+  let request = 0;
+  let last = 0;
+
+  function step(now: number): void {
+    request = 0;
+    const passed = Math.min(50, now - last) / 1000;
+    last = now;
+    for (const key of held.keys()) move(key, passed);
+    if (held.size > 0) request = requestAnimationFrame(step);
+  }
+
+  function move(key: string, seconds: number): void {
+    const [pan, zoom, scroll] = HELD[key] ?? [0, 0, 0];
+    if (pan) stage.camera.pan(pan * PAN_PER_S * seconds * stage.camera.span);
+    if (zoom) stage.camera.zoom(pointed() ?? (stage.camera.start + stage.camera.end) / 2, ZOOM_PER_S ** (zoom * seconds));
+    if (scroll) timeline.scroll_to.value(stage.scroll + scroll * SCROLL_PX_PER_S * seconds);
+    timeline.moved();
+  }
+
+  function fit_selection(): void {
+    const marked = stage.marks.selected;
+    if (marked) timeline.fit(timeline.range_of(marked.source, marked.place), 0.15);
+    else if (state.area.value) timeline.fit(state.area.value, 0.05);
+  }
+
+  function add_marker(): void {
+    const marked = stage.marks.selected;
+    const at = pointed() ?? (marked && timeline.range_of(marked.source, marked.place).start);
+    if (at !== null) state.markers.value = [...new Set([...state.markers.value, Math.round(at)])];
+  }
+
+  function clear(): void {
+    if (state.area.value) state.area.value = null;
+    else if (state.selected.value) selection.clear();
+    else if (state.search.value) state.search.value = "";
+  }
+
+  const once: Record<string, (event: KeyboardEvent) => void> = {
+    f: fit_selection,
+    "0": timeline.reset,
+    m: add_marker,
+    "/": focus_search,
+    "[": () => selection.follow("from"),
+    "]": () => selection.follow("to"),
+    Enter: (event) => finder.move(event.shiftKey ? -1 : 1),
+    Escape: clear,
+  };
+
+  function name_of(event: KeyboardEvent): string {
+    return event.key.length === 1 ? event.key.toLowerCase() : event.key;
+  }
+
+  function on_down(event: KeyboardEvent): void {
+    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target) || belongs_to_control(event)) return;
+    const key = name_of(event);
+    if (HELD[key]) {
+      if (!held.has(key)) {
+        held.set(key, performance.now());
+        move(key, TAP_MS / 1000);
+        last = performance.now();
+        if (request === 0) request = requestAnimationFrame(step);
+      }
+    } else if (once[key]) once[key](event);
+    else return;
+    event.preventDefault();
+    // The shell has keys of its own for some of these.
+    event.stopPropagation();
+  }
+
+  function let_go(event: KeyboardEvent): void {
+    held.delete(name_of(event));
+  }
+
+  function drop_all(): void {
+    held.clear();
+  }
+
+  window.addEventListener("keydown", on_down, { capture: true });
+  window.addEventListener("keyup", let_go, { capture: true });
+  window.addEventListener("blur", drop_all);
+  onScopeDispose(() => {
+    cancelAnimationFrame(request);
+    window.removeEventListener("keydown", on_down, { capture: true });
+    window.removeEventListener("keyup", let_go, { capture: true });
+    window.removeEventListener("blur", drop_all);
+  });
+}

@@ -1,0 +1,57 @@
+// Names by their number, in pages fetched when one of their names is first needed.
+import { address, get, type Query } from "../../api/client";
+import { visible } from "../../lib/text";
+
+export const PAGE = 4096;
+
+export class Names {
+  private readonly known: string[] = [];
+  private readonly asked = new Set<number>();
+  private needle = "";
+  /** By name: 0 not judged yet, 1 matches the search, 2 does not. */
+  private judged = new Uint8Array(0);
+
+  constructor(
+    private readonly query: Query,
+    private readonly total: number,
+    private readonly arrived: () => void,
+  ) {
+    this.judged = new Uint8Array(total);
+  }
+
+  /** The name, or undefined while it is on its way. */
+  get(name: number): string | undefined {
+    const found = this.known[name];
+    if (found === undefined && name < this.total) void this.load(Math.floor(name / PAGE));
+    return found;
+  }
+
+  set search(text: string) {
+    this.needle = text.toLowerCase();
+    this.judged.fill(0);
+  }
+
+  /** Whether a name contains the search text; a name that is not here yet does not. */
+  matches(name: number): boolean {
+    const before = this.judged[name];
+    if (before) return before === 1;
+    const text = this.get(name);
+    if (text === undefined) return false;
+    const match = text.toLowerCase().includes(this.needle);
+    this.judged[name] = match ? 1 : 2;
+    return match;
+  }
+
+  private async load(page: number): Promise<void> {
+    if (this.asked.has(page)) return;
+    this.asked.add(page);
+    try {
+      const answer = await get<{ strings: string[] }>(address("timeline/strings", { ...this.query, offset: page * PAGE, limit: PAGE }));
+      answer?.body.strings.forEach((text, place) => (this.known[page * PAGE + place] = visible(text)));
+      this.arrived();
+    } catch {
+      // Labels stay empty and are asked for again in a while.
+      setTimeout(() => this.asked.delete(page), 2000);
+    }
+  }
+}

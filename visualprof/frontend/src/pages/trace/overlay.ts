@@ -1,0 +1,207 @@
+// Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
+import { category_color, type ThemeName } from "../../charts/palette";
+import { draw_counter } from "./counters";
+import type { Hit } from "./hit";
+import type { Ink } from "./ink";
+import { draw_labels } from "./labels";
+import { lane_box } from "./lanes";
+import type { Layout, Row } from "./layout";
+import type { Look } from "./look";
+import type { Link, Place, Range } from "./model";
+import { x_of, type Scene } from "./scene";
+import type { Source } from "./source";
+
+export interface Spot {
+  source: Source;
+  place: Place;
+}
+
+/** What is marked on the page at this moment. */
+export interface Marks {
+  selected: Spot | null;
+  links: readonly Link[];
+  hover: Hit | null;
+  area: (Range & { tracks: readonly string[] }) | null;
+  markers: readonly number[];
+  /** CSS pixels; null when the pointer is elsewhere. */
+  cursor: number | null;
+  found: readonly { source: Source; places: readonly Place[] }[];
+  searching: boolean;
+}
+
+export interface Surface {
+  context: CanvasRenderingContext2D;
+  scene: Scene;
+  layout: Layout;
+  scroll: number;
+  ink: Ink;
+  look: Look;
+  theme: ThemeName;
+}
+
+interface Box {
+  x0: number;
+  x1: number;
+  y: number;
+  height: number;
+  top: number;
+}
+
+const row_index = new WeakMap<Layout, Map<string, Row>>();
+
+function rows_by_track(layout: Layout): Map<string, Row> {
+  let index = row_index.get(layout);
+  if (!index) {
+    index = new Map();
+    for (const row of [...layout.rows, ...layout.pinned]) {
+      if (row.folded) for (const item of row.below) index.set(item.key, row);
+      if (row.item) index.set(row.item.key, row);
+    }
+    row_index.set(layout, index);
+  }
+  return index;
+}
+
+export function row_of(layout: Layout, worker: number, track: number): Row | undefined {
+  return rows_by_track(layout).get(`${worker}.${track}`);
+}
+
+/** Where an event is on the page, in CSS pixels, even when scrolled out of sight; null when its track is not shown. */
+export function box_of(surface: Surface, { source, place }: Spot): Box | null {
+  const { scene, layout, scroll } = surface;
+  const row = row_of(layout, source.id.worker, place.track);
+  const lane = row && lane_box(row, place.track, place.lane);
+  if (!row || !lane) return null;
+  const start = x_of(scene, place.start_ns + source.offset) / scene.ratio;
+  const end = x_of(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+  const y = row.pinned ? row.y : row.y + layout.pinned_height - scroll;
+  return { x0: start, x1: Math.max(end, start + 1 / scene.ratio), y: y + lane.top, height: lane.height, top: row.pinned ? 0 : layout.pinned_height };
+}
+
+const LABELS_AT_REST = 4000;
+const LABELS_IN_MOTION = 350;
+
+export function draw_overlay(surface: Surface, marks: Marks, moving: boolean): void {
+  const { context, scene, layout, ink } = surface;
+  const [width, height] = [scene.width / scene.ratio, scene.height / scene.ratio];
+  context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  draw_lines(surface, width);
+  for (const line of scene.rows) if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
+  draw_found(surface, marks);
+  const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
+  draw_labels(context, scene, surface.look, moving ? LABELS_IN_MOTION : LABELS_AT_REST, dimmed, ink.muted);
+  draw_area(surface, marks, height);
+  if (marks.hover) outline(surface, hit_box(scene, marks.hover), ink.text, 1);
+  if (marks.selected) {
+    const box = box_of(surface, marks.selected);
+    for (const link of marks.links) draw_link(surface, marks.selected, link);
+    if (box) outline(surface, box, ink.accent, 2);
+  }
+  if (layout.pinned_height > 0) {
+    context.fillStyle = ink.muted;
+    context.fillRect(0, layout.pinned_height - 1, width, 1);
+  }
+  for (const marker of marks.markers) draw_vertical(surface, x_of(scene, marker) / scene.ratio, height, ink.mark, []);
+  if (marks.cursor !== null) draw_vertical(surface, marks.cursor, height, ink.muted, [2, 3]);
+}
+
+function draw_lines(surface: Surface, width: number): void {
+  const { context, scene, ink } = surface;
+  context.fillStyle = ink.line;
+  for (const { row, y, top } of scene.rows) {
+    const bottom = y + row.height - 1;
+    if (bottom >= top) context.fillRect(0, bottom, width, 1);
+  }
+}
+
+function hit_box(scene: Scene, hit: Hit): Box {
+  const { ratio } = scene;
+  return { x0: hit.x0 / ratio, x1: hit.x1 / ratio, y: hit.strip.y / ratio, height: hit.strip.height / ratio, top: hit.strip.top / ratio };
+}
+
+function outline({ context, scene }: Surface, box: Box, color: string, weight: number): void {
+  const right = scene.width / scene.ratio;
+  if (box.x1 < 0 || box.x0 > right || box.y + box.height < box.top) return;
+  const x0 = Math.max(box.x0, -weight * 2);
+  const x1 = Math.min(Math.max(box.x1, box.x0 + 3), right + weight * 2);
+  context.strokeStyle = color;
+  context.lineWidth = weight;
+  context.strokeRect(x0 - weight / 2, Math.max(box.y, box.top) - weight / 2, x1 - x0 + weight, box.height + weight);
+}
+
+/** A line below each match, so that also those inside merged slices are seen. */
+function draw_found(surface: Surface, marks: Marks): void {
+  const { context, scene, ink } = surface;
+  const right = scene.width / scene.ratio;
+  context.fillStyle = ink.mark;
+  for (const { source, places } of marks.found) {
+    let drawn = "";
+    for (const place of places) {
+      const start = x_of(scene, place.start_ns + source.offset) / scene.ratio;
+      const end = x_of(scene, place.start_ns + place.duration_ns + source.offset) / scene.ratio;
+      const at = `${Math.round(start)} ${place.track} ${place.lane}`;
+      if (end < 0 || start > right || at === drawn) continue;
+      drawn = at;
+      const box = box_of(surface, { source, place });
+      if (box && box.y >= box.top) context.fillRect(Math.max(0, start), box.y + box.height - 1, Math.max(2, Math.min(end, right) - Math.max(0, start)), 2);
+    }
+  }
+}
+
+function draw_area({ context, scene, ink, layout, scroll }: Surface, { area }: Marks, height: number): void {
+  if (!area) return;
+  const x0 = x_of(scene, area.start) / scene.ratio;
+  const x1 = x_of(scene, area.end) / scene.ratio;
+  context.fillStyle = ink.accent;
+  context.globalAlpha = 0.12;
+  const rows = area.tracks.map((key) => rows_by_track(layout).get(key)).filter((row) => row !== undefined);
+  if (area.tracks.length === 0) context.fillRect(x0, 0, x1 - x0, height);
+  for (const row of new Set(rows)) {
+    const y = row.pinned ? row.y : row.y + layout.pinned_height - scroll;
+    const top = row.pinned ? 0 : layout.pinned_height;
+    if (y + row.height > top) context.fillRect(x0, Math.max(y, top), x1 - x0, y + row.height - Math.max(y, top));
+  }
+  context.globalAlpha = 0.8;
+  context.fillRect(Math.round(x0), 0, 1, height);
+  context.fillRect(Math.round(x1), 0, 1, height);
+  context.globalAlpha = 1;
+}
+
+function draw_vertical({ context }: Surface, x: number, height: number, color: string, dash: number[]): void {
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.setLineDash(dash);
+  context.beginPath();
+  context.moveTo(Math.round(x) + 0.5, 0);
+  context.lineTo(Math.round(x) + 0.5, height);
+  context.stroke();
+  context.setLineDash([]);
+}
+
+/** A curve from the cause to its effect. */
+function draw_link(surface: Surface, selected: Spot, link: Link): void {
+  const { context, ink, scene } = surface;
+  const other: Spot = { source: selected.source, place: link };
+  const [from, to] = link.direction === "to" ? [selected, other] : [other, selected];
+  const [a, b] = [box_of(surface, from), box_of(surface, to)];
+  if (!a || !b) return;
+  const right = scene.width / scene.ratio;
+  // It leaves where the cause ends, unless the effect begins before that.
+  const x0 = Math.max(a.x0, Math.min(a.x1, b.x0));
+  const [y0, y1] = [a.y + a.height / 2, b.y + b.height / 2];
+  if (Math.max(x0, b.x0) < -50 || Math.min(x0, b.x0) > right + 50) return;
+  const bend = Math.min(120, 24 + Math.abs(b.x0 - x0) / 2 + Math.abs(y1 - y0) / 8);
+  context.strokeStyle = ink.accent;
+  context.fillStyle = ink.accent;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.bezierCurveTo(x0 + bend, y0, b.x0 - bend, y1, b.x0 - 4, y1);
+  context.stroke();
+  context.beginPath();
+  context.moveTo(b.x0, y1);
+  context.lineTo(b.x0 - 7, y1 - 4);
+  context.lineTo(b.x0 - 7, y1 + 4);
+  context.fill();
+}

@@ -1,0 +1,98 @@
+// The time axis: ticks, markers, the measured span, and the steps below.
+import type { Ink } from "./ink";
+import { duration } from "../../lib/format";
+import { tick_label, tick_step, ticks } from "./ticks";
+import type { Marks } from "./overlay";
+import { x_of, type Scene } from "./scene";
+import type { Source } from "./source";
+
+export const AXIS_PX = 26;
+export const STEPS_PX = 20;
+const LABEL_EVERY_PX = 110;
+
+export function grid_step(scene: { ns_per_pixel: number; ratio: number }): number {
+  return tick_step(scene.ns_per_pixel * scene.ratio * LABEL_EVERY_PX);
+}
+
+export function draw_ruler(context: CanvasRenderingContext2D, scene: Scene, marks: Marks, steps: Source | null, ink: Ink, selected_step: string | null): void {
+  const { ratio } = scene;
+  const width = scene.width / ratio;
+  const tall = AXIS_PX + (steps ? STEPS_PX : 0);
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, tall);
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  const x = (ns: number) => x_of(scene, ns) / ratio;
+  const step = grid_step(scene);
+  const end = scene.start + scene.width * scene.ns_per_pixel;
+  if (marks.area) {
+    context.fillStyle = ink.accent_soft;
+    context.fillRect(x(marks.area.start), 0, x(marks.area.end) - x(marks.area.start), AXIS_PX);
+  }
+  context.fillStyle = ink.line;
+  for (const minor of ticks(scene.start, end, Math.max(1, step / 5))) context.fillRect(Math.round(x(minor)), AXIS_PX - 4, 1, 4);
+  context.textAlign = "left";
+  for (const tick of ticks(scene.start - step, end, step)) {
+    context.fillStyle = ink.line;
+    context.fillRect(Math.round(x(tick)), AXIS_PX - 10, 1, 10);
+    context.fillStyle = ink.muted;
+    context.fillText(tick_label(tick, step), x(tick) + 4, AXIS_PX / 2 - 1);
+  }
+  if (marks.area) draw_span(context, x(marks.area.start), x(marks.area.end), duration(marks.area.end - marks.area.start), ink.accent, ink.ground, width);
+  draw_markers(context, marks.markers, x, ink);
+  if (steps) draw_steps(context, steps, x, width, ink, selected_step);
+}
+
+function draw_span(context: CanvasRenderingContext2D, x0: number, x1: number, text: string, color: string, ground: string, width: number): void {
+  const y = AXIS_PX - 7;
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(x0, y + 0.5);
+  context.lineTo(x1, y + 0.5);
+  for (const [at, way] of [[x0, 1], [x1, -1]] as const) {
+    context.moveTo(at + 5 * way, y - 2.5);
+    context.lineTo(at, y + 0.5);
+    context.lineTo(at + 5 * way, y + 3.5);
+  }
+  context.stroke();
+  const wide = context.measureText(text).width + 10;
+  const middle = (Math.max(0, x0) + Math.min(width, x1)) / 2;
+  const left = Math.max(2, Math.min(width - wide - 2, middle - wide / 2));
+  if (x1 < 0 || x0 > width) return;
+  context.fillStyle = color;
+  context.fillRect(left, 3, wide, 16);
+  context.fillStyle = ground;
+  context.textAlign = "center";
+  context.fillText(text, left + wide / 2, 11.5);
+  context.textAlign = "left";
+}
+
+function draw_markers(context: CanvasRenderingContext2D, markers: readonly number[], x: (ns: number) => number, ink: Ink): void {
+  markers.forEach((marker, place) => {
+    const at = Math.round(x(marker));
+    const text = String(place + 1);
+    context.fillStyle = ink.mark;
+    context.fillRect(at, 1, 1, AXIS_PX - 1);
+    context.fillRect(at, 1, 9 + 6 * text.length, 14);
+    context.fillStyle = ink.ground;
+    context.fillText(text, at + 5, 8.5);
+  });
+}
+
+function draw_steps(context: CanvasRenderingContext2D, source: Source, x: (ns: number) => number, width: number, ink: Ink, selected: string | null): void {
+  context.textAlign = "center";
+  for (const { name, start_ns, duration_ns } of source.meta.steps) {
+    const x0 = x(start_ns + source.offset);
+    const x1 = x(start_ns + duration_ns + source.offset);
+    if (x1 < 0 || x0 > width || x1 - x0 < 0.5) continue;
+    context.fillStyle = name === selected ? ink.accent_soft : ink.head;
+    context.fillRect(x0 + 0.5, AXIS_PX + 1, Math.max(1, x1 - x0 - 1), STEPS_PX - 3);
+    context.strokeStyle = name === selected ? ink.accent : ink.line;
+    context.strokeRect(Math.round(x0) + 0.5, AXIS_PX + 1.5, Math.max(1, Math.round(x1 - x0) - 1), STEPS_PX - 4);
+    const room = Math.min(width, x1) - Math.max(0, x0);
+    if (room < context.measureText(name).width + 8) continue;
+    context.fillStyle = name === selected ? ink.accent : ink.muted;
+    context.fillText(name, (Math.max(0, x0) + Math.min(width, x1)) / 2, AXIS_PX + STEPS_PX / 2);
+  }
+}

@@ -1,0 +1,137 @@
+// The selected event: where it is, what is known about it, and where its links lead.
+import { computed, onScopeDispose, shallowRef, watch } from "vue";
+import { address, ApiError, get, type Query } from "../../api/client";
+import { patch_query, query_value } from "../../state/address";
+import type { EventDetails, Place } from "./model";
+import type { Source } from "./source";
+import type { Timeline } from "./timeline";
+
+/** Room beside an event that a link leads to, in its lengths. */
+const LINK_AIR = 1.5;
+const CLOSE_AIR = 0.15;
+
+export type Selection = ReturnType<typeof useSelection>;
+
+export function useSelection(timeline: Timeline) {
+  const { state, stage } = timeline;
+  const details = shallowRef<EventDetails | null>(null);
+  const error = shallowRef<ApiError | null>(null);
+  /** The raw arguments come from the file itself, which may take a moment longer. */
+  const waiting = shallowRef(false);
+  const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
+  let control = new AbortController();
+  // An address with an event but no window comes from another page: it means "show me this one".
+  let go_there = state.selected.value !== null && state.win.value === "";
+  let air = LINK_AIR;
+
+  async function load(from: Source, event: number): Promise<void> {
+    control.abort();
+    control = new AbortController();
+    const { signal } = control;
+    const query: Query = { ...from.id.query, v: from.meta.version, event };
+    waiting.value = true;
+    error.value = null;
+    try {
+      const quick = await get<EventDetails>(address("timeline/event", { ...query, arguments: 0 }), { signal });
+      if (quick) show(quick.body);
+      const full = await get<EventDetails>(address("timeline/event", query), { signal });
+      if (full) details.value = full.body;
+    } catch (failure) {
+      if (signal.aborted) return;
+      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      if (details.value?.event !== event) details.value = null;
+    }
+    waiting.value = false;
+  }
+
+  function show(found: EventDetails): void {
+    details.value = found;
+    if (go_there) void reveal(found, air);
+    go_there = false;
+  }
+
+  /** Zooms to the selected event, now or as soon as its place is known. */
+  function zoom(): void {
+    const found = details.value;
+    if (found && found.event === state.selected.value?.event) void reveal(found, CLOSE_AIR);
+    else {
+      go_there = true;
+      air = CLOSE_AIR;
+    }
+  }
+
+  async function reveal(place: Place, room: number): Promise<void> {
+    if (!source.value) return;
+    stage.camera.fit(timeline.range_of(source.value, place), room);
+    timeline.moved();
+    await timeline.show_track(source.value.id.worker, place.track, place.lane);
+  }
+
+  watch([source, () => state.selected.value?.event], ([from, event]) => {
+    control.abort();
+    if (from && event !== undefined) {
+      if (details.value?.event !== event) details.value = null;
+      void load(from, event);
+    } else {
+      details.value = null;
+      error.value = null;
+    }
+  }, { immediate: true });
+
+  watch([details, source], ([found, from]) => {
+    stage.marks = { ...stage.marks, selected: found && from ? { source: from, place: found } : null, links: found?.links ?? [] };
+    stage.invalidate();
+  }, { immediate: true });
+  onScopeDispose(() => control.abort());
+
+  function select(worker: number, event: number): void {
+    state.selected.value = { worker, event };
+  }
+
+  /** Selects an event and moves as little as needed to see it. */
+  function go_to(worker: number, place: Place): void {
+    select(worker, place.event);
+    const from = timeline.source_of(worker);
+    if (!from) return;
+    stage.camera.reveal(timeline.range_of(from, place));
+    timeline.moved();
+    void timeline.show_track(worker, place.track, place.lane);
+  }
+
+  /** Along the links: to the effects, or back to the causes. */
+  function follow(direction: "to" | "from"): void {
+    const link = details.value?.links.find((one) => one.direction === direction);
+    if (link && source.value) go_to(source.value.id.worker, link);
+  }
+
+  /** Links of other pages name an event by what it is: the longest of that name. */
+  async function find_longest(): Promise<void> {
+    const name = query_value("longest");
+    const category = query_value("longest_category");
+    const step = query_value("at_step");
+    const from = timeline.main.value;
+    const mark = from?.meta.steps.find((one) => one.name === step);
+    if (step !== null && from) patch_query({ at_step: null });
+    if (mark && from) {
+      const range = { start: mark.start_ns + from.offset, end: mark.start_ns + mark.duration_ns + from.offset };
+      timeline.fit(range, 0.05);
+      state.area.value = { ...range, tracks: [] };
+    }
+    if ((name === null && category === null) || !from) return;
+    const where = query_value("where");
+    patch_query({ longest: null, longest_category: null, where: null });
+    try {
+      const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, category, where }));
+      if (!found) return;
+      select(from.id.worker, found.body.event);
+      stage.camera.fit(timeline.range_of(from, found.body), LINK_AIR);
+      timeline.moved();
+      await timeline.show_track(from.id.worker, found.body.track, found.body.lane);
+    } catch (failure) {
+      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+    }
+  }
+  watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });
+
+  return { details, error, waiting, source, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
+}

@@ -1,0 +1,77 @@
+// One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
+import { shallowRef } from "vue";
+import { address, get, type Query } from "../../api/client";
+import { level_of, tile_ns, whole_level } from "./level";
+import type { Meta } from "./model";
+import { Names } from "./names";
+import type { Wish } from "./tile-store";
+
+export interface SourceId {
+  /** Place among the run's workers: short, and the same in every address. */
+  worker: number;
+  name: string;
+  query: Query;
+}
+
+export class Source {
+  readonly names: Names;
+  readonly top_level: number;
+  /** Added to this trace's times to stand on the page's axis. */
+  offset = 0;
+  /** How busy host and devices are; it takes a pass over all events, so it comes after the first picture. */
+  readonly profile = shallowRef<Record<string, number[]>>({});
+  private profile_asked = false;
+  private readonly stem: string;
+
+  constructor(
+    readonly id: SourceId,
+    readonly meta: Meta,
+    arrived: () => void,
+  ) {
+    this.names = new Names({ ...id.query, v: meta.version }, meta.strings, arrived);
+    this.top_level = whole_level(meta.duration_ns);
+    this.stem = `${id.worker}/${meta.version}/`;
+  }
+
+  async load_profile(): Promise<void> {
+    if (this.profile_asked) return;
+    this.profile_asked = true;
+    try {
+      this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
+    } catch {
+      this.profile_asked = false;
+    }
+  }
+
+  get start(): number {
+    return this.offset;
+  }
+
+  get end(): number {
+    return this.offset + this.meta.duration_ns;
+  }
+
+  level(ns_per_pixel: number): number {
+    return Math.min(this.top_level, level_of(ns_per_pixel));
+  }
+
+  key(kind: "g" | "c", id: number, level: number, index: number): string {
+    return `${this.stem}${kind}${id}/${level}/${index}`;
+  }
+
+  wish(kind: "g" | "c", id: number, level: number, index: number, rank: number): Wish {
+    const place = kind === "g" ? { group: id } : { track: id };
+    const url = address(kind === "g" ? "timeline/tile" : "timeline/counter", { ...this.id.query, v: this.meta.version, ...place, level, index });
+    return { key: this.key(kind, id, level, index), url, level, index, rank };
+  }
+
+  /** Where a tile begins on the page's axis. */
+  tile_start(level: number, index: number): number {
+    return this.offset + index * tile_ns(level);
+  }
+}
+
+/** How much later `epoch` is than `base`, in ns; 0 when either clock is unknown. */
+export function epoch_difference(base: string | null, epoch: string | null): number {
+  return base === null || epoch === null ? 0 : Number(BigInt(epoch) - BigInt(base));
+}

@@ -1,0 +1,208 @@
+// Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
+import type { ThemeName } from "../../charts/palette";
+import { Camera } from "./camera";
+import { hit_at, type Hit } from "./hit";
+import { read_ink, type Ink } from "./ink";
+import type { Layout } from "./layout";
+import { Look } from "./look";
+import { draw_overlay, type Marks, type Surface } from "./overlay";
+import type { Column, Renderer } from "./renderer";
+import { AXIS_PX, draw_ruler, grid_step, STEPS_PX } from "./ruler";
+import { SceneBuilder, x_of, type Scene } from "./scene";
+import { software_renderer } from "./software";
+import type { Source } from "./source";
+import { TileStore } from "./tile-store";
+import { ticks } from "./ticks";
+import { has_graphics_card, webgl_renderer } from "./webgl";
+
+/** After this long without movement a frame with all labels is drawn. */
+const REST_MS = 140;
+
+export interface Canvases {
+  slices: HTMLCanvasElement;
+  overlay: HTMLCanvasElement;
+  ruler: HTMLCanvasElement;
+}
+
+/** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
+function renderer_for(canvas: HTMLCanvasElement): Renderer | null {
+  let wanted: string | null = null;
+  try {
+    wanted = localStorage.getItem("visualprof.renderer");
+  } catch {
+    wanted = null;
+  }
+  const use_card = wanted === "webgl" || (wanted !== "software" && has_graphics_card());
+  return (use_card ? webgl_renderer(canvas) : null) ?? software_renderer(canvas);
+}
+
+export class Stage {
+  readonly camera = new Camera();
+  readonly store = new TileStore(() => this.invalidate());
+  layout: Layout = { rows: [], height: 0, pinned: [], pinned_height: 0, left_out: 0 };
+  sources: readonly Source[] = [];
+  /** The worker whose steps and profile are shown. */
+  main: Source | null = null;
+  marks: Marks = { selected: null, links: [], hover: null, area: null, markers: [], cursor: null, found: [], searching: false };
+  selected_step: string | null = null;
+  scene: Scene | null = null;
+  width = 0;
+  height = 0;
+  scroll = 0;
+  /** Called after each frame. */
+  drawn: (scene: Scene, moving: boolean) => void = () => undefined;
+  private theme: ThemeName = "light";
+  private ink: Ink | null = null;
+  private looks = new Map<Source, Look>();
+  private canvases: Canvases | null = null;
+  private renderer: Renderer | null = null;
+  private request = 0;
+  private rest_timer = 0;
+  private moved_at = -Infinity;
+  private last_view = "";
+  private painted = false;
+  private complete = false;
+
+  attach(canvases: Canvases): void {
+    this.canvases = canvases;
+    this.renderer = renderer_for(canvases.slices);
+    this.invalidate();
+  }
+
+  get renderer_name(): string {
+    return this.renderer?.name ?? "";
+  }
+
+  resize(width: number, height: number): void {
+    this.width = width;
+    this.height = height;
+    this.invalidate();
+  }
+
+  set_theme(theme: ThemeName): void {
+    this.theme = theme;
+    this.ink = null;
+    this.recolor();
+  }
+
+  /** Names arrived or the search changed: what matches is judged anew. */
+  recolor(): void {
+    this.looks = new Map();
+    this.invalidate();
+  }
+
+  invalidate(): void {
+    if (this.request === 0) this.request = requestAnimationFrame(() => this.frame());
+  }
+
+  dispose(): void {
+    cancelAnimationFrame(this.request);
+    clearTimeout(this.rest_timer);
+    this.store.close();
+    this.renderer?.dispose();
+    this.canvases = null;
+  }
+
+  hit(css_x: number, css_y: number): Hit | null {
+    return this.scene && hit_at(this.scene, css_x * this.scene.ratio, css_y * this.scene.ratio);
+  }
+
+  look_of(source: Source): Look {
+    let look = this.looks.get(source);
+    if (!look) {
+      look = new Look(source.meta.categories, this.theme, this.marks.searching ? source.names : null);
+      this.looks.set(source, look);
+    }
+    return look;
+  }
+
+  /** For a picture of what is shown: slices and what lies above them. */
+  get layers(): readonly HTMLCanvasElement[] {
+    return this.canvases ? [this.canvases.slices, this.canvases.overlay] : [];
+  }
+
+  get inks(): Ink {
+    return (this.ink ??= read_ink());
+  }
+
+  private frame(): void {
+    this.request = 0;
+    if (!this.canvases || !this.renderer || this.width < 1 || this.height < 1) return;
+    const moving = this.note_motion();
+    const ratio = window.devicePixelRatio || 1;
+    const builder = new SceneBuilder({ camera: this.camera, width: this.width, height: this.height, scroll: this.scroll, ratio }, this.store);
+    const scene = builder.build(this.layout, (worker) => this.sources.find((source) => source.id.worker === worker));
+    this.scene = scene;
+    this.store.want(scene.wishes);
+    for (const parts of new Set(scene.strips.map((strip) => strip.parts))) {
+      const owner = scene.strips.find((strip) => strip.parts === parts)?.source;
+      if (owner) for (const part of parts) this.look_of(owner).apply(part.tile);
+    }
+    const ink = this.inks;
+    const bands = scene.rows
+      .filter(({ row, y, top }) => !row.item && y >= top)
+      .map(({ row, y }) => ({ y: Math.round(y * ratio), height: Math.round(row.height * ratio), color: ink.pack(ink.head) }));
+    this.renderer.draw({ width: scene.width, height: scene.height, ground: ink.pack(ink.ground), columns: this.columns(scene, ink), bands, strips: scene.strips });
+    this.draw_above(scene, ink, moving);
+    this.note_paint(scene);
+    this.drawn(scene, moving);
+  }
+
+  /** Seen in the browser's performance panel, and read by the benchmark. */
+  private note_paint(scene: Scene): void {
+    if (!this.painted && scene.strips.some((strip) => strip.parts.length > 0)) {
+      this.painted = true;
+      performance.mark("timeline.first-paint");
+    }
+    if (this.painted && !this.complete && scene.wishes.every((wish) => wish.rank > 0)) {
+      this.complete = true;
+      performance.mark("timeline.complete");
+    }
+  }
+
+  private draw_above(scene: Scene, ink: Ink, moving: boolean): void {
+    const source = this.main;
+    if (!this.canvases || !source) return;
+    const steps = source.meta.steps.length > 0 ? source : null;
+    const over = sized(this.canvases.overlay, scene.width, scene.height);
+    const above = sized(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
+    if (!over || !above) return;
+    const surface: Surface = { context: over, scene, layout: this.layout, scroll: this.scroll, ink, look: this.look_of(source), theme: this.theme };
+    draw_overlay(surface, this.marks, moving);
+    draw_ruler(above, scene, this.marks, steps, ink, this.selected_step);
+  }
+
+  /** Every other step is shaded, and the lines of the time axis go through. */
+  private columns(scene: Scene, ink: Ink): Column[] {
+    const columns: Column[] = [];
+    const source = this.main;
+    source?.meta.steps.forEach(({ start_ns, duration_ns }, place) => {
+      if (place % 2 === 0) return;
+      const x0 = Math.round(x_of(scene, start_ns + source.offset));
+      const x1 = Math.round(x_of(scene, start_ns + duration_ns + source.offset));
+      if (x1 > 0 && x0 < scene.width) columns.push({ x: Math.max(0, x0), width: Math.min(scene.width, x1) - Math.max(0, x0), color: ink.pack(ink.head) });
+    });
+    const end = scene.start + scene.width * scene.ns_per_pixel;
+    const wide = Math.max(1, Math.round(scene.ratio));
+    for (const tick of ticks(scene.start, end, grid_step(scene))) columns.push({ x: Math.max(0, Math.round(x_of(scene, tick))), width: wide, color: ink.pack(ink.line_soft) });
+    return columns;
+  }
+
+  private note_motion(): boolean {
+    const view = `${this.camera.start} ${this.camera.end} ${this.scroll}`;
+    const now = performance.now();
+    if (view !== this.last_view) {
+      this.last_view = view;
+      this.moved_at = now;
+      clearTimeout(this.rest_timer);
+      this.rest_timer = window.setTimeout(() => this.invalidate(), REST_MS);
+    }
+    return now - this.moved_at < REST_MS - 20;
+  }
+}
+
+function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  return canvas.getContext("2d");
+}

@@ -1,0 +1,33 @@
+// Round places for the lines and labels of the time axis.
+import { significant } from "../../lib/format";
+
+const STEPS = [1, 2, 5];
+const UNITS: readonly [ns: number, unit: string][] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+/** The smallest of 1, 2, 5 x 10^n ns that is at least `least`. */
+export function tick_step(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  for (const step of STEPS) if (step * power >= least) return Math.max(1, step * power);
+  return Math.max(1, 10 * power);
+}
+
+export function ticks(start: number, end: number, step: number): number[] {
+  const first = Math.ceil(start / step);
+  const last = Math.floor(end / step);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, place) => (first + place) * step);
+}
+
+/** A time with as many digits as the step between the ticks needs: "12.35 ms". */
+export function tick_label(ns: number, step: number): string {
+  const [size, unit] = UNITS.find(([each]) => Math.abs(ns) >= each) ?? [1, "ns"];
+  if (ns === 0) return "0";
+  const digits = Math.max(0, Math.min(9, Math.round(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)));
+  return `${(ns / size).toFixed(digits)}\u00a0${unit}`;
+}
+
+/** A point in time in full: enough digits to tell two neighbours apart. */
+export function moment(ns: number): string {
+  const size = UNITS.find(([each]) => Math.abs(ns) >= each);
+  if (!size || size[0] === 1) return `${significant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;
+  return `${(ns / size[0]).toFixed(Math.min(6, Math.round(Math.log10(size[0]))))}\u00a0${size[1]}`;
+}

@@ -1,0 +1,171 @@
+// What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
+import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
+import { useI18n } from "vue-i18n";
+import { monitored } from "../../locales/text";
+import { step } from "../../state/selection";
+import { theme } from "../../state/preferences";
+import { useEmptyTracks } from "./empty-tracks";
+import { layout_of, type Branch } from "./layout";
+import type { Place, Range } from "./model";
+import { row_of } from "./overlay";
+import { lane_box } from "./lanes";
+import type { Scene } from "./scene";
+import type { Source } from "./source";
+import { useSources } from "./sources";
+import { Stage } from "./stage";
+import { useTimelineState } from "./state";
+import { tree_of, type Words } from "./tree";
+import { range_text, text_range } from "./url";
+
+const ADDRESS_PAUSE_MS = 250;
+
+export type Timeline = ReturnType<typeof useTimeline>;
+const KEY: InjectionKey<Timeline> = Symbol("timeline");
+
+export function theTimeline(): Timeline {
+  const timeline = inject(KEY);
+  if (!timeline) throw new Error("no timeline around this component");
+  return timeline;
+}
+
+export function useTimeline() {
+  const { t } = useI18n();
+  const state = useTimelineState();
+  const stage = new Stage();
+  // Names that arrive decide what a search highlights.
+  const { sources, error, pending, offset_of } = useSources(state, () => (stage.marks.searching ? stage.recolor() : stage.invalidate()));
+  const visible = shallowRef<Range>({ start: 0, end: 1 });
+  const extent = shallowRef<Range>({ start: 0, end: 1 });
+  const frame = ref(0);
+  const ready = computed(() => sources.value.length > 0);
+  const main = computed(() => sources.value.find((one) => one.id.worker === state.own.value) ?? sources.value[0] ?? null);
+
+  const words = computed<Words>(() => ({
+    device: (id) => t("timeline.device", { id }),
+    process: (id) => t("timeline.process", { id }),
+    annotations: (name) => t("timeline.annotations_of", { name }),
+    counters: t("timeline.counters"),
+    other: t("timeline.other_tracks"),
+    counter: monitored,
+    unnamed: t("timeline.unnamed"),
+  }));
+  const branches = computed<Branch[]>(() =>
+    sources.value.map((one) => ({ worker: one.id.worker, label: one.id.name, groups: tree_of(one.meta, one.id.worker, words.value) })),
+  );
+  const { is_empty, refresh_empty } = useEmptyTracks(sources, visible, () => state.hide_empty.value);
+  const layout = computed(() =>
+    layout_of(branches.value, { toggled: state.toggled.value, pinned: state.pins.value, order: state.order.value, filter: state.filter.value, hidden: is_empty }),
+  );
+
+  let written = "";
+  let address_timer = 0;
+
+  function write_window(): void {
+    const { camera } = stage;
+    // With an event selected the window is always told: without it, an address asks to go there.
+    written = camera.is_whole && !state.selected.value ? "" : range_text(camera);
+    if (state.win.value !== written) state.win.value = written;
+  }
+
+  function moved(): void {
+    stage.invalidate();
+    clearTimeout(address_timer);
+    address_timer = window.setTimeout(write_window, ADDRESS_PAUSE_MS);
+  }
+
+  function read_window(): void {
+    const range = text_range(state.win.value);
+    const { camera } = stage;
+    if (range) camera.restore(range.start, range.end);
+    else camera.set(camera.whole.start, camera.whole.end);
+    written = state.win.value;
+    stage.invalidate();
+  }
+
+  watch([sources, state.offsets], ([loaded]) => {
+    for (const one of loaded) one.offset = offset_of(one);
+    const first = stage.sources.length === 0;
+    const before_whole = stage.camera.is_whole;
+    stage.sources = loaded;
+    stage.main = main.value;
+    if (loaded.length === 0) return;
+    extent.value = { start: Math.min(...loaded.map((one) => one.start)), end: Math.max(...loaded.map((one) => one.end)) };
+    stage.camera.set_extent(extent.value.start, extent.value.end);
+    if (first || before_whole) read_window();
+    else stage.camera.set(stage.camera.start, stage.camera.end);
+    stage.invalidate();
+  }, { immediate: true });
+  watch(state.selected, () => ready.value && write_window());
+  watch(state.win, (text) => text !== written && ready.value && read_window());
+  watch(layout, (now) => {
+    stage.layout = now;
+    stage.invalidate();
+  }, { immediate: true });
+  // The colours come from the style sheet, which follows the theme a moment later.
+  watch(theme, () => void nextTick(() => stage.set_theme(theme.value)), { immediate: true });
+  watch(step, (name) => {
+    stage.selected_step = name;
+    stage.invalidate();
+  }, { immediate: true });
+
+  stage.drawn = (scene: Scene, moving: boolean) => {
+    const { start, end } = stage.camera;
+    if (visible.value.start !== start || visible.value.end !== end) visible.value = { start, end };
+    frame.value += 1;
+    if (!moving) refresh_empty();
+    if (scene.wishes.every((wish) => wish.rank > 0)) void main.value?.load_profile();
+  };
+  onScopeDispose(() => {
+    clearTimeout(address_timer);
+    stage.dispose();
+  });
+
+  const scroll_to = shallowRef<(y: number) => void>(() => undefined);
+
+  function source_of(worker: number): Source | undefined {
+    return sources.value.find((one) => one.id.worker === worker);
+  }
+
+  /** A place's stretch on the page's axis. */
+  function range_of(source: Source, place: Place): Range {
+    const start = place.start_ns + source.offset;
+    return { start, end: start + place.duration_ns };
+  }
+
+  /** Opens and scrolls to the track of an event. */
+  async function show_track(worker: number, track: number, lane: number): Promise<void> {
+    let row = row_of(layout.value, worker, track);
+    if (!row) {
+      state.filter.value = "";
+      state.hide_empty.value = false;
+      await nextTick();
+      row = row_of(layout.value, worker, track);
+    }
+    for (let tries = 0; row && !row.item && tries < 2; tries += 1) {
+      state.toggle_fold(row.key);
+      await new Promise((resume) => setTimeout(resume));
+      await nextTick();
+      row = row_of(layout.value, worker, track);
+    }
+    if (!row || row.pinned) return;
+    const box = lane_box(row, track, lane);
+    const room = stage.height - layout.value.pinned_height;
+    const y = row.y + (box?.top ?? 0);
+    if (y < stage.scroll + 8 || y + (box?.height ?? 0) > stage.scroll + room - 8) scroll_to.value(y - room / 3);
+  }
+
+  const timeline = {
+    stage, state, sources, error, pending, ready, main, branches, layout, visible, extent, frame, scroll_to, source_of, range_of, show_track, moved, write_window,
+    fit: (range: Range, air = 0.1) => {
+      stage.camera.fit(range, air);
+      moved();
+    },
+    reset: () => {
+      const { whole } = stage.camera;
+      stage.camera.set(whole.start, whole.end);
+      moved();
+    },
+  };
+  provide(KEY, timeline);
+  return timeline;
+}
