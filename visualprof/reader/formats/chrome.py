@@ -100,4 +100,4 @@ def _pair_async(doc: Document) -> tuple[np.ndarray, np.ndarray, int]:
     return rows[first], rows[first + 1], len(marks) - 2 * len(first)
 
 
-FORMAT = Format("chrome", 90, sniff, read)
+FORMAT = Format("chrome", "Chrome trace-event JSON", 90, sniff, read)

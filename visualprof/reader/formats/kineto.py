@@ -265,4 +265,4 @@ def _integer(value: Any, default: int) -> int:
         return default
 
 
-FORMAT = Format("kineto", 20, sniff, read)
+FORMAT = Format("kineto", "torch.profiler", 20, sniff, read)

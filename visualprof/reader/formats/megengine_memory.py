@@ -89,4 +89,4 @@ def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
     return json_object(document.get("opr")), json_object(document.get("chunk"))
 
 
-FORMAT = Format("megengine-memory", 13, sniff, read)
+FORMAT = Format("megengine-memory", "MegEngine", 13, sniff, read)

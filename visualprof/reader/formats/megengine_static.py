@@ -258,4 +258,4 @@ def _input_types(operator: object, variables: _Json) -> str:
     return " ".join(dict.fromkeys(found))
 
 
-FORMAT = Format("megengine-static", 11, sniff, read)
+FORMAT = Format("megengine-static", "MegEngine", 11, sniff, read)

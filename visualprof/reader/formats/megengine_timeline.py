@@ -195,4 +195,4 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
         builder.warn(warning)
 
 
-FORMAT = Format("megengine", 12, sniff, read)
+FORMAT = Format("megengine", "MegEngine", 12, sniff, read)

@@ -142,4 +142,4 @@ def _interval(header: dict[str, Any]) -> int:
     return round(told * 1e6) if isinstance(told, (int, float)) and 0 < told < 1e7 else 0
 
 
-FORMAT = Format("monitor", 5, sniff, read)
+FORMAT = Format("monitor", "samples of a remote run", 5, sniff, read)

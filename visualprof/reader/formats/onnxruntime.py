@@ -207,4 +207,4 @@ def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: I
     return np.stack([np.stack(c, axis=1) for c in columns], axis=1).reshape(-1, 5)
 
 
-FORMAT = Format("onnxruntime", 14, sniff, read)
+FORMAT = Format("onnxruntime", "ONNX Runtime", 14, sniff, read)

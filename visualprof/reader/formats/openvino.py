@@ -178,4 +178,4 @@ def _describe(builder: TraceBuilder, document: _Json) -> None:
     )
 
 
-FORMAT = Format("openvino", 16, sniff, read)
+FORMAT = Format("openvino", "OpenVINO", 16, sniff, read)

@@ -230,4 +230,4 @@ def _ratio(value: object) -> float:
         return -1.0
 
 
-FORMAT = Format("paddle", 10, sniff, read)
+FORMAT = Format("paddle", "Paddle", 10, sniff, read)

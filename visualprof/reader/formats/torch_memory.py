@@ -96,4 +96,4 @@ def _decode(text: bytes) -> Ints | None:
         return None
 
 
-FORMAT = Format("torch-memory", 15, sniff, read)
+FORMAT = Format("torch-memory", "torch.profiler", 15, sniff, read)
