@@ -75,4 +75,6 @@ def _value(variable: _Json) -> Value:
     return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)
 
 
-MODEL = ModelFormat("megengine-static", 11, sniff, read)
+MODEL = ModelFormat(
+    "megengine-static", "MegEngine static profiles", 11, sniff, read, shared_suffixes=(".json", ".json.gz", ".graph")
+)
