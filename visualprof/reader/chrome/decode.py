@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
 from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ids, Ints, Mask, Values
 
@@ -131,17 +132,6 @@ class Document:
         if column is None or place >= len(column.rows) or column.rows[place] != row:
             return missing
         return int(column.values[place])
-
-
-def json_object(value: object) -> dict[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def json_objects(value: object) -> list[dict[str, Any]]:
-    """The objects of a JSON list; none of anything else."""
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", v) for v in listed if isinstance(v, dict)]
 
 
 def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source

@@ -7,8 +7,9 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, json_object, read_document
+from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, read_document
 from visualprof.reader.chrome.tracks import add_counters, add_flows, lane_names, lay_tracks, pair_begin_end
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source

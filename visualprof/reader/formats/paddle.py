@@ -8,17 +8,9 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.decode import (
-    NO_INT,
-    NO_TEXT,
-    Document,
-    Kind,
-    Text,
-    json_object,
-    json_objects,
-    read_document,
-)
+from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, read_document
 from visualprof.reader.chrome.tracks import lay_tracks, text_ids
+from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source

@@ -12,8 +12,8 @@ from flask import Blueprint, Response, request
 from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter, NotFound, SourceError
-from visualprof.reader.chrome.decode import json_object
 from visualprof.reader.chrome.raw import raw_events
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
