@@ -19,7 +19,7 @@ from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader.chrome.values import UNDECODABLE, json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, TrackKind
+from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values
 
@@ -265,7 +265,7 @@ class _Lanes:
         first, dur = first[slowed[first]], dur[slowed[first]]
         names = self.builder.strings(reasons.tolist())[kind[first]]
         track = self.builder.track(TrackKind.THREAD, label)
-        self._add_slices(track, first, dur, names, np.full(len(first), int(Category.OTHER)))
+        self._add_slices(track, first, dur, names, Category.OTHER)
 
     def _stretches(self, kind: Ids) -> tuple[Ints, Ints]:
         """Places at which a value differs from the one before, the first included, and for how long it stays: ns."""
@@ -273,11 +273,10 @@ class _Lanes:
         end = int(self.ts[-1]) + (self.interval_ns or ASSUMED_INTERVAL_NS)
         return first, np.append(self.ts[first[1:]], end) - self.ts[first]
 
-    def _add_slices(self, track: int, first: Ints, dur: Ints, name: Ids, category: Values) -> None:
-        n = len(first)
-        rows = np.arange(self.rows, self.rows + n)
-        self.builder.events(ts=self.ts[first], dur=dur, name=name, category=category, track=np.full(n, track), row=rows)
-        self.rows += n
+    def _add_slices(self, track: int, first: Ints, dur: Ints, name: Ids, category: Rows | int) -> None:
+        rows = np.arange(self.rows, self.rows + len(first))
+        self.builder.events(ts=self.ts[first], dur=dur, name=name, category=category, track=track, row=rows)
+        self.rows += len(first)
 
 
 def _header(line: bytes) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from visualprof.reader.chrome.events import add_args, add_events, add_steps, des
 from visualprof.reader.chrome.tracks import add_counters
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import NO_ADDRESS, Category, Ints, TrackKind
+from visualprof.reader.trace import Category, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 
@@ -149,16 +149,16 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     held = doc.filled("mem_arena_held", -1)[rows]
     cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
     device = np.where(cpu[doc.filled("provider", 0)[rows]], -1, 0)
-    for number in np.unique(device).tolist():
+    numbers: list[int] = np.unique(device).tolist()
+    for number in numbers:
         on = device == number
         parts = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
         parts = parts[parts[:, 1] != 0]
         ts, size, event, allocated, reserved = (parts[:, i] for i in range(5))
         builder.allocs(
             ts=ts,
-            addr=np.full(len(ts), NO_ADDRESS, np.uint64),
             bytes=size,
-            device=np.full(len(ts), number),
+            device=number,
             event=event,
             allocated=allocated,
             reserved=reserved,

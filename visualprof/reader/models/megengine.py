@@ -20,11 +20,8 @@ DTYPES = (
     "Bool", "Uint16", "QuantizedS1", "Complex64",
 )  # fmt: skip
 CONSTANTS = (
-    "ImmutableTensor",
-    "SharedDeviceTensor",
-    "MultipleDeviceTensorHolder",
-    "MultipleDeviceTensorWithFormatHolder",
-)
+    "ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
+)  # fmt: skip
 INPUTS = ("Host2DeviceCopy",)
 
 
