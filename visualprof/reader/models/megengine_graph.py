@@ -63,7 +63,7 @@ def _value(variable: Json) -> Value:
     inferred = json_object(json_object(variable.get("static_infer_tags")).get("SHAPE")).get("inferred_result")
     layout = json_object(json_object(variable.get("mem_plan")).get("layout"))
     sizes = cast("object", inferred if isinstance(inferred, list) else layout.get("shape"))
-    shape = tuple(int(cast("str", size)) for size in json_list(sizes)) if isinstance(sizes, list) else None
+    shape = tuple(int(str(size)) for size in json_list(cast("object", sizes))) if isinstance(sizes, list) else None
     held: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
     return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)
 
