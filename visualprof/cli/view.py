@@ -78,10 +78,10 @@ def _subject(kind: Subject, path: str) -> object:
 
         return read_model(path)
     from visualprof.reader.logdir.scan import Problem, roots, walk
-    from visualprof.reader.results.report import PARTS, folders, read_reports
+    from visualprof.reader.results.report import PARTS, folders, read_report
 
     files = [file for file in walk(roots([path])[0]) if not isinstance(file, Problem) and file.name in PARTS]
-    reports = [report for folder, parts in folders(files).items() for report in read_reports(folder, parts)]
+    reports = [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
     if not reports:
         raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
     return reports

@@ -15,7 +15,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_reports
+from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_report
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file
@@ -128,7 +128,7 @@ class Reports:
 
     def __init__(self, logdir: LogDirectory) -> None:
         self._logdir = logdir
-        self._known: dict[str, tuple[_Versions, list[Report]]] = {}
+        self._known: dict[str, tuple[_Versions, Report | None]] = {}
         self._scans = -1
         self._revision = 0
         self._lock = threading.Lock()
@@ -139,7 +139,7 @@ class Reports:
             if self._scans != self._logdir.scans:
                 self._scans = self._logdir.scans
                 self._look()
-            found = [report for _, reports in self._known.values() for report in reports]
+            found = [report for _, report in self._known.values() if report]
             return self._revision, sorted(found, key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
@@ -149,7 +149,7 @@ class Reports:
         for name, parts in now.items():
             versions = tuple(sorted((part, found.version) for part, found in parts.items()))
             if name not in known or known[name][0] != versions:
-                known[name] = versions, read_reports(name, parts)
+                known[name] = versions, read_report(name, parts)
                 changed = True
         self._known = known
         self._revision += changed
@@ -239,7 +239,7 @@ def _row(report: Report, runs: set[str]) -> ReportRow:
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,
-        run=report.run if report.run in runs else None,
+        run=report.id if report.id in runs else None,
     )
 
 
@@ -255,7 +255,7 @@ def _point(logdir: LogDirectory, report: Report, point: Point) -> PointAnswer:
         "runs_shown": len(latencies), "kernels_are": kind or None, "profile_batch": profile.batch if profile else None,
     }  # fmt: skip
     monitor, monitor_location = _recording(logdir, now, f"{report.folder}/monitor.jsonl".lstrip("/"))
-    window = window_of(report, point, monitor) if monitor else None
+    window = window_of(point) if monitor else None
     if monitor and window:
         charts |= machine(monitor, *window)
         measured |= {"start_ns": window[0], "end_ns": window[1]}

@@ -20,7 +20,7 @@ from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, Un
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Found
-from visualprof.reader.models import read_model, recognise_model
+from visualprof.reader.models import model_suffixes, read_model, recognise_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import columns_of, within
@@ -31,9 +31,6 @@ from visualprof.views.measure.graph_compare import GraphComparison, compare
 MAX_UPLOAD = 2 << 30
 KEPT = 8
 CHUNK = 1 << 20
-# What is sniffed: names that models have, and JSON that may hold a graph. Content decides.
-MODEL_NAMES = (".onnx", ".mge", ".pt2", ".json", ".json.gz", ".graph", ".tm", ".pt", ".pth", ".tflite", ".pb")
-EXPECTED = (".onnx", ".mge", ".pt2")  # of these a file that is none is worth a word
 
 
 @dataclass(frozen=True)
@@ -203,7 +200,7 @@ class Models:
         return entry
 
     def _candidates(self) -> Iterable[Found]:
-        found = self._logdir.files(lambda name: name.lower().endswith(MODEL_NAMES))
+        found = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
         return (each for each in found if each.version.size)
 
     def _format(self, found: Found) -> str:
@@ -216,11 +213,11 @@ class Models:
             try:
                 chosen = recognise_model(Source(found.path))
             except SourceError:
-                if found.name.lower().endswith(EXPECTED):
+                if found.name.lower().endswith(model_suffixes(shared=False)):
                     raise
                 chosen = None
             self._heads[key] = chosen.name if chosen else ""
-        if not self._heads[key] and found.name.lower().endswith(EXPECTED):
+        if not self._heads[key] and found.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
                 f"{found.name}: no model format recognises its content", "was it cut while being copied?"
             )

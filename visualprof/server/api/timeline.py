@@ -11,8 +11,8 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound, SourceError
-from visualprof.reader.chrome.decode import json_object
 from visualprof.reader.chrome.raw import raw_events
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Category, Trace, TrackKind

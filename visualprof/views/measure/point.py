@@ -80,14 +80,10 @@ def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
     return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
 
 
-def window_of(report: Report, point: Point, monitor: Trace) -> tuple[int, int] | None:
-    """Epoch ns of the measurement; of the prototype, which did not note them, those of the monitor's step."""
+def window_of(point: Point) -> tuple[int, int] | None:
+    """Epoch ns of the measurement; None where the file does not say."""
     if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
         return point.start_ns, point.end_ns
-    if report.phase:
-        for i, name in enumerate(monitor.steps.name):
-            if monitor.strings[int(name)] == f"{report.phase}{point.batch}":
-                return int(monitor.steps.ts[i]), int(monitor.steps.ts[i] + monitor.steps.dur[i])
     return None
 
 
