@@ -92,7 +92,7 @@ function file_of(answer: JobAnswer): UploadAnswer {
 function arrays_of(answer: JobAnswer): UploadAnswer[] {
   const inputs = (answer.request.inputs ?? []).filter((input) => input.fill === "file");
   return inputs.map((input, place) => ({
-    blob: input.blob, name: answer.job.data[place] ?? `${input.name}.npy`, size_bytes: 0, kind: "array", model: null, graph: null, array: null,
+    blob: input.blob ?? "", name: answer.job.data[place] ?? `${input.name}.npy`, size_bytes: 0, kind: "array", model: null, graph: null, array: null,
   }));
 }
 
@@ -110,7 +110,7 @@ export function use_as_template(answer: JobAnswer, agents: readonly AgentRow[], 
     model: file(request.model.blob) ?? file_of(answer),
     arrays: arrays_of(answer).map((array) => file(array.blob) ?? array),
     name: request.name,
-    inputs: (request.inputs ?? []).map((input) => ({ name: input.name, dtype: input.dtype, dims: input.dims.map(String), scalar: input.dims.length === 0, fill: input.fill, blob: input.blob })),
+    inputs: (request.inputs ?? []).map((input) => ({ name: input.name, dtype: input.dtype, dims: input.dims.map(String), scalar: input.dims.length === 0, fill: input.fill ?? "random", blob: input.blob ?? "" })),
     sizes: Object.fromEntries(Object.entries(request.dims ?? {}).map(([name, size]) => [name, String(size)])),
     sweep: { dim: request.sweep?.dim ?? "", values: sweep_text(request.sweep?.values ?? [1]) },
     specs: request.specs.map((spec) => spec_row(spec, agents)),
