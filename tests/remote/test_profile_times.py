@@ -30,7 +30,7 @@ from visualprof.remote.protocol import Spec
 
 name, session_class, stage, path, out, shapes = sys.argv[2:8]
 runtime = backend(name)
-module = sys.modules[type(runtime).__module__]
+module = sys.modules[runtime.load.__module__]
 stamps = []
 
 class Noted(getattr(module, session_class)):
@@ -44,7 +44,7 @@ class Noted(getattr(module, session_class)):
 setattr(module, session_class, Noted)
 feeds = {name: np.ones(shape, "f4") for name, shape in json.loads(shapes).items()}
 begin = time.time_ns()
-[profile] = runtime.profile(stage, Path(path), Spec("s", name, threads=1), feeds, int(sys.argv[8]), Path(out))
+[profile] = runtime.passes[stage](Path(path), Spec("s", name, threads=1), feeds, int(sys.argv[8]), Path(out))
 end = time.time_ns()
 print(json.dumps({"stamps": stamps, "start_ns": profile.start_ns, "name": profile.name, "kind": profile.counters,
                   "begin": begin, "end": end}))

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Refused, Session, check_inputs, choose
 from visualprof.remote.protocol import Spec
 
 OPTIONS = {"optimize": ("none", "freeze")}
@@ -23,14 +23,14 @@ BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class TorchSession:
+class TorchSession(Session):
     """A module with the modes that it runs in, which hold until it is closed."""
 
-    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, told: dict[str, str]) -> None:
+    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, settings: dict[str, str]) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._module = module
         self._call = call
-        self._told = told
+        self._settings = settings
         self._device = self._torch.device(spec.device)
         self._cuda = self._device.type == "cuda"
         self._modes = ExitStack()
@@ -57,93 +57,76 @@ class TorchSession:
     def fetch(self, outputs: Any) -> list[Any]:
         """Every tensor among the outputs as an array, bfloat16 as float32, which numpy has."""
         leaves: list[Any] = self._torch.utils._pytree.tree_leaves(outputs)  # noqa: SLF001
-        tensors = [each.detach().cpu() for each in leaves if isinstance(each, self._torch.Tensor)]
-        return [(each.float() if each.dtype == self._torch.bfloat16 else each).numpy() for each in tensors]
+        tensors = [leaf.detach().cpu() for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        return [(t.float() if t.dtype == self._torch.bfloat16 else t).numpy() for t in tensors]
 
     def effective(self) -> dict[str, str]:
         """Precision, device, threads, options."""
-        return {**self._told, "device": str(self._device), "threads": str(self._torch.get_num_threads())}
+        return {**self._settings, "device": str(self._device), "threads": str(self._torch.get_num_threads())}
 
     def memory_bytes(self) -> int | None:
         """Peak that tensors took on the device since the last `prepare`."""
         return int(self._torch.cuda.max_memory_allocated(self._device)) if self._cuda else None
 
     def close(self) -> None:
-        """Leaves the modes and frees the module."""
+        """Leaves the modes."""
         self._modes.close()
-        del self._module
 
     def _wait(self) -> None:
         if self._cuda:
             self._torch.cuda.synchronize(self._device)
 
 
-class Torch:
-    """See `Backend`."""
+def devices() -> list[str]:
+    """The CPU, and each CUDA device."""
+    torch: Any = importlib.import_module("torch")
+    return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
 
-    name = "torch"
-    package = "torch"
-    module = "torch"
-    formats = ("torchscript", "torch_export")
-    suffixes = (".pt", ".ts", ".pt2")
-    passes = ("timeline",)
-    requires = ("numpy",)
-    python = ""
-    precisions = ("f32", "f16", "bf16")
-    options = OPTIONS
 
-    def devices(self) -> list[str]:
-        """The CPU, and each CUDA device."""
-        torch: Any = importlib.import_module("torch")
-        return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Loads either format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
-        return _open(path, spec, feeds)
-
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """Writes `timeline.json`, in which each run is a step."""
-        session = _open(path, spec, feeds)
-        prepared = session.prepare(feeds)
-        for _ in range(WARM_UP):
+def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `timeline.json`, in which each run is a step."""
+    session = load(path, spec, feeds)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    profiler: Any = importlib.import_module("torch.profiler")
+    kinds = [profiler.ProfilerActivity.CPU]
+    if spec.device.startswith("cuda"):
+        kinds.append(profiler.ProfilerActivity.CUDA)
+    recording = profiler.profile(
+        activities=kinds,
+        schedule=profiler.schedule(wait=0, warmup=1, active=runs, repeat=1),
+        record_shapes=True,
+        profile_memory=True,
+    )
+    with recording:
+        for _ in range(1 + runs):
             session.infer(prepared)
-        profiler: Any = importlib.import_module("torch.profiler")
-        kinds = [profiler.ProfilerActivity.CPU]
-        if spec.device.startswith("cuda"):
-            kinds.append(profiler.ProfilerActivity.CUDA)
-        recording = profiler.profile(
-            activities=kinds,
-            schedule=profiler.schedule(wait=0, warmup=1, active=runs, repeat=1),
-            record_shapes=True,
-            profile_memory=True,
-        )
-        with recording:
-            for _ in range(1 + runs):
-                session.infer(prepared)
-                recording.step()
-        file = out / "timeline.json"
-        recording.export_chrome_trace(str(file))
-        session.close()
-        return [ProfileFile(file.name, _start_ns(file), "chrome_object")]
+            recording.step()
+    file = out / "timeline.json"
+    recording.export_chrome_trace(str(file))
+    session.close()
+    return [ProfileFile(file.name, _start_ns(file), "chrome_object")]
 
 
-def _open(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
-    chosen = choose(spec, OPTIONS)
+def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
+    """Loads either format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
+    options = choose(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
         raise Refused("model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone")
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    told = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
+    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
     if _is_export(path):
-        if chosen["optimize"] == "freeze":
+        if options["optimize"] == "freeze":
             raise Refused("input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize")
         module, call = _load_export(torch, path, spec.device, feeds)
-        return TorchSession(module, call, spec, {**told, "form": "torch.export"})
+        return TorchSession(module, call, spec, {**settings, "form": "torch.export"})
     module = _load_script(torch, path, spec.device)
-    if chosen["optimize"] == "freeze":
+    if options["optimize"] == "freeze":
         module = torch.jit.freeze(module.eval())
-    return TorchSession(module, _by_order, spec, {**told, "form": "TorchScript", **chosen})
+    return TorchSession(module, _by_order, spec, {**settings, "form": "TorchScript", **options})
 
 
 def _is_export(path: Path) -> bool:
@@ -236,8 +219,8 @@ def _replaced(owner: Any, name: str, value: Any) -> Generator[None]:
 
 
 def _code_inside() -> Refused:
-    told = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
-    return Refused("model_error", told, "export it anew with torch.export.save, without custom objects")
+    error = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
+    return Refused("model_error", error, "export it anew with torch.export.save, without custom objects")
 
 
 def _module(name: str) -> Any:
@@ -250,8 +233,26 @@ def _module(name: str) -> Any:
 
 def _start_ns(file: Path) -> int:
     """Epoch of a trace's time 0, which is `baseTimeNanoseconds`; older versions count from 1970."""
-    found = BASE.search(file.read_bytes())
-    return int(found[1]) if found else 0
+    base = BASE.search(file.read_bytes())
+    return int(base[1]) if base else 0
 
 
-BACKEND = Torch()
+TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
+EXPORT = FileFormat(
+    "torch_export",
+    "torch.export .pt2",
+    (".pt2",),
+    sweep_hint="export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
+)
+BACKEND = Backend(
+    name="torch",
+    package="torch",
+    module="torch",
+    files=(TORCHSCRIPT, EXPORT),
+    devices=devices,
+    load=load,
+    passes={"timeline": timeline},
+    precisions=("f32", "f16", "bf16"),
+    options=OPTIONS,
+    requires=("numpy",),
+)

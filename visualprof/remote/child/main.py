@@ -103,7 +103,7 @@ def _profile(task: Task, events: Events, name: str) -> None:
     events.tell("phase", phase="profiling", batch=point.batch)
     given = feeds(request.inputs, point, arrays, request.sweep.dim)
     runs = max(1, request.profile.runs)
-    for each in runtime.profile(name, task.model, task.lease.spec, given, runs, task.out):
+    for each in runtime.passes[name](task.model, task.lease.spec, given, runs, task.out):
         fields = {"file": each.name, "start_ns": each.start_ns, "counters": each.counters}
         events.tell("profile", **{"pass": name}, **fields, batch=point.batch, runs=runs)
 
