@@ -272,9 +272,9 @@ def test_agents_that_speak_after_the_clock_was_set_are_online(
     queue = remote.opened()
     agent = member(queue)
     jumped(monkeypatch, seconds)
-    assert not queue.agents.online(agent)
+    assert not agent.online(remote.intervals.lease_s)
     queue.agents.seen(agent)
-    assert queue.agents.online(queue.agents.all()[0])
+    assert queue.agents.all()[0].online(remote.intervals.lease_s)
 
 
 # --- what is thrown away when ---

@@ -15,8 +15,8 @@ from typing import Any
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.agents import Agents
 from visualprof.remote.queue.refusals import disk
+from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database, open_sqlite
 from visualprof.remote.queue.store.files import LocalStore, Read
@@ -192,11 +192,6 @@ class Remote:
         """The agents that somebody may see."""
         queue = self.existing()
         return queue.agents.all(owner) if queue else []
-
-    def online(self, agent: Agent) -> bool:
-        """Was it heard of within a lease?"""
-        queue = self.existing()
-        return queue is not None and queue.agents.online(agent)
 
     def start(self) -> None:
         """The server runs: if anything is kept here, lost tasks are taken back from now on."""

@@ -14,8 +14,8 @@ from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import SPEC_ID, Request, Spec
-from visualprof.remote.queue.agents import short_id
 from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import shown
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow, Job, job_of

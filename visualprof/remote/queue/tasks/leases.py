@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
 from visualprof.remote.queue.check.limits import MAX_VALUES
+from visualprof.remote.queue.check.matching import placed, tasks_for
 from visualprof.remote.queue.refusals import Oversize, Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -21,7 +22,6 @@ from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
 from visualprof.remote.queue.tasks.bell import Bell
 from visualprof.remote.queue.tasks.jobs import touch
-from visualprof.remote.queue.tasks.matching import device_for, fits, version_for
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
@@ -70,7 +70,7 @@ class Leases:
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        wanted = fits(agent, devices)
+        wanted = tasks_for(agent, devices)
         heard = self._bell.rung
         found = self._claim(agent, devices, wanted)
         if found or wait_s <= 0:
@@ -203,9 +203,7 @@ class Leases:
             if row is None:
                 return None
             job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
-            device = device_for(agent, row, devices)
-            version = version_for(agent, row, device)
-            taken = self._taken(agent.id, device, version, job.timeout_ns)
+            taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
             if not connection.execute(claim.values(taken)).rowcount:
                 return None

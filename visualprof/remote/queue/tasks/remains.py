@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import update
 
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
-from visualprof.remote.queue.agents import Agents
+from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import Agent, Job, Task
