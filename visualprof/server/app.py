@@ -17,6 +17,7 @@ from visualprof.server.api import (
     agent_link,
     agents,
     blobs,
+    drafts,
     evaluation,
     jobs,
     models,
@@ -68,6 +69,7 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     app.register_blueprint(models.blueprint(logdir, kept, settings.read_only))
     app.register_blueprint(uploads.blueprint(remote, kept))
     app.register_blueprint(jobs.blueprint(remote))
+    app.register_blueprint(drafts.blueprint(remote))
     app.register_blueprint(agents.blueprint(remote))
     app.register_blueprint(agent_link.blueprint(remote))
     app.register_blueprint(blobs.blueprint(remote))

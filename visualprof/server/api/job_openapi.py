@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from visualprof.remote.protocol import Request
+from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.api import job_schema as job
 from visualprof.server.api.operations import Json, error, operation, parameter, ref
 
 KINDS: list[type[Any]] = [
     Request,
+    Draft,
+    Drafted,
     job.UploadAnswer,
     job.FilesAnswer,
     job.CheckAnswer,
@@ -60,6 +63,7 @@ def _job_paths() -> Json:
     submit["responses"]["200"] = submit["responses"]["201"] | {"description": "the job of the same key"}
     check = _order("Check a job without submitting it", job.CheckAnswer, [], {}, Request)
     check["responses"]["400"] = submit["responses"]["400"] | {"description": "this is no job at all"}
+    draft = _order("A complete job of what was typed", Drafted, [], {400: "this is no draft"}, Draft)
     one = [parameter("job", _TEXT, "path", "a job's id")]
     changed = _READ_ONLY | _NO_JOB | {409: "its state does not allow it"}
     task = parameter("task", _TEXT, "query", "only this one; all when absent")
@@ -71,7 +75,9 @@ def _job_paths() -> Json:
     return {
         "/api/v1/jobs": {"get": _question("Every job", job.JobsAnswer), "post": submit},
         "/api/v1/jobs/check": {"post": check},
+        "/api/v1/jobs/draft": {"post": draft},
         "/api/v1/jobs/{job}": {"get": _question("One job", job.JobAnswer, one, _NO_JOB)},
+        "/api/v1/jobs/{job}/draft": {"get": _question("What would be typed to get this job", Draft, one, _NO_JOB)},
         "/api/v1/jobs/{job}/files": {"get": _question("The model and arrays of a job", job.FilesAnswer, one, _NO_JOB)},
         "/api/v1/jobs/{job}/cancel": {"post": _order("Cancel a job", job.JobAnswer, one, changed)},
         "/api/v1/jobs/{job}/retry": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
 from visualprof.server.api import job_schema as schema
 from visualprof.server.encoding import encode
@@ -56,7 +57,9 @@ class JobList:
             for task in found.tasks
             for each in points[task.id]
         ]
-        return schema.JobAnswer(self._shown(queue, [found])[0], found.request, rows)
+        online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
+        unserved = [spec.id for spec in found.request.specs if not takers(spec, online)]
+        return schema.JobAnswer(self._shown(queue, [found])[0], found.request, rows, unserved)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed = queue.jobs.since(self._revision)

@@ -23,7 +23,10 @@ class TensorEntry(msgspec.Struct):
 
 
 class UploadedModel(msgspec.Struct):
-    """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it."""
+    """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
+
+    fixed_inputs: whether it says names, types and dimensions of its inputs for good; else a job may change them.
+    """
 
     format: str
     inputs: list[TensorEntry]
@@ -31,6 +34,7 @@ class UploadedModel(msgspec.Struct):
     dims: dict[str, int]
     backends: list[str]
     warnings: list[str]
+    fixed_inputs: bool = False
 
 
 class UploadedArray(msgspec.Struct):
@@ -138,11 +142,12 @@ class PointRow(msgspec.Struct):
 
 
 class JobAnswer(msgspec.Struct):
-    """One job with what was submitted and the points so far."""
+    """One job with what was submitted and the points so far. unserved: specs that no online machine can run."""
 
     job: JobRow
     request: Request
     points: list[PointRow]
+    unserved: list[str] = []
 
 
 class LogAnswer(msgspec.Struct):
@@ -210,10 +215,20 @@ class BackendEntry(msgspec.Struct):
     options: dict[str, list[str]]
 
 
+class MeasureEntry(msgspec.Struct):
+    """A number that a draft may have about measuring: its name there, its field in a request, and what is usual."""
+
+    name: str
+    field: str
+    usual: str
+
+
 class BackendsAnswer(msgspec.Struct):
-    """Every backend, whether an agent has it or not."""
+    """Every backend, whether an agent has it or not; types of inputs; what can be said about measuring."""
 
     backends: list[BackendEntry]
+    dtypes: list[str] = []
+    measures: list[MeasureEntry] = []
 
 
 class ReportRow(msgspec.Struct):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.protocol import DTYPES
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL
 from visualprof.server.answers import answer, raw
 from visualprof.server.api import job_schema as schema
 from visualprof.server.api.bodies import body
@@ -66,7 +68,8 @@ def blueprint(remote: Remote) -> Blueprint:
 
     @routes.get("/backends")
     def backends() -> Response:
-        return answer(schema.BackendsAnswer([_backend(each) for each in all_backends()]))
+        measures = [schema.MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
+        return answer(schema.BackendsAnswer([_backend(b) for b in all_backends()], list(DTYPES), measures))
 
     return routes
 

@@ -50,11 +50,16 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
     by_id = {a.id: a for a in agents}
     for i, spec in enumerate(specs):
         if spec.agent and spec.agent not in by_id:
-            names = ", ".join(f"{a.name} ({a.id})" for a in agents[:12])
-            hint = f"there is {names}" if names else f"none is registered; {START}"
-            yield FieldError(f"specs[{i}].agent", f"there is no agent {spec.agent[:80]!r}", hint)
+            yield unknown_agent(f"specs[{i}].agent", spec.agent, agents)
         elif spec.agent:
             yield from (replace(e, field=f"specs[{i}].{e.field}") for e in lacks(spec, by_id[spec.agent]))
+
+
+def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError:
+    """A machine that is named and not there."""
+    names = ", ".join(f"{a.name} ({a.id})" for a in agents[:12])
+    hint = f"there is {names}" if names else f"none is registered; {START}"
+    return FieldError(field, f"there is no agent {agent[:80]!r}", hint)
 
 
 def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Sequence[Agent]) -> Iterator[FieldError]:
