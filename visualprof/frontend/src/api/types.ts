@@ -3796,6 +3796,55 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/draft": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A complete job of what was typed */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["Draft"];
+                };
+            };
+            responses: {
+                /** @description A complete job of what was typed */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Drafted"];
+                    };
+                };
+                /** @description this is no draft */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{job}": {
         parameters: {
             query?: never;
@@ -3823,6 +3872,61 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["JobAnswer"];
+                    };
+                };
+                /** @description nothing changed */
+                304: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description there is no such job */
+                404: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{job}/draft": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What would be typed to get this job */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    /** @description a job's id */
+                    job: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description What would be typed to get this job */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["Draft"];
                     };
                 };
                 /** @description nothing changed */
@@ -5453,6 +5557,144 @@ export interface components {
             at: number;
         };
         /**
+         * Draft
+         * @description A job as it is typed: texts, and nothing where the server chooses.
+         *
+         *     model: sha256 of an uploaded file. model_name: for one that is not here any more. arrays: sha256 of uploaded
+         *     arrays, which inputs take by their names. inputs null: those of the model. sweep: the dimension, null the batch,
+         *     "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of
+         *     the other named dimensions. specs null: a first choice of machines. measure: by the names of `MEASURES`.
+         */
+        Draft: {
+            model: string;
+            /** @default  */
+            model_name: string;
+            /** @default  */
+            key: string;
+            /** @default  */
+            name: string;
+            arrays?: string[];
+            /** @default null */
+            inputs: components["schemas"]["DraftInput"][] | null;
+            /** @default null */
+            sweep: string | null;
+            /** @default null */
+            sizes: string | null;
+            /** @default  */
+            usual_sizes: string;
+            dims?: {
+                [key: string]: string;
+            };
+            /** @default null */
+            specs: components["schemas"]["DraftSpec"][] | null;
+            measure?: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * DraftInput
+         * @description An input of the model.
+         *
+         *     dtype "", dims null: as the model's file says. dims: `batch, 3, 224x224`, or `()` for a single number.
+         *     fill "": the array whose file bears the input's name, else random values. blob: sha256 of an array for "file".
+         */
+        DraftInput: {
+            name: string;
+            /** @default  */
+            dtype: string;
+            /** @default null */
+            dims: string | null;
+            /**
+             * @default
+             * @enum {unknown}
+             */
+            fill: "" | "file" | "random" | "zeros";
+            /** @default  */
+            blob: string;
+        };
+        /**
+         * DraftSpec
+         * @description Ways to run the model: one spec for each combination of backends, precisions and threads.
+         *
+         *     id "": made from the rest. backends empty: all that load the model and that a machine has which is online.
+         *     agent: name or id of a machine. device "": cuda on the platform cuda, else cpu.
+         */
+        DraftSpec: {
+            /** @default  */
+            id: string;
+            backends?: string[];
+            /** @default  */
+            version: string;
+            /** @default  */
+            agent: string;
+            /** @default  */
+            platform: string;
+            /** @default  */
+            device: string;
+            precisions?: string[];
+            threads?: string[];
+            options?: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * Drafted
+         * @description The job that a draft became, and what a page shows of it.
+         *
+         *     request: complete, also where there are errors. dims: named dimensions of the inputs, in their order.
+         *     sizes: of those that are not swept. choices: for each spec. points: to be measured, of all specs together.
+         */
+        Drafted: {
+            request: components["schemas"]["Request"];
+            errors: components["schemas"]["DraftError"][];
+            warnings: components["schemas"]["FieldError"][];
+            points: number;
+            dims: string[];
+            sizes: {
+                [key: string]: number;
+            };
+            choices: components["schemas"]["SpecChoices"][];
+        };
+        /**
+         * DraftError
+         * @description What is wrong with a draft. code: what kind of mistake, for texts in other languages; "" for all others.
+         */
+        DraftError: {
+            field: string;
+            error: string;
+            /** @default null */
+            hint: string | null;
+            /**
+             * @default
+             * @enum {unknown}
+             */
+            code: "" | "dims" | "no_spec" | "number" | "size" | "sweep" | "whole";
+        };
+        /**
+         * FieldError
+         * @description What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`, "" for all of it.
+         */
+        FieldError: {
+            field: string;
+            error: string;
+            /** @default null */
+            hint: string | null;
+        };
+        /**
+         * SpecChoices
+         * @description What machines offer for a spec as it stands.
+         *
+         *     versions: newest first. machines: ids of those that can run it. lacks: by id why another one cannot.
+         */
+        SpecChoices: {
+            versions: string[];
+            devices: string[];
+            machines: string[];
+            lacks: {
+                [key: string]: string;
+            };
+        };
+        /**
          * UploadAnswer
          * @description A file that was kept; its blob is named by jobs. graph: id of the model for the Graph page, null for arrays.
          */
@@ -5469,6 +5711,8 @@ export interface components {
         /**
          * UploadedModel
          * @description What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
+         *
+         *     fixed_inputs: whether it says names, types and dimensions of its inputs for good; else a job may change them.
          */
         UploadedModel: {
             format: string;
@@ -5479,6 +5723,8 @@ export interface components {
             };
             backends: string[];
             warnings: string[];
+            /** @default false */
+            fixed_inputs: boolean;
         };
         /**
          * TensorEntry
@@ -5514,16 +5760,6 @@ export interface components {
             errors: components["schemas"]["FieldError"][];
             warnings: components["schemas"]["FieldError"][];
             points: number;
-        };
-        /**
-         * FieldError
-         * @description What is wrong with a job; field: its path, e.g. `inputs[0].dims[1]` or `specs[2].agent`, "" for all of it.
-         */
-        FieldError: {
-            field: string;
-            error: string;
-            /** @default null */
-            hint: string | null;
         };
         /**
          * JobRefused
@@ -5592,12 +5828,14 @@ export interface components {
         };
         /**
          * JobAnswer
-         * @description One job with what was submitted and the points so far.
+         * @description One job with what was submitted and the points so far. unserved: specs that no online machine can run.
          */
         JobAnswer: {
             job: components["schemas"]["JobRow"];
             request: components["schemas"]["Request"];
             points: components["schemas"]["PointRow"][];
+            /** @default [] */
+            unserved: string[];
         };
         /**
          * PointRow
@@ -5715,10 +5953,14 @@ export interface components {
         };
         /**
          * BackendsAnswer
-         * @description Every backend, whether an agent has it or not.
+         * @description Every backend, whether an agent has it or not; types of inputs; what can be said about measuring.
          */
         BackendsAnswer: {
             backends: components["schemas"]["BackendEntry"][];
+            /** @default [] */
+            dtypes: string[];
+            /** @default [] */
+            measures: components["schemas"]["MeasureEntry"][];
         };
         /**
          * BackendEntry
@@ -5733,6 +5975,15 @@ export interface components {
             options: {
                 [key: string]: string[];
             };
+        };
+        /**
+         * MeasureEntry
+         * @description A number that a draft may have about measuring: its name there, its field in a request, and what is usual.
+         */
+        MeasureEntry: {
+            name: string;
+            field: string;
+            usual: string;
         };
         /**
          * ReportsAnswer
