@@ -90,22 +90,21 @@ def _install(args: argparse.Namespace) -> int:
 def _probe(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.machine import runtimes
     from visualprof.remote.agent.machine.nvml import Nvml
-    from visualprof.remote.agent.machine.probe import Interpreter, own, probe
-    from visualprof.remote.agent.work import sandbox
+    from visualprof.remote.agent.machine.probe import Interpreter, probe
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
 
-    level, warning = sandbox.level(args.sandbox)
+    level, warning = sandbox_level(args.sandbox)
     if warning:
         say(warning)
-    interpreters = [*_interpreters(args), *map(Interpreter, runtimes.installed(runtimes.folder())), own()]
-    found = probe(interpreters, _tags(args), level, Nvml(), say)
-    sys.stdout.write(json.dumps(asdict(found.capabilities), indent=2) + "\n")
+    interpreters = [*_interpreters(args), *map(Interpreter, runtimes.installed(runtimes.folder())), Interpreter()]
+    machine = probe(interpreters, _tags(args), level, Nvml(), say)
+    sys.stdout.write(json.dumps(asdict(machine.capabilities), indent=2) + "\n")
     return 0
 
 
 def _serve(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.agent import Agent
-    from visualprof.remote.agent.settings import Settings
-    from visualprof.remote.agent.state import default_folder
+    from visualprof.remote.agent.state import Settings, default_folder
 
     if not args.server:
         raise AgentError("--server is missing", "the whole command is on the dashboard's Machines page")
@@ -130,20 +129,20 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 def _tags(args: argparse.Namespace) -> list[str]:
-    return [each.strip() for each in args.tags.split(",") if each.strip()]
+    return [tag.strip() for tag in args.tags.split(",") if tag.strip()]
 
 
 def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
     from visualprof.remote.agent.machine.probe import Interpreter
 
-    names = [each.name for each in all_backends()]
-    found: list[Interpreter] = []
+    names = [backend.name for backend in all_backends()]
+    interpreters: list[Interpreter] = []
     for text in args.runtime:
         name, equals, path = text.partition("=")
         if not equals or name not in names:
             raise AgentError(f"--runtime {text!r} is not BACKEND=PYTHON", f"backends: {', '.join(names)}")
-        found.append(Interpreter(str(Path(path).expanduser().absolute()), name))
-    return found
+        interpreters.append(Interpreter(str(Path(path).expanduser().absolute()), name))
+    return interpreters
 
 
 def say(line: str) -> None:

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {"optimize": ("none", "freeze")}
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
@@ -114,13 +114,17 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
     options = choose(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
-        raise Refused("model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone")
+        raise TaskFailure(
+            "model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone"
+        )
     if spec.threads:
         torch.set_num_threads(spec.threads)
     settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
     if _is_export(path):
         if options["optimize"] == "freeze":
-            raise Refused("input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize")
+            raise TaskFailure(
+                "input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize"
+            )
         module, call = _load_export(torch, path, spec.device, feeds)
         return TorchSession(module, call, spec, {**settings, "form": "torch.export"})
     module = _load_script(torch, path, spec.device)
@@ -132,17 +136,17 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
 def _is_export(path: Path) -> bool:
     """Whether a file is a .pt2; by the names in its archive, so that neither loader is tried in vain.
 
-    Raises: Refused: it is neither.
+    Raises: TaskFailure: it is neither.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise Refused("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
+        raise TaskFailure("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
     if any(re.search(r"(^|/)(archive_format|serialized_exported_program\.json)$", name) for name in names):
         return True
     if not any(re.search(r"(^|/)constants\.pkl$", name) for name in names):
-        raise Refused("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
+        raise TaskFailure("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
     return False
 
 
@@ -163,7 +167,9 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
     wanted: list[str] = list(program.graph_signature.user_inputs)
     positional, named = _arguments(program.call_spec.in_spec)
     if positional + len(named) != len(wanted):
-        raise Refused("model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors")
+        raise TaskFailure(
+            "model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors"
+        )
     order = wanted if set(wanted) == set(feeds) else list(feeds) if len(wanted) == len(feeds) else None
     if order is None:
         check_inputs(feeds, wanted)
@@ -218,9 +224,9 @@ def _replaced(owner: Any, name: str, value: Any) -> Generator[None]:
         setattr(owner, name, before)
 
 
-def _code_inside() -> Refused:
+def _code_inside() -> TaskFailure:
     error = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
-    return Refused("model_error", error, "export it anew with torch.export.save, without custom objects")
+    return TaskFailure("model_error", error, "export it anew with torch.export.save, without custom objects")
 
 
 def _module(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The monitor's samples as counters in a profile, so that one timeline shows both.
+"""The monitor's samples, put into what a child has left: energy and throttling of a point, counters in a profile.
 
 Profiles are up to gigabytes: a list gets its events before its last bracket, in place; an object is copied once,
 with the events at the start of `traceEvents`.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from visualprof.remote.agent.files import clear
-from visualprof.remote.agent.work.points import samples_of
+from visualprof.remote.agent.files import clear, is_plain
+from visualprof.remote.agent.work.child_events import is_object
 
+POINTS_MAX = 64 << 20
 # (key, name, factor), the names that the reader of monitor.jsonl gives them.
 HOST = (
     ("cpu", "CPU %", 100.0),
@@ -43,8 +46,96 @@ _STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d+)?)')
 _EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[\s*')
 
 
+def samples_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The samples of a monitor's file, in order."""
+    if path.exists():
+        with path.open(encoding="utf-8") as file:
+            next(file, "")
+            yield from (json.loads(line) for line in file if line.endswith("\n"))
+
+
 @dataclass(frozen=True)
-class Profile:
+class GpuHistory:
+    """Of the GPU that was measured, in order. power_w, throttled: None where it was not known."""
+
+    t_ns: list[int] = field(default_factory=list[int])
+    power_w: list[float | None] = field(default_factory=list["float | None"])
+    throttled: list[bool | None] = field(default_factory=list["bool | None"])
+
+    def energy_j(self, start_ns: int, end_ns: int) -> float | None:
+        """The power integrated over a span; between two samples it is taken as a line. None: not sampled there."""
+        known = [(t, p) for t, p in zip(self.t_ns, self.power_w, strict=True) if p is not None]
+        first = bisect_left(known, (start_ns, -1.0))
+        last = bisect_right(known, (end_ns, float("inf")))
+        inside = known[max(0, first - 1) : last + 1]
+        if first == last and (len(inside) < 2 or not inside[0][0] <= start_ns <= end_ns <= inside[1][0]):
+            return None
+        if inside[0][0] > start_ns:  # no neighbour on this side: the nearest sample stands for it
+            inside.insert(0, (start_ns, inside[0][1]))
+        if inside[-1][0] < end_ns:
+            inside.append((end_ns, inside[-1][1]))
+        return sum(_area(a, b, start_ns, end_ns) for a, b in pairwise(inside)) / 1e9
+
+    def was_throttled(self, start_ns: int, end_ns: int) -> bool | None:
+        """Whether any sample of a span says so; None: none of them knows."""
+        span = slice(bisect_left(self.t_ns, start_ns), bisect_right(self.t_ns, end_ns))
+        known = [throttled for throttled in self.throttled[span] if throttled is not None]
+        return any(known) if known else None
+
+
+def _area(a: tuple[int, float], b: tuple[int, float], start: int, end: int) -> float:
+    """Watt-nanoseconds between two samples, as far as they lie in the span."""
+    left, right = max(a[0], start), min(b[0], end)
+    if right <= left:
+        return 0.0
+    slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] > a[0] else 0.0
+    return (right - left) * (a[1] + slope * ((left + right) / 2 - a[0]))
+
+
+def history(path: Path) -> GpuHistory:
+    """The first GPU of a monitor's file."""
+    gpu = GpuHistory()
+    for sample in samples_of(path):
+        gpus: list[dict[str, Any]] = sample.get("gpus") or []
+        if gpus:
+            reasons = gpus[0].get("throttle")
+            gpu.t_ns.append(sample["t_ns"])
+            gpu.power_w.append(gpus[0].get("power_w"))
+            gpu.throttled.append(None if reasons is None else bool(reasons))
+    return gpu
+
+
+def complete_points(points: Path, monitor: Path) -> None:
+    """Adds `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
+    gpu = history(monitor)
+    if not gpu.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
+        return
+    part = points.with_name(points.name + ".part")
+    clear(part)
+    with points.open("rb") as old, part.open("wb") as new:
+        new.writelines(_completed(line, gpu) for line in old)
+    part.replace(points)
+
+
+def _completed(line: bytes, gpu: GpuHistory) -> bytes:
+    try:
+        point = json.loads(line)
+        start, end = int(point["start_ns"]), int(point["end_ns"])
+        # The swept size need not be that of the batch: the rates say how many samples a run has.
+        samples = int(point["n"]) * round(float(point["samples_per_s"]) / float(point["qps"]))
+    except (ValueError, KeyError, TypeError, RecursionError, ZeroDivisionError):
+        return line
+    if not is_object(point) or end <= start or samples <= 0:
+        return line
+    if (energy_j := gpu.energy_j(start, end)) is not None:
+        point["energy_j_per_sample"] = energy_j / samples
+    if (throttled := gpu.was_throttled(start, end)) is not None:
+        point["throttled"] = throttled
+    return json.dumps(point).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class ProfileTrace:
     """A file and its time. origin_ns: epoch of time 0 of its stamps, which are us. begin_ns, end_ns: of its pass.
 
     kind: "chrome_list" or "chrome_object". pid: the process that the counters are shown under.
@@ -58,7 +149,7 @@ class Profile:
     pid: int
 
 
-def add(profile: Profile, monitor: Path) -> int:
+def add_counters(profile: ProfileTrace, monitor: Path) -> int:
     """Adds the monitor's samples of a profile's time to it; returns how many events that were.
 
     Raises: ValueError: the file is not what `kind` says; it is left as it was. OSError.
@@ -72,7 +163,7 @@ def add(profile: Profile, monitor: Path) -> int:
     return len(events) - 1
 
 
-def _counters(profile: Profile, monitor: Path) -> Iterator[bytes]:
+def _counters(profile: ProfileTrace, monitor: Path) -> Iterator[bytes]:
     first = max(profile.begin_ns, profile.origin_ns + round(_first_stamp(profile.file) * 1000) - MARGIN_NS)
     for sample in samples_of(monitor):
         if max(first, profile.origin_ns) <= sample["t_ns"] <= profile.end_ns + MARGIN_NS:
@@ -152,10 +243,10 @@ def _start_of_events(file: BinaryIO) -> int:
     base, rest = 0, b""
     while block := file.read(BLOCK):
         window = rest + block
-        if found := _EVENTS.search(window):
-            if found.end() == len(window) and (more := file.read(OVERLAP)):  # the space after [ may go on
-                found = _EVENTS.search(window + more) or found
-            return base + found.end()
+        if match := _EVENTS.search(window):
+            if match.end() == len(window) and (more := file.read(OVERLAP)):  # the space after [ may go on
+                match = _EVENTS.search(window + more) or match
+            return base + match.end()
         rest = window[-OVERLAP:]
         base += len(window) - len(rest)
     return -1
