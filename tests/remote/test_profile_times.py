@@ -78,7 +78,8 @@ def markers(told: Any, file: Path, folder: Path) -> None:
     lines = [{"t_ns": before, "cpu": i / 100} for i, (before, _) in enumerate(told["stamps"], 1)]
     monitor.write_text("{}\n" + "".join(json.dumps(line) + "\n" for line in lines))
     window = told["begin"], told["end"]
-    assert samples.add_counters(samples.ProfileTrace(file, told["kind"], told["start_ns"], *window, 999), monitor) == RUNS
+    profile = samples.ProfileTrace(file, told["kind"], told["start_ns"], *window, 999)
+    assert samples.add_counters(profile, monitor) == RUNS
     trace = trace_of(file)
     [number] = [i for i, t in enumerate(trace.tracks) if t.kind is TrackKind.COUNTER and t.name == "CPU %"]
     mine = trace.counters.track == number
