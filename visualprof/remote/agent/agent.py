@@ -16,11 +16,11 @@ from typing import Any
 from visualprof.remote.agent.faults import AgentError, StopRequested
 from visualprof.remote.agent.link.client import Answered, Unreachable, retried
 from visualprof.remote.agent.machine import processes, runtimes
-from visualprof.remote.agent.machine.probe import Interpreter, Machine, Say, probe
+from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
-from visualprof.remote.agent.work.task import AgentContext, LeasedTask, RunningTasks, work_folder
+from visualprof.remote.agent.work.task import AgentContext, LeasedTask, work_folder
 from visualprof.remote.protocol import Intervals, Lease, build
 
 BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
@@ -42,21 +42,18 @@ class Agent:
         self._state = StateFolder(settings.state)
         self._nvml = settings.nvml()
         self._leaving = threading.Event()  # no further task
-        self._now = threading.Event()  # and those that run are left
         self._over = threading.Event()
         self._news = threading.Event()
         self._look_again = threading.Event()
         self._fatal: AgentError | None = None
         self._parent = os.getppid()
         self._registration = Registration(settings, self._state, say, self._leaving)
-        self._running = RunningTasks(say)
+        self._tasks: list[LeasedTask] = []  # each in a thread of its own, at most one on a device
 
     def run(self) -> int:
         """Runs until a signal, or the task of --once, ends it. Raises: AgentError."""
         self._state.lock()
-        self._level, warning = sandbox_level(self._settings.sandbox)
-        if warning:
-            self._say(warning)
+        self._level = sandbox_level(self._settings.sandbox, self._say)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
             signal.signal(number, self._signalled)
         if self._settings.exit_with_parent:
@@ -81,10 +78,10 @@ class Agent:
     def _wait(self) -> None:
         """Until everything has ended. Signals are handled in this thread."""
         while not self._over.wait(0.2):
-            if self._leaving.is_set() and (self._fatal or not self._running):
+            if self._leaving.is_set() and (self._fatal or not self._tasks):
                 self._over.set()
         end = time.monotonic() + LEAVE_S
-        while self._running and time.monotonic() < end:
+        while self._tasks and time.monotonic() < end:
             time.sleep(0.05)
 
     def _guarded(self, loop: Callable[[], None]) -> None:
@@ -118,10 +115,8 @@ class Agent:
                 self._news.set()
 
     def _look(self) -> Machine:
-        settings, installed = self._settings, runtimes.installed(runtimes.folder())
-        interpreters = [*settings.interpreters, *map(Interpreter, installed), Interpreter()]
-        look = settings.look or (lambda: probe(interpreters, settings.tags, self._level, self._nvml, self._say))
-        machine = look()
+        settings = self._settings
+        machine = settings.look(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         self._say(f"runtimes: {names or 'none; visualprof agent install-runtime onnxruntime'}")
         return machine
@@ -140,7 +135,7 @@ class Agent:
                 self._registration.unreachable(error)
             except Answered as error:
                 self._registration.refused(error, machine.capabilities)
-            between = self._registration.intervals.heartbeat_s / (BUSY_BEATS if self._running else 1)
+            between = self._registration.intervals.heartbeat_s / (BUSY_BEATS if self._tasks else 1)
             gap = min(BEAT_GAP_S, between / 2)
             self._over.wait(gap)
             self._news.wait(between - gap)
@@ -148,7 +143,7 @@ class Agent:
 
     def _beat(self, machine: Machine | None) -> None:
         """Renews the leases. machine: what it has, when that is news."""
-        tasks, registration = self._running.all(), self._registration
+        tasks, registration = list(self._tasks), self._registration
         body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks]}
         if machine:
             body["capabilities"] = asdict(machine.capabilities)
@@ -163,7 +158,8 @@ class Agent:
 
     def _leases(self) -> None:
         while not self._leaving.is_set():
-            free = self._running.free(self._context.machine.devices())
+            taken = {task.lease.spec.device for task in list(self._tasks)}
+            free = [device for device in self._context.machine.devices() if device not in taken]
             answer = self._ask_for(free) if free else {}
             if answer:
                 self._begin(build(Lease, answer))
@@ -172,7 +168,7 @@ class Agent:
 
     def _ask_for(self, free: list[str]) -> dict[str, Any]:
         registration = self._registration
-        wait_s = min(registration.intervals.poll_s, BUSY_POLL_S if self._running else float("inf"))
+        wait_s = min(registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
         body = {"devices": free, "wait_s": wait_s}
         try:
             return retried(
@@ -188,11 +184,20 @@ class Agent:
     def _begin(self, lease: Lease) -> None:
         self._context.journal.add(lease, self._settings.server, work_folder(self._state, lease))
         if not self._leaving.is_set():  # else the next start has it
-            task = LeasedTask(lease, self._context)
-            self._running.add(task)
-            self._running.start(task)
+            self._tasks.append(LeasedTask(lease, self._context))
+            self._start(self._tasks[-1])
         if self._settings.once:
             self._leaving.set()
+
+    def _start(self, task: LeasedTask) -> None:
+        threading.Thread(target=self._run, args=(task,), name="task", daemon=True).start()
+
+    def _run(self, task: LeasedTask) -> None:
+        self._say(str(task))
+        try:
+            self._say(f"{task}: {task.run()}")
+        finally:
+            self._tasks.remove(task)
 
     def _recover(self, entries: list[JournalEntry]) -> None:
         """Goes on with what the last process of this agent left, as far as the server still wants it.
@@ -206,12 +211,12 @@ class Agent:
                 journal.remove(entry.lease)
                 continue
             journal.again(entry.lease)
-            self._running.add(LeasedTask(entry.lease, self._context, entry.outcome))
-        if self._running:
+            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome))
+        if self._tasks:
             with suppress(Unreachable, Answered):  # the next one says it too
                 self._beat(None)
-        for task in self._running.all():
-            self._running.start(task)
+        for task in list(self._tasks):
+            self._start(task)
 
     # --- the end ---
 
@@ -229,7 +234,7 @@ class Agent:
             self._end(now=number != signal.SIGTERM or self._leaving.is_set())
 
     def _end(self, now: bool) -> None:
+        """Takes no further task. now: and leaves those that run."""
         self._leaving.set()
-        if now and not self._now.is_set():
-            self._now.set()
-            self._running.end("abandoned")
+        for task in list(self._tasks) if now else ():
+            task.end("abandoned")

@@ -20,6 +20,7 @@ from visualprof.remote.agent.faults import AgentError, Outcome
 from visualprof.remote.agent.files import remove
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, Say
+from visualprof.remote.agent.machine.runtimes import probe_all
 from visualprof.remote.agent.machine.sandbox import Mode
 from visualprof.remote.protocol import Lease, build
 
@@ -40,7 +41,7 @@ class Settings:
     """The command line, and what a test replaces.
 
     memory_bytes: of a task, 0 most of the machine's. once: end after one task. code: the child's archive. nvml: makes
-    the readings of the GPUs. look: what the machine has, None to look.
+    the readings of the GPUs. look: finds out what the machine has.
     """
 
     server: str
@@ -56,7 +57,7 @@ class Settings:
     exit_with_parent: bool = False
     code: Callable[[], bytes] = bundle.child_archive
     nvml: Callable[[], Nvml] = Nvml
-    look: Callable[[], Machine] | None = None
+    look: Callable[[list[Interpreter], list[str], int, Nvml, Say], Machine] = probe_all
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import (
-    ONNX,
-    Backend,
-    Feeds,
-    ProfileFile,
-    Session,
-    check_inputs,
-    choose,
-    device_number,
-)
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, device_number
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.

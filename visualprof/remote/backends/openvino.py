@@ -13,15 +13,9 @@ from visualprof.remote.protocol import Spec, TaskFailure
 PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WARM_UP = 3  # layers are prepared for a shape when it comes first
 COLUMNS = (
-    "layerType",
-    "originalLayersNames",
-    "primitiveType",
-    "execOrder",
-    "execTimeMcs",
-    "runtimePrecision",
-    "outputLayouts",
-    "outputPrecisions",
-)
+    "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
+    "outputLayouts", "outputPrecisions",
+)  # fmt: skip
 
 
 class OpenVinoSession(Session):

@@ -35,24 +35,28 @@ LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 @dataclass(frozen=True)
 class TaskFile:
-    """`task.json`. inputs: local .npy files by the input's name. out: folder of the result. events: file of events."""
+    """What `task.json` in a work folder says. inputs: local .npy files by the input's name."""
 
+    work: Path
     lease: Lease
     model: Path
     inputs: dict[str, Path]
-    out: Path
-    events: Path
+
+    @property
+    def out(self) -> Path:
+        """The folder of the result."""
+        return self.work / "out"
 
 
 def read_task(work: Path) -> TaskFile:
-    """The task of a work folder; paths in it may be relative to the folder.
+    """The task of a work folder.
 
     Raises: OSError, ValueError, KeyError, TypeError: it is not what an agent writes.
     """
     task: dict[str, Any] = json.loads((work / "task.json").read_text("utf-8"))
     inputs: dict[str, str] = task["inputs"]
-    model, out, events = (work / task[name] for name in ("model", "out", "events"))
-    return TaskFile(build(Lease, task["lease"]), model, {n: work / path for n, path in inputs.items()}, out, events)
+    arrays = {name: Path(path) for name, path in inputs.items()}
+    return TaskFile(work, build(Lease, task["lease"]), Path(task["model"]), arrays)
 
 
 class EventLog:
@@ -92,7 +96,7 @@ def main(argv: list[str]) -> int:
     faulthandler.enable()  # a native crash leaves its stack in the log
     work, stage = Path(argv[0]), argv[1]
     task = read_task(work)
-    events = EventLog(task.events)
+    events = EventLog(work / "events.jsonl")
     try:
         task.out.mkdir(parents=True, exist_ok=True)
         if stage == "measure":

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.machine.probe import ProbeError, Say, ask
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
 from visualprof.remote.backends import Backend, all_backends
 
 VARIABLE = "VISUALPROF_RUNTIMES"
@@ -64,6 +65,11 @@ def installed(runtimes: Path) -> list[str]:
     """The interpreters of the environments in a folder; one that is being made is not among them."""
     pythons = sorted(runtimes.glob("*/bin/python")) if runtimes.is_dir() else []
     return [str(path) for path in pythons if not path.parts[-3].startswith(".")]
+
+
+def probe_all(named: list[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
+    """What the machine has, by the interpreters that were named, the installed environments, and the agent's own."""
+    return probe([*named, *map(Interpreter, installed(folder())), Interpreter()], tags, level, nvml, say)
 
 
 def install(requirement: str, python: str, runtimes: Path, say: Say) -> Path:

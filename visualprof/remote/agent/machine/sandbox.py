@@ -9,7 +9,7 @@ import glob
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -110,8 +110,8 @@ def usable() -> str:
     return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:300] or "bwrap failed"
 
 
-def sandbox_level(mode: Mode) -> tuple[int, str]:
-    """The level that a mode gives here, and a warning ("" none).
+def sandbox_level(mode: Mode, say: Callable[[str], object]) -> int:
+    """The level that a mode gives here; `say` gets a warning.
 
     Raises: AgentError: "require", and it is not to be had.
     """
@@ -119,5 +119,5 @@ def sandbox_level(mode: Mode) -> tuple[int, str]:
     if problem and mode == "require":
         raise AgentError(f"bubblewrap cannot be used: {problem}", "install bubblewrap, or leave out --sandbox require")
     if problem:
-        return 0, f"children run without a sandbox: {problem}"
-    return (0 if mode == "off" else 2), ""
+        say(f"children run without a sandbox: {problem}")
+    return 0 if problem or mode == "off" else 2

@@ -46,12 +46,11 @@ class WorkFolder:
         self.monitor = folder / "monitor.jsonl"
         self.log = folder / "log.txt"
 
-    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path], stages: list[str]) -> None:
+    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path]) -> None:
         """Makes the child's folder, with task.json."""
         self.out.mkdir(parents=True)
-        paths = {"model": str(model), "out": str(self.out), "events": str(self.events)}
-        arrays = {name: str(path) for name, path in inputs.items()}
-        self.task.write_text(json.dumps({"lease": asdict(lease), "inputs": arrays, "stages": stages, **paths}), "utf-8")
+        task = {"lease": asdict(lease), "model": str(model), "inputs": {n: str(path) for n, path in inputs.items()}}
+        self.task.write_text(json.dumps(task), "utf-8")
 
     def make_room(self) -> None:
         """Removes the large files of a result whose disk became full: they are not whole."""

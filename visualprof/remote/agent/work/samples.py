@@ -13,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,7 +41,6 @@ NAME = "monitor"
 MARGIN_NS = 100_000_000
 TAIL = 4096
 BLOCK = 1 << 20
-OVERLAP = 64
 SCANNED_MAX = 256 << 20  # a second or so
 _STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d+)?)')
 _EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[\s*')
@@ -65,16 +65,11 @@ class GpuHistory:
     def energy_j(self, start_ns: int, end_ns: int) -> float | None:
         """The power integrated over a span; between two samples it is taken as a line. None: not sampled there."""
         known = [(t, p) for t, p in zip(self.t_ns, self.power_w, strict=True) if p is not None]
-        first = bisect_left(known, (start_ns, -1.0))
-        last = bisect_right(known, (end_ns, float("inf")))
-        inside = known[max(0, first - 1) : last + 1]
-        if first == last and (len(inside) < 2 or not inside[0][0] <= start_ns <= end_ns <= inside[1][0]):
+        first, last = bisect_left(known, (start_ns, -1.0)), bisect_right(known, (end_ns, float("inf")))
+        if first == last and not 0 < first < len(known):
             return None
-        if inside[0][0] > start_ns:  # no neighbour on this side: the nearest sample stands for it
-            inside.insert(0, (start_ns, inside[0][1]))
-        if inside[-1][0] < end_ns:
-            inside.append((end_ns, inside[-1][1]))
-        return sum(_area(a, b, start_ns, end_ns) for a, b in pairwise(inside)) / 1e9
+        corners = [(start_ns, _power(known, start_ns)), *known[first:last], (end_ns, _power(known, end_ns))]
+        return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairwise(corners)) / 1e9
 
     def was_throttled(self, start_ns: int, end_ns: int) -> bool | None:
         """Whether any sample of a span says so; None: none of them knows."""
@@ -83,13 +78,11 @@ class GpuHistory:
         return any(known) if known else None
 
 
-def _area(a: tuple[int, float], b: tuple[int, float], start: int, end: int) -> float:
-    """Watt-nanoseconds between two samples, as far as they lie in the span."""
-    left, right = max(a[0], start), min(b[0], end)
-    if right <= left:
-        return 0.0
-    slope = (b[1] - a[1]) / (b[0] - a[0]) if b[0] > a[0] else 0.0
-    return (right - left) * (a[1] + slope * ((left + right) / 2 - a[0]))
+def _power(known: list[tuple[int, float]], t_ns: int) -> float:
+    """Between two samples on the line that joins them; before the first and after the last that of the nearest."""
+    i = bisect_left(known, (t_ns, -1.0))
+    (a, p), (b, q) = known[max(0, i - 1)], known[min(i, len(known) - 1)]
+    return p + (q - p) * (t_ns - a) / (b - a) if b > a else p
 
 
 def history(path: Path) -> GpuHistory:
@@ -172,16 +165,10 @@ def _counters(profile: ProfileTrace, monitor: Path) -> Iterator[bytes]:
 
 def _first_stamp(file: Path) -> float:
     """The least time stamp of a file, us; 0 for a file so large that it takes too long to find out."""
-    least, rest = float("inf"), b""
-    if file.stat().st_size > SCANNED_MAX:
+    if not 0 < file.stat().st_size <= SCANNED_MAX:
         return 0.0
-    with file.open("rb") as opened:
-        while block := opened.read(BLOCK):
-            window, comma, rest = (rest + block).rpartition(b",")
-            least = min([least, *map(float, _STAMP.findall(window))])
-            rest = comma + rest
-    least = min([least, *map(float, _STAMP.findall(rest))])
-    return least if least < float("inf") else 0.0
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        return min((float(match[1]) for match in _STAMP.finditer(content)), default=0.0)
 
 
 def _events(sample: dict[str, Any], ts: float, pid: int) -> Iterator[bytes]:
@@ -224,32 +211,18 @@ def _insert(file: Path, events: bytes) -> None:
     clear(part)
     try:
         with file.open("rb") as old, part.open("wb") as new:
-            at = _start_of_events(old)
-            if at < 0:
-                raise ValueError(f"{file.name} has no traceEvents")
-            old.seek(at)
-            empty = old.read(1) == b"]"
-            old.seek(0)
+            with mmap(old.fileno(), 0, access=ACCESS_READ) as content:
+                match = _EVENTS.search(content)
+                if not match:
+                    raise ValueError(f"{file.name} has no traceEvents")
+                at = match.end()
+                comma = b"" if content[at : at + 1] == b"]" else b",\n"
             _copy(old, new, at)
-            new.write(events + (b"" if empty else b",\n"))
+            new.write(events + comma)
             shutil.copyfileobj(old, new, BLOCK)
         part.replace(file)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _start_of_events(file: BinaryIO) -> int:
-    """Where the first event of `traceEvents` begins, -1 when there is none."""
-    base, rest = 0, b""
-    while block := file.read(BLOCK):
-        window = rest + block
-        if match := _EVENTS.search(window):
-            if match.end() == len(window) and (more := file.read(OVERLAP)):  # the space after [ may go on
-                match = _EVENTS.search(window + more) or match
-            return base + match.end()
-        rest = window[-OVERLAP:]
-        base += len(window) - len(rest)
-    return -1
 
 
 def _copy(old: BinaryIO, new: BinaryIO, size: int) -> None:

@@ -17,7 +17,7 @@ from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import Machine, Say
+from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
@@ -75,6 +75,10 @@ class LeasedTask:
         self._stages: list[str] = []
         self._done = 0
         self._started_ns = time.time_ns()
+
+    def __str__(self) -> str:
+        spec = self.lease.spec
+        return f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device}"
 
     def heartbeat(self) -> dict[str, Any]:
         """What the server is told about it."""
@@ -160,7 +164,7 @@ class LeasedTask:
         work.code.write_bytes(self._context.settings.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
         self._stages = ["measure", *(f"profile:{name}" for name in passes)]
-        work.lay_out(lease, model, inputs, self._stages)
+        work.lay_out(lease, model, inputs)
         self._run_stages(runtime)
 
     def _runtime(self) -> Runtime | None:
@@ -232,52 +236,6 @@ class LeasedTask:
                 progress.warnings.append(f"profile pass {name}: {failure.error}")
                 progress.profiles.append({"pass": name, "error": failure.error})
             self._done += 1
-
-
-class RunningTasks:
-    """The tasks that an agent has now: each in a thread of its own, at most one on a device."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._tasks: list[LeasedTask] = []
-        self._lock = threading.Lock()
-
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
-
-    def all(self) -> list[LeasedTask]:
-        """Those that have not ended."""
-        with self._lock:
-            return list(self._tasks)
-
-    def free(self, devices: list[str]) -> list[str]:
-        """Devices that nothing is measured on."""
-        taken = {task.lease.spec.device for task in self.all()}
-        return [device for device in devices if device not in taken]
-
-    def add(self, task: LeasedTask) -> None:
-        """Has it from now on; `start` runs it."""
-        with self._lock:
-            self._tasks.append(task)
-
-    def start(self, task: LeasedTask) -> None:
-        """Runs it."""
-        threading.Thread(target=self._run, args=(task,), name="task", daemon=True).start()
-
-    def _run(self, task: LeasedTask) -> None:
-        lease = task.lease
-        what = f"task {lease.task}: {lease.request.model.name!r}, {lease.spec.backend} on {lease.spec.device}"
-        self._say(what)
-        try:
-            self._say(f"{what}: {task.run()}")
-        finally:
-            with self._lock:
-                self._tasks.remove(task)
-
-    def end(self, why: str) -> None:
-        """Ends all of them."""
-        for task in list(self._tasks):  # called by a signal's handler, which must not wait for the lock
-            task.end(why)
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:
