@@ -6,6 +6,7 @@ The files import nothing heavy at their top: server and agent read what a backen
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -14,19 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from visualprof.remote.protocol import Input, Precision, Reason, Spec
+from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
-
-
-class Refused(Exception):
-    """A model, its inputs or a spec cannot be run as asked; it ends the task with this reason."""
-
-    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.reason: Reason = reason
-        self.error = error
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ class FileFormat:
         near: what to do with a file that is no model, by its suffix.
         sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
         inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
-            can be swept. Raises Refused for a damaged file.
+            can be swept. Raises TaskFailure for a damaged file.
     """
 
     name: str
@@ -109,8 +100,8 @@ ONNX = FileFormat(
     sweep_hint="export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
 )
 
-Load = Callable[[Path, Spec, Feeds], Session]
-Pass = Callable[[Path, Spec, Feeds, int, Path], list[ProfileFile]]
+LoadFunction = Callable[[Path, Spec, Feeds], Session]
+PassFunction = Callable[[Path, Spec, Feeds, int, Path], list[ProfileFile]]
 
 
 @dataclass(frozen=True)
@@ -139,13 +130,20 @@ class Backend:
     module: str
     files: tuple[FileFormat, ...]
     devices: Callable[[], list[str]]
-    load: Load
-    passes: dict[str, Pass] = field(default_factory=dict[str, Pass])
+    load: LoadFunction
+    passes: dict[str, PassFunction] = field(default_factory=dict[str, PassFunction])
     precisions: tuple[Precision, ...] = ()
     options: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     requires: tuple[str, ...] = ()
     python: str = ""
     short: str = ""
+
+    def version(self) -> str:
+        """Of the runtime in this interpreter; its distribution may have another name (onnxruntime-gpu)."""
+        try:
+            return importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError:
+            return str(getattr(importlib.import_module(self.module), "__version__", ""))
 
     @property
     def formats(self) -> tuple[str, ...]:
@@ -184,30 +182,32 @@ def backend(name: str) -> Backend:
 def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
     """The names of a job's inputs are those of its model.
 
-    Raises: Refused: input_error that names the first one that is missing or unknown.
+    Raises: TaskFailure: input_error that names the first one that is missing or unknown.
     """
     ours, names = list(job), list(model)
     hint = f"the model's inputs are {', '.join(names) or 'none'}"
     for name in names:
         if name not in ours:
-            raise Refused("input_error", f"input '{name}' of the model is missing", hint)
+            raise TaskFailure("input_error", f"input '{name}' of the model is missing", hint)
     for name in ours:
         if name not in names:
-            raise Refused("input_error", f"the model has no input '{name}'", hint)
+            raise TaskFailure("input_error", f"the model has no input '{name}'", hint)
 
 
 def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
     """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
 
-    Raises: Refused: input_error for an option or a value that the backend does not have.
+    Raises: TaskFailure: input_error for an option or a value that the backend does not have.
     """
     for name, value in spec.options.items():
         values = options.get(name)
         if values is None:
             hint = f"it has {', '.join(sorted(options)) or 'none'}"
-            raise Refused("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", hint)
+            raise TaskFailure("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", hint)
         if values and value not in values:
-            raise Refused("input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}")
+            raise TaskFailure(
+                "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
+            )
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
 
 

@@ -19,13 +19,12 @@ from visualprof.remote.backends import (
     Feeds,
     FileFormat,
     ProfileFile,
-    Refused,
     Session,
     check_inputs,
     choose,
     device_number,
 )
-from visualprof.remote.protocol import Spec
+from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
 OPTIONS = {
@@ -185,10 +184,10 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
 def _check(spec: Spec) -> None:
     if spec.precision not in ("", "f32"):
         error = f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
-        raise Refused("input_error", error, "use the option optimize=io16xc32 or ioc16, or convert the model")
+        raise TaskFailure("input_error", error, "use the option optimize=io16xc32 or ioc16, or convert the model")
     if spec.threads > 1:
         error = f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}"
-        raise Refused("input_error", error, "leave the threads to the runtime")
+        raise TaskFailure("input_error", error, "leave the threads to the runtime")
 
 
 def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
@@ -199,7 +198,7 @@ def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
         if values.dtype != dtype or values.ndim != rank:
             wanted = f"{dtype.__name__ if isinstance(dtype, type) else dtype} with {rank} dimensions"
             error = f"input '{source.name}': the model wants {wanted}, not {values.dtype}{list(values.shape)}"
-            raise Refused("input_error", error)
+            raise TaskFailure("input_error", error)
 
 
 def _choose_device(mge: Any, device: str) -> None:
@@ -209,7 +208,7 @@ def _choose_device(mge: Any, device: str) -> None:
         cuda = bool(mge.is_cuda_available())
         mge.Tensor([0.0]).numpy()
     if cuda != (device != "cpu"):
-        raise Refused("model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {device}")
+        raise TaskFailure("model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {device}")
 
 
 @contextmanager

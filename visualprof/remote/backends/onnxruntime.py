@@ -8,18 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import (
-    ONNX,
-    Backend,
-    Feeds,
-    ProfileFile,
-    Refused,
-    Session,
-    check_inputs,
-    choose,
-    device_number,
-)
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, device_number
+from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
 OPTIONS = {"optimization": ("all", "extended", "basic", "disable"), "execution": ("sequential", "parallel")}
@@ -120,7 +110,7 @@ def _session(inner: Any, spec: Spec, settings: dict[str, str]) -> Session:
 
 def _session_options(spec: Spec, options: dict[str, str]) -> Any:
     if spec.precision not in ("", "f32"):
-        raise Refused(
+        raise TaskFailure(
             "input_error",
             f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision} by a setting",
             "convert the model itself and submit that, or leave the precision empty",
@@ -141,7 +131,7 @@ def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:
-        raise Refused("model_error", f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}")
+        raise TaskFailure("model_error", f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}")
     session.disable_fallback()
     check_inputs(feeds, [i.name for i in session.get_inputs()])
     return session
@@ -152,7 +142,7 @@ def _providers(ort: Any, device: str) -> list[Any]:
         return ["CPUExecutionProvider"]
     available: list[str] = ort.get_available_providers()
     if not device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
-        raise Refused(
+        raise TaskFailure(
             "model_error",
             f"this ONNX Runtime has no provider for device {device}",
             f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",

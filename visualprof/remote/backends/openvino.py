@@ -7,21 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WARM_UP = 3  # layers are prepared for a shape when it comes first
 COLUMNS = (
-    "layerType",
-    "originalLayersNames",
-    "primitiveType",
-    "execOrder",
-    "execTimeMcs",
-    "runtimePrecision",
-    "outputLayouts",
-    "outputPrecisions",
-)
+    "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
+    "outputLayouts", "outputPrecisions",
+)  # fmt: skip
 
 
 class OpenVinoSession(Session):
@@ -102,7 +96,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
     core = ov.Core()
     device = _device(spec.device)
     if device.partition(".")[0] not in {name.partition(".")[0] for name in core.available_devices}:
-        raise Refused(
+        raise TaskFailure(
             "model_error",
             f"this OpenVINO has no plugin for device {spec.device}",
             f"it has {', '.join(core.available_devices)}",
@@ -116,7 +110,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
         properties["INFERENCE_NUM_THREADS"] = spec.threads
     compiled = core.compile_model(model, device, properties)
     if spec.precision and _precision(compiled) != spec.precision:
-        raise Refused(
+        raise TaskFailure(
             "model_error",
             f"spec '{spec.id}': OpenVINO runs this model in {_precision(compiled)} here, not in {spec.precision}",
             "this device cannot run that precision; leave it to the runtime, or choose another",

@@ -7,12 +7,13 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {"optimize": ("none", "freeze")}
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
@@ -44,7 +45,8 @@ class TorchSession(Session):
         if self._cuda:
             self._torch.cuda.reset_peak_memory_stats(self._device)
         tensors = {name: self._torch.from_numpy(values).to(self._device) for name, values in feeds.items()}
-        self._wait()
+        if self._cuda:
+            self._torch.cuda.synchronize(self._device)
         return self._call(tensors)
 
     def infer(self, prepared: Any) -> Any:
@@ -71,10 +73,6 @@ class TorchSession(Session):
     def close(self) -> None:
         """Leaves the modes."""
         self._modes.close()
-
-    def _wait(self) -> None:
-        if self._cuda:
-            self._torch.cuda.synchronize(self._device)
 
 
 def devices() -> list[str]:
@@ -114,16 +112,21 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
     options = choose(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
-        raise Refused("model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone")
+        raise TaskFailure(
+            "model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone"
+        )
     if spec.threads:
         torch.set_num_threads(spec.threads)
     settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
     if _is_export(path):
         if options["optimize"] == "freeze":
-            raise Refused("input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize")
+            raise TaskFailure(
+                "input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize"
+            )
         module, call = _load_export(torch, path, spec.device, feeds)
         return TorchSession(module, call, spec, {**settings, "form": "torch.export"})
-    module = _load_script(torch, path, spec.device)
+    module = torch.jit.load(str(path), map_location=spec.device)
+    module = module.eval() if hasattr(module, "training") else module
     if options["optimize"] == "freeze":
         module = torch.jit.freeze(module.eval())
     return TorchSession(module, _by_order, spec, {**settings, "form": "TorchScript", **options})
@@ -132,27 +135,22 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
 def _is_export(path: Path) -> bool:
     """Whether a file is a .pt2; by the names in its archive, so that neither loader is tried in vain.
 
-    Raises: Refused: it is neither.
+    Raises: TaskFailure: it is neither.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise Refused("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
+        raise TaskFailure("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
     if any(re.search(r"(^|/)(archive_format|serialized_exported_program\.json)$", name) for name in names):
         return True
     if not any(re.search(r"(^|/)constants\.pkl$", name) for name in names):
-        raise Refused("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
+        raise TaskFailure("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
     return False
 
 
 def _by_order(tensors: Feeds) -> Call:
     return tuple(tensors.values()), {}
-
-
-def _load_script(torch: Any, path: Path, device: str) -> Any:
-    module = torch.jit.load(str(path), map_location=device)
-    return module.eval() if hasattr(module, "training") else module
 
 
 def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any, Callable[[Feeds], Call]]:
@@ -163,7 +161,9 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
     wanted: list[str] = list(program.graph_signature.user_inputs)
     positional, named = _arguments(program.call_spec.in_spec)
     if positional + len(named) != len(wanted):
-        raise Refused("model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors")
+        raise TaskFailure(
+            "model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors"
+        )
     order = wanted if set(wanted) == set(feeds) else list(feeds) if len(wanted) == len(feeds) else None
     if order is None:
         check_inputs(feeds, wanted)
@@ -185,7 +185,9 @@ def _arguments(spec: Any) -> tuple[int, list[str]]:
 @contextmanager
 def _nothing_executed(torch: Any) -> Generator[None]:
     """`torch.export.load` unpickles parts of a .pt2 and loads native code that it holds; here it cannot."""
-    load, package = torch.load, _module("torch.export.pt2_archive._package")
+    load, package = torch.load, None
+    with suppress(ImportError):
+        package = importlib.import_module("torch.export.pt2_archive._package")
 
     def tensors_only(*args: Any, **options: Any) -> Any:
         try:
@@ -196,39 +198,17 @@ def _nothing_executed(torch: Any) -> Generator[None]:
     def refuse(*args: Any, **options: Any) -> Any:
         raise _code_inside()
 
+    replaced = ((torch, "load", tensors_only), (pickle, "loads", refuse), (torch._C, "_pickle_load_obj", refuse))  # noqa: SLF001
     with ExitStack() as until:
-        until.enter_context(_replaced(torch, "load", tensors_only))
-        until.enter_context(_replaced(pickle, "loads", refuse))
-        until.enter_context(_replaced(torch._C, "_pickle_load_obj", refuse))  # noqa: SLF001
-        until.enter_context(_replaced(package, "_load_aoti", refuse))
+        for owner, name, value in (*replaced, (package, "_load_aoti", refuse)):
+            if hasattr(owner, name):  # versions differ
+                until.enter_context(patch.object(owner, name, value))
         yield
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Generator[None]:
-    """An attribute has another value for a while; without effect in a version that does not have it."""
-    before = getattr(owner, name, None)
-    if before is None:
-        yield
-        return
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def _code_inside() -> Refused:
+def _code_inside() -> TaskFailure:
     error = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
-    return Refused("model_error", error, "export it anew with torch.export.save, without custom objects")
-
-
-def _module(name: str) -> Any:
-    """A module that other versions may not have."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+    return TaskFailure("model_error", error, "export it anew with torch.export.save, without custom objects")
 
 
 def _start_ns(file: Path) -> int:
