@@ -19,7 +19,7 @@ from visualprof.remote.queue.refusals import disk
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database, open_sqlite
-from visualprof.remote.queue.store.files import LocalStore, Read
+from visualprof.remote.queue.store.files import Read, Store
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.bell import Bell
@@ -44,7 +44,7 @@ class Queue:
     """Everything, once it is open."""
 
     database: Database
-    store: LocalStore
+    store: Store
     signer: Signer
     bell: Bell
     blobs: Blobs
@@ -246,7 +246,7 @@ class Remote:
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
             self._token = _kept(self.folder / "agent-token", self._known_token())
         signer = Signer(secret.encode())
-        store = LocalStore(self.folder, signer)
+        store = Store(self.folder, signer)
         database = open_sqlite(self._file)
         self._opened = _identity(self._file)
         lease_s = self.intervals.lease_s

@@ -11,8 +11,8 @@ from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import recognise_model, torch_archive
 from visualprof.reader.source import GZIP_MAGIC, Source
-from visualprof.remote.backends import FileFormat, Refused, all_backends, all_formats
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX
+from visualprof.remote.backends import FileFormat, all_backends, all_formats
+from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
 from visualprof.remote.queue.check import bounded, npy, zips
 from visualprof.remote.queue.check.external import external_tensors
 
@@ -94,8 +94,8 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
         zips.check(path, name)
     try:
         format, inputs, outputs = _read(Source(path), name)
-    except Refused as refusal:
-        raise FormatError(f"{name}: {refusal.error}", refusal.hint) from refusal
+    except TaskFailure as failure:
+        raise FormatError(f"{name}: {failure.error}", failure.hint) from failure
     except VisualprofError as error:
         error.error = error.error.replace(path.name, name)
         raise
@@ -109,7 +109,7 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
 def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
     """Format, inputs and outputs of a model; of a format that only a backend knows there are no outputs.
 
-    Raises: FormatError, SourceError, Refused.
+    Raises: FormatError, SourceError, TaskFailure.
     """
     kind = recognise_model(source)
     if kind is not None:
