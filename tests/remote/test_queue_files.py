@@ -188,14 +188,14 @@ def test_what_inspection_found_is_remembered(remote: Remote) -> None:
     found = remote.inspected(blob)
     assert found
     assert found["format"] == "onnx"
-    assert remote.blob_path(blob).read_bytes() == MODEL
+    assert remote.opened().blobs.path(blob).read_bytes() == MODEL
     assert remote.inspected("0" * 64) is None
 
 
 def test_a_file_that_is_not_here_has_no_path(remote: Remote) -> None:
     for blob in ("0" * 64, "../jobs.sqlite", ""):
         with pytest.raises(NotFound):
-            remote.blob_path(blob)
+            remote.opened().blobs.path(blob)
 
 
 def test_secrets_are_for_their_owner_alone(remote: Remote) -> None:

@@ -50,10 +50,10 @@ def _entries(remote: Remote) -> list[Entry]:
 
 def _shown(upload: Upload) -> job_schema.UploadAnswer:
     model, array = None, None
-    if isinstance(upload.found, InspectedModel):
-        model = msgspec.convert(asdict(upload.found), job_schema.UploadedModel)
+    if isinstance(upload.content, InspectedModel):
+        model = msgspec.convert(asdict(upload.content), job_schema.UploadedModel)
     else:
-        array = job_schema.UploadedArray(upload.found.dtype, upload.found.shape)
-    kind = "array" if isinstance(upload.found, InspectedArray) else "model"
+        array = job_schema.UploadedArray(upload.content.dtype, upload.content.shape)
+    kind = "array" if isinstance(upload.content, InspectedArray) else "model"
     graph = GRAPH + upload.blob if model else None
     return job_schema.UploadAnswer(upload.blob, upload.name, upload.size, kind, model, array, graph)

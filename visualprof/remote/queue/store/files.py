@@ -56,7 +56,7 @@ class Store:
                 digest, size = _receive(arriving, read, limit)
                 final = folder / digest
                 try:
-                    os.utime(final)  # it is wanted again: `tidy` looks at the time
+                    os.utime(final)  # it is wanted again: `remove_leftovers` looks at the time
                 except FileNotFoundError:
                     arriving.chmod(0o444)  # results are links to it: an overwriting copy there must not change it
                     arriving.replace(final)

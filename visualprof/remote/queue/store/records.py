@@ -76,6 +76,10 @@ class Job:
     revision: int
     tasks: list[Task]
 
+    def task(self, name: str) -> Task:
+        """Its task of that id."""
+        return next(task for task in self.tasks if task.id == name)
+
     @property
     def state(self) -> State:
         """That of its tasks together: running if any runs, else waiting if any waits, else the worst end."""

@@ -20,8 +20,8 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
-from visualprof.remote.queue.tasks.bell import Bell
 from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.notifier import Notifier
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
@@ -54,10 +54,10 @@ class Report:
 class Leases:
     """Leases over the table of tasks."""
 
-    def __init__(self, database: Database, store: Store, bell: Bell, lease_s: float) -> None:
+    def __init__(self, database: Database, store: Store, notifier: Notifier, lease_s: float) -> None:
         self._database = database
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._lease_ns = int(lease_s * 1e9)
 
     def lease(
@@ -71,19 +71,19 @@ class Leases:
         """
         end = time.monotonic() + wait_s
         wanted = tasks_for(agent, devices)
-        heard = self._bell.rung
+        heard = self._notifier.notices
         found = self._claim(agent, devices, wanted)
         if found or wait_s <= 0:
             return found
-        with self._bell.place():
-            while found is None and not self._bell.closed:
+        with self._notifier.slot():
+            while found is None and not self._notifier.closed:
                 left = end - time.monotonic()
                 if left <= 0:
                     return None
-                self._bell.wait(heard, min(RECHECK_S, left))
+                self._notifier.wait(heard, min(RECHECK_S, left))
                 if gone():
                     return None
-                heard = self._bell.rung
+                heard = self._notifier.notices
                 found = self._claim(agent, devices, wanted)
         return found
 

@@ -47,7 +47,7 @@ class Upload:
     have: int
 
 
-class Ingest:
+class Results:
     """Results of tasks.
 
     Args:
