@@ -39,19 +39,8 @@ Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "f32", "f16", "bf16"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
-    "float32",
-    "float64",
-    "float16",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "bool",
-)
+    "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
+)  # fmt: skip
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -149,7 +138,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that an agent found: which backend it serves, its version, and the interpreter that has it."""
+    """A runtime of an agent: which backend it serves, its version, and the interpreter that has it."""
 
     backend: str
     version: str
@@ -208,7 +197,7 @@ class File:
 
 @dataclass(frozen=True)
 class Lease:
-    """A task that was given to an agent. run: folder of the result below the log directory."""
+    """A task that an agent works on. run: folder of the result below the log directory."""
 
     task: str
     job: str
@@ -225,7 +214,17 @@ def version_order(version: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
 
 
-def build(kind: Any, given: Any) -> Any:
+class TaskFailure(Exception):
+    """A task cannot be done; it is reported as failed with this reason."""
+
+    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.reason: Reason = reason
+        self.error = error
+        self.hint = hint
+
+
+def build(kind: Any, value: Any) -> Any:
     """A dataclass of this module from JSON's objects; unknown names are ignored, so that either side may be newer.
 
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
@@ -235,15 +234,11 @@ def build(kind: Any, given: Any) -> Any:
 
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        values = {f.name: build(hints[f.name], given[f.name]) for f in fields(kind) if f.name in given}
-        missing = [
-            f.name
-            for f in fields(kind)
-            if f.name not in values and f.default is MISSING and f.default_factory is MISSING
-        ]
-        if missing:
-            raise KeyError(missing[0])
+        values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
+        for f in fields(kind):
+            if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+                raise KeyError(f.name)
         return kind(**values)  # type: ignore[operator]
     if get_origin(kind) is list:
-        return [build(get_args(kind)[0], each) for each in given]
-    return given
+        return [build(get_args(kind)[0], item) for item in value]
+    return value

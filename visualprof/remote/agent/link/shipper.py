@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent.link.client import Answered, Client, Stopped, retried
+from visualprof.remote.agent.faults import StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, retried
 
 CHUNK = 1 << 16
 EVERY_S = 1.0
@@ -53,8 +54,8 @@ class Shipper:
                 retried(self._ship, self._stop)
                 if closing:
                     return
-        except Stopped:
-            pass
+        except StopRequested:
+            return
         except Answered:
             self._stale()
 

@@ -10,16 +10,16 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.processes import Tree, Usage
+from visualprof.remote.agent.machine.processes import ProcessTree, Usage
+from visualprof.remote.child.host import waited_us
 from visualprof.remote.protocol import MONITOR_SCHEMA
 
 PROFILE_INTERVAL_S = 0.02  # a profile pass is short
-PRESSURE = Path("/proc/pressure/cpu")
 
 
 class Monitor:
@@ -33,8 +33,8 @@ class Monitor:
         self._path = path
         self._nvml = nvml
         self._gpus = gpus
-        self._tree: Tree | None = None
-        self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, _waited_us())
+        self._tree: ProcessTree | None = None
+        self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, waited_us())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
@@ -44,7 +44,7 @@ class Monitor:
             psutil.cpu_percent(None)  # the first answer is since nothing
             self._thread.start()
 
-    def watch(self, tree: Tree | None) -> None:
+    def watch(self, tree: ProcessTree | None) -> None:
         """The child's processes from now on."""
         self._tree = tree
         at, _, waited = self._last
@@ -63,12 +63,10 @@ class Monitor:
         except OSError as error:
             self.error = error
 
-    def _write(self, out: Any) -> None:
-        headed = False
+    def _write(self, out: TextIO) -> None:
         while not self._stop.wait(self.interval_s):
-            if not headed:
+            if not out.tell():
                 out.write(json.dumps(self._header()) + "\n")
-                headed = True
             out.write(json.dumps(self.sample()) + "\n")
             out.flush()
 
@@ -81,8 +79,7 @@ class Monitor:
     def sample(self) -> dict[str, Any]:
         """The machine now; what is a rate is since the sample before."""
         now, tree = time.time_ns(), self._tree
-        usage = tree.usage() if tree else None
-        waited = _waited_us()
+        usage, waited = tree.usage() if tree else None, waited_us()
         at, before, waited_before = self._last
         self._last = (now, usage, waited)
         span_s = max(now - at, 1) / 1e9
@@ -107,11 +104,3 @@ def _rate(now: float | None, before: float | None, most: float) -> float | None:
 
 def _share(value: float) -> float:
     return round(min(max(value, 0.0), 1.0), 4)
-
-
-def _waited_us() -> int | None:
-    """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
-    try:
-        return int(PRESSURE.read_text().split("total=")[1].split()[0])
-    except (OSError, IndexError, ValueError):
-        return None

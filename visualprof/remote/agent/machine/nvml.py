@@ -5,26 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from visualprof.remote.protocol import Gpu
 
 # nvmlClocksEventReasons*; those of idle clocks and of somebody's settings do not slow a run down.
-REASONS = {
-    0x04: "power cap",
-    0x08: "hw slowdown",
-    0x20: "sw thermal",
-    0x40: "hw thermal",
-    0x80: "hw power brake",
-}
+REASONS = {0x04: "power cap", 0x08: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
 
 
 class Nvml:
-    """The GPUs of this machine, none where NVML or a driver is missing. module: pynvml, or what stands in for it."""
+    """The GPUs of this machine, none where NVML or a driver is missing. module: pynvml, or what stands in for it.
+
+    problem: why there are none.
+    """
 
     def __init__(self, module: Any = None) -> None:
-        self._nvml = module
         self._handles: list[Any] = []
+        self.problem = ""
         try:
             self._nvml = module or importlib.import_module("pynvml")
             self._nvml.nvmlInit()
@@ -32,8 +30,6 @@ class Nvml:
             self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
         except Exception as error:  # noqa: BLE001 - pynvml's errors share no class with a missing module's
             self.problem = f"{type(error).__name__}: {error}"
-        else:
-            self.problem = ""
 
     def gpus(self) -> list[Gpu]:
         """Each with what NVML knows of it; numbered as CUDA does with CUDA_VISIBLE_DEVICES."""
@@ -76,13 +72,8 @@ class Nvml:
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         if listed is None:
             return self._handles
-        found: list[Any] = []
-        for each in listed.split(","):
-            handle = self._named(each.strip())
-            if handle is None:
-                break
-            found.append(handle)
-        return found
+        handles = (self._named(name.strip()) for name in listed.split(","))
+        return list(takewhile(lambda handle: handle is not None, handles))
 
     def _named(self, name: str) -> Any:
         if name.isdecimal():

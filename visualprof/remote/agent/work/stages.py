@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import psutil
 
-from visualprof.remote.agent.faults import REASONS, Failure, Given, of_system
+from visualprof.remote.agent.faults import StopRequested, failure_of
+from visualprof.remote.agent.files import free_bytes
 from visualprof.remote.agent.machine.monitor import PROFILE_INTERVAL_S, Monitor
 from visualprof.remote.agent.machine.processes import scratch_bytes
-from visualprof.remote.agent.work import events, sandbox
-from visualprof.remote.agent.work.events import Event, EventFile
-from visualprof.remote.agent.work.folders import Work, free_bytes
-from visualprof.remote.agent.work.guard import GRACE_S, CappedLog, Child
-from visualprof.remote.agent.work.sandbox import Place
-from visualprof.remote.protocol import Lease, Phase, Reason
+from visualprof.remote.agent.machine.sandbox import Sandbox
+from visualprof.remote.agent.work.child_events import Event, EventReader, TaskProgress, is_object, plain, text, whole
+from visualprof.remote.agent.work.child_process import GRACE_S, CappedLog, Child
+from visualprof.remote.agent.work.result_folder import WorkFolder
+from visualprof.remote.protocol import Lease, Phase, Reason, TaskFailure
 
 TICK_S = 0.1
 PROFILES_MAX = 50
 HURRY_S = 1.0  # for a child of an agent that is told to leave at once
 PHASES: tuple[str, ...] = get_args(Phase)
+REASONS: tuple[str, ...] = get_args(Reason)
 GIB = 1 << 30
-FILE_MAX = 16 * GIB
-PROCESSES_MAX = 16384  # of the user, threads included; root has no such limit
+LIMITS = f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # processes of the user, threads included; root has no such limit
 TREE_MAX = 1000
 SPARE_MEMORY = 256 << 20
 SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
@@ -37,76 +37,43 @@ NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
 
 
 @dataclass
-class Said:
-    """What the children of a task said so far. point: called with each point, progressed: when there is news."""
+class StageRunner:
+    """Runs the stages of one task.
 
-    point: Callable[[dict[str, Any]], None]
-    progressed: Callable[[], None]
-    phase: str = "preparing"
-    batch: int | None = None
-    share: float = 0.0  # of the stage
-    version: str = ""
-    effective: dict[str, Any] = field(default_factory=dict[str, Any])
-    profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    warnings: list[str] = field(default_factory=list[str])
-    load_ns: int | None = None
-    points: int = 0
+    prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a child may use. check: raises
+    StopRequested when somebody wants the work to end. started: gets each child.
+    """
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Of a stage. deadline: time.monotonic(). check: raises Given when somebody wants it to end. started: is told."""
-
+    work: WorkFolder
+    lease: Lease
+    python: Path
+    prefixes: tuple[str, ...]
+    level: int
     memory_bytes: int
-    deadline: float
+    monitor: Monitor
+    log: CappedLog
+    progress: TaskProgress
     check: Callable[[], None]
     started: Callable[[Child], None]
 
+    def run(self, stage: str, deadline: float) -> None:
+        """Runs one stage to its end. deadline: time.monotonic().
 
-class Stages:
-    """Runs the stages of one task."""
-
-    def __init__(
-        self,
-        work: Work,
-        lease: Lease,
-        python: str,
-        prefixes: tuple[str, ...],
-        level: int,
-        monitor: Monitor,
-        log: CappedLog,
-        said: Said,
-    ) -> None:
-        self._work = work
-        self._lease = lease
-        self._python = Path(python)
-        self._prefixes = prefixes
-        self._level = level
-        self._monitor = monitor
-        self._log = log
-        self._said = said
-        self._events = EventFile(work.events)
-        self._failed: Failure | None = None
-        self._done = False
-        self._pid = 0
-        self._began_ns = 0
-
-    def run(self, stage: str, limits: Limits) -> None:
-        """Runs one stage to its end.
-
-        Raises: Failure: it failed, crashed, was too slow or too large. Given.
+        Raises: TaskFailure: it failed, crashed, was too slow or too large. StopRequested.
         """
-        self._failed, self._done = None, False
+        self._failed: TaskFailure | None = None
+        self._done = False
+        self._events = EventReader(self.work.events)
         self._events.skip_half_line()
-        self._said.share = 0.0
+        self.progress.share = 0.0
         kills = _oom_kills()
         child = self._start(stage)
         try:
-            limits.started(child)
-            self._follow(child, limits)
+            self.started(child)
+            self._follow(child, deadline)
         finally:
             status, signal_name = child.close()
-            self._monitor.watch(None)
+            self.monitor.watch(None)
             before = -1
             while before != self._events.offset:
                 before = self._events.offset
@@ -114,79 +81,78 @@ class Stages:
         self._judge(status, signal_name, _oom_kills() - kills)
 
     def _start(self, stage: str) -> Child:
-        work, monitor = self._work, self._monitor
-        limits = f"CORE=0 FSIZE={FILE_MAX} NPROC={PROCESSES_MAX}"
-        fixed = (work.files, work.task)
-        place = Place(work.box, fixed, self._python, self._prefixes, self._lease.spec.device, work.mark, limits)
-        command, env = sandbox.command(place, self._level, ["-I", str(work.code), str(work.box), stage])
+        work, monitor = self.work, self.monitor
+        sandbox = Sandbox(
+            work.box, self.python, (work.files, work.task), self.prefixes, self.lease.spec.device, work.mark, LIMITS
+        )
+        command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
         try:
-            child = Child(command, env, work.box, self._log, work.mark)
+            child = Child(command, env, work.box, self.log, work.mark)
         except OSError as error:
-            raise Failure("no_runtime", f"{self._python} could not be started: {error.strerror}") from None
+            raise TaskFailure("no_runtime", f"{self.python} could not be started: {error.strerror}") from None
         self._pid, self._began_ns = child.pid, time.time_ns()
         if stage.startswith("profile:"):
-            self._begin_pass(stage)
+            self._begin_pass()
         monitor.watch(child.tree)
         monitor.start()
         return child
 
-    def _begin_pass(self, stage: str) -> None:
-        self._said.phase = self._monitor.phase = "profiling"
-        self._monitor.interval_s = min(self._monitor.interval_s, PROFILE_INTERVAL_S)
-        self._said.progressed()
+    def _begin_pass(self) -> None:
+        self.progress.phase = self.monitor.phase = "profiling"
+        self.monitor.interval_s = min(self.monitor.interval_s, PROFILE_INTERVAL_S)
+        self.progress.changed()
 
-    def _follow(self, child: Child, limits: Limits) -> None:
+    def _follow(self, child: Child, deadline: float) -> None:
         try:
             while not child.ended():
                 if child.noticed.wait(TICK_S):
                     child.noticed.clear()
                     time.sleep(0.01)
                 self._take_events()
-                limits.check()
-                self._check(child, limits)
-        except Failure as failure:
+                self.check()
+                self._check_limits(child, deadline)
+        except TaskFailure as failure:
             child.terminate(0 if failure.reason == "out_of_memory" else GRACE_S)
             raise
-        except Given as given:
-            child.terminate(GRACE_S if given.how == "cancelled" else HURRY_S)
+        except StopRequested as stop:
+            child.terminate(GRACE_S if str(stop) == "cancelled" else HURRY_S)
             raise
 
-    def _check(self, child: Child, limits: Limits) -> None:
-        if time.monotonic() > limits.deadline:
-            timeout = self._lease.request.timeout_s
-            raise Failure("timeout", f"not done after {timeout:g} s ({self._doing()})", self._last_lines())
-        if self._monitor.error:
-            raise of_system(self._monitor.error)
-        if self._log.full_disk:
-            raise Failure("disk_full", "the agent's disk is full: the log could not be written")
+    def _check_limits(self, child: Child, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            timeout = self.lease.request.timeout_s
+            raise TaskFailure("timeout", f"not done after {timeout:g} s ({self._doing()})", self._last_lines())
+        if self.monitor.error:
+            raise failure_of(self.monitor.error)
+        if self.log.full_disk:
+            raise TaskFailure("disk_full", "the agent's disk is full: the log could not be written")
         self._check_machine(child)
-        used, allowed = child.tree.rss_bytes() + self._scratch_bytes(child), limits.memory_bytes
+        used, allowed = child.tree.rss_bytes(), self.memory_bytes
+        used += scratch_bytes(child.tree) if self.level == 2 else 0
         if used > allowed:
             error = f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})"
             hint = "a smaller size of the swept dimension, or a larger --memory of the agent"
-            raise Failure("out_of_memory", error, hint)
+            raise TaskFailure("out_of_memory", error, hint)
 
     def _check_machine(self, child: Child) -> None:
         """What a limit of a process cannot keep: many of them, memory that is nobody's, the disk of others."""
         count = len(child.tree.processes())
         if count > TREE_MAX:
-            raise Failure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
-        if free_bytes(self._work.box) < SPARE_DISK:
-            hint = f"free space for {self._work.folder}"
-            raise Failure("disk_full", f"the agent's disk is nearly full ({self._doing()})", hint)
+            raise TaskFailure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
+        if free_bytes(self.work.box) < SPARE_DISK:
+            hint = f"free space for {self.work.folder}"
+            raise TaskFailure("disk_full", f"the agent's disk is nearly full ({self._doing()})", hint)
         memory = psutil.virtual_memory()
         if memory.available < min(SPARE_MEMORY, memory.total // 50):
             error = f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})"
-            raise Failure("out_of_memory", error, "a smaller size of the swept dimension, or a less busy machine")
-
-    def _scratch_bytes(self, child: Child) -> int:
-        return scratch_bytes(child.tree) if self._level == 2 else 0
+            raise TaskFailure("out_of_memory", error, "a smaller size of the swept dimension, or a less busy machine")
 
     def _doing(self) -> str:
-        return self._said.phase if self._said.batch is None else f"{self._said.phase} batch {self._said.batch}"
+        phase, batch = self.progress.phase, self.progress.batch
+        return phase if batch is None else f"{phase} batch {batch}"
 
     def _last_lines(self) -> str:
-        tail = self._log.tail()
+        tail = self.log.tail()
         return f"the log ends with:\n{tail}" if tail else "the log is empty"
 
     def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
@@ -194,56 +160,53 @@ class Stages:
         how = f"ended by {signal_name}" if signal_name else f"ended with status {status}"
         if self._done and self._failed is None:
             if status:
-                self._said.warnings.append(f"the child {how} after its work was done")
+                self.progress.warnings.append(f"the child {how} after its work was done")
             return
-        tail = self._log.tail()
+        tail = self.log.tail()
         failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
-        if free_bytes(self._work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
-            raise Failure("disk_full", f"no space was left on the agent's disk: {failure.error}", failure.hint)
+        if free_bytes(self.work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
+            raise TaskFailure("disk_full", f"no space was left on the agent's disk: {failure.error}", failure.hint)
         raise failure
 
-    def _crash(self, how: str, tail: str, killed: bool) -> Failure:
-        short = killed or any(word in tail for word in NO_MEMORY)
-        reason: Reason = "out_of_memory" if short else "crashed"
-        return Failure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
+    def _crash(self, how: str, tail: str, killed: bool) -> TaskFailure:
+        reason: Reason = "out_of_memory" if killed or any(word in tail for word in NO_MEMORY) else "crashed"
+        return TaskFailure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
 
     def _take_events(self) -> None:
         for event in self._events.read():
             self._take(event)
 
     def _take(self, event: Event) -> None:
-        said = self._said
+        progress = self.progress
         match event["event"]:
             case "phase" if event.get("phase") in PHASES:
-                said.phase, said.batch = event["phase"], events.whole(event, "batch")
-                self._monitor.phase, self._monitor.batch = said.phase, said.batch
+                progress.phase, progress.batch = event["phase"], whole(event, "batch")
+                self.monitor.phase, self.monitor.batch = progress.phase, progress.batch
             case "progress":
-                done, total = events.whole(event, "done") or 0, events.whole(event, "total") or 0
-                said.share = min(max(done / total, 0.0), 1.0) if total > 0 else 0.0
-            case "point" if events.is_object(event.get("point")):
-                said.points += 1
-                said.load_ns = said.load_ns if said.load_ns is not None else events.whole(event["point"], "load_ns")
-                said.point(event["point"])
-            case "effective" if events.is_object(event.get("effective")):
-                said.effective, said.version = events.plain(event["effective"]), events.text(event, "version", 100)
-            case "profile" if len(said.profiles) < PROFILES_MAX:
+                done, total = whole(event, "done") or 0, whole(event, "total") or 0
+                progress.share = min(max(done / total, 0.0), 1.0) if total > 0 else 0.0
+            case "point" if is_object(event.get("point")):
+                if progress.load_ns is None:
+                    progress.load_ns = whole(event["point"], "load_ns")
+                progress.on_point(event["point"])
+            case "effective" if is_object(event.get("effective")):
+                progress.effective, progress.version = plain(event["effective"]), text(event, "version", 100)
+            case "profile" if len(progress.profiles) < PROFILES_MAX:
                 times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
-                said.profiles.append({**event, **times, "error": None, "pid": self._pid})
+                progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "failed":
                 self._failed = _failure(event)
             case "done":
                 self._done = True
             case _:
                 return
-        said.progressed()
+        progress.changed()
 
 
-def _failure(event: Event) -> Failure:
-    reason = event.get("reason")
-    known = cast("Reason", reason if reason in REASONS else "model_error")
-    return Failure(
-        known, events.text(event, "error") or "the child failed and did not say why", events.text(event, "hint")
-    )
+def _failure(event: Event) -> TaskFailure:
+    reason = cast("Reason", event.get("reason") if event.get("reason") in REASONS else "model_error")
+    error = text(event, "error") or "the child failed and did not say why"
+    return TaskFailure(reason, error, text(event, "hint"))
 
 
 def _oom_kills() -> int:
