@@ -16,7 +16,7 @@ POINTS_MAX = 256  # a sweep has 64 sizes
 
 
 class Shipper:
-    """A thread for one task. stale: called when the server does not know the lease any more."""
+    """Sends for one task, in a thread. stale: called when the server does not know the lease any more."""
 
     def __init__(self, client: Client, task: str, lease: str, log: Path, stale: Callable[[], None]) -> None:
         self._client = client
@@ -33,13 +33,13 @@ class Shipper:
         self._thread.start()
 
     def point(self, point: dict[str, Any]) -> None:
-        """Sends a point soon."""
+        """Queues a point, which is sent at once."""
         if len(self._points) < POINTS_MAX:
             self._points.append(point)
             self._wake.set()
 
     def close(self, patience_s: float = 5.0) -> None:
-        """Sends what is left, for so long; the result has all of it anyway."""
+        """Sends what is left, for at most `patience_s`; the result holds all of it anyway."""
         self._closing = True
         self._wake.set()
         self._thread.join(patience_s)
@@ -63,8 +63,12 @@ class Shipper:
         while self._points:
             self._send_point(self._points[0])
             del self._points[0]
-        while not self._cut and (chunk := self._read()):
-            self._send_log(chunk)
+        while not self._cut:
+            with self._log.open("rb") as file:
+                file.seek(self._offset)
+                chunk = file.read(CHUNK)
+            if chunk:
+                self._send_log(chunk)
             if len(chunk) < CHUNK:
                 return
 
@@ -75,11 +79,6 @@ class Shipper:
             if error.status == 409:
                 raise
             # One that the server does not like is missing from the live view; the result has it.
-
-    def _read(self) -> bytes:
-        with self._log.open("rb") as file:
-            file.seek(self._offset)
-            return file.read(CHUNK)
 
     def _send_log(self, chunk: bytes) -> None:
         try:

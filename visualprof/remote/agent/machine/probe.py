@@ -82,7 +82,7 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
-    """A board with a GPU is still a board: its packages are those of ARM."""
+    """The platform of a machine; an ARM board with a GPU is `arm`, for its packages are those of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"

@@ -16,7 +16,7 @@ FINISHES = 2
 
 @dataclass
 class Delivery:
-    """Of one task. stop: somebody wants the work to end. leave: nobody wants the report, or the agent leaves now."""
+    """Sends the result of one task. stop: the work is to end. leave: the report is to end too."""
 
     client: Client
     lease: Lease
@@ -26,7 +26,7 @@ class Delivery:
     leave: threading.Event
 
     def send(self, outcome: Outcome) -> str:
-        """Uploads and finishes; returns in words how. An upload that is cancelled makes the task cancelled.
+        """Uploads the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
 
         Raises: LeaseLost. StopRequested: the agent leaves.
         """

@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
-from visualprof.remote.agent.files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
@@ -28,7 +28,7 @@ HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sa
 
 
 class WorkFolder:
-    """Below one folder.
+    """Paths of one task.
 
     box: the child's own, with task.json, events.jsonl and out/. files: model, inputs and code, which it may only read.
     monitor, log: the agent's, out of the child's reach until it has ended. mark: names the task's processes.
@@ -129,13 +129,13 @@ def _format(lease: Lease) -> str:
 
 
 def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `profiles`; a child may say anything."""
+    """A row of `profiles` in status.json, made of what a child said, which can be anything."""
     values = {key: plain(profile.get(key)) for key in PROFILE_KEYS}
     return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
 
 
 def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
-    """The monitor's samples in a profile that can take them."""
+    """Adds the monitor's samples to a profile of a kind that can take them."""
     kind, start = profile.get("counters"), profile.get("start_ns")
     file = inside(work.out, str(profile.get("file") or "\0"))
     if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:
