@@ -213,6 +213,10 @@ class Lease:
     request: Request
     files: list[File]
 
+    def path(self, what: str) -> str:
+        """The address of a request about the task, below the agent's API."""
+        return f"tasks/{self.task}/{what}?lease={self.lease}"
+
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""

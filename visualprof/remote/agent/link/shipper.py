@@ -9,6 +9,7 @@ from typing import Any
 
 from visualprof.remote.agent.faults import StopRequested
 from visualprof.remote.agent.link.client import Answered, Client, retried
+from visualprof.remote.protocol import Lease
 
 CHUNK = 1 << 16
 EVERY_S = 1.0
@@ -18,9 +19,9 @@ POINTS_MAX = 256  # a sweep has 64 sizes
 class Shipper:
     """Sends for one task, in a thread. stale: called when the server does not know the lease any more."""
 
-    def __init__(self, client: Client, task: str, lease: str, log: Path, stale: Callable[[], None]) -> None:
+    def __init__(self, client: Client, lease: Lease, log: Path, stale: Callable[[], None]) -> None:
         self._client = client
-        self._path = f"tasks/{task}/%s?lease={lease}"
+        self._lease = lease
         self._log = log
         self._stale = stale
         self._offset = 0
@@ -74,7 +75,7 @@ class Shipper:
 
     def _send_point(self, point: dict[str, Any]) -> None:
         try:
-            self._client.post(self._path % "points", point)
+            self._client.post(self._lease.path("points"), point)
         except Answered as error:
             if error.status == 409:
                 raise
@@ -82,7 +83,7 @@ class Shipper:
 
     def _send_log(self, chunk: bytes) -> None:
         try:
-            answer = self._client.post(f"{self._path % 'log'}&offset={self._offset}", chunk)
+            answer = self._client.post(f"{self._lease.path('log')}&offset={self._offset}", chunk)
         except Answered as error:
             if "size" not in error.body:
                 if error.status == 409:

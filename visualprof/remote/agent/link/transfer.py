@@ -12,7 +12,7 @@ from typing import Any
 from visualprof.remote.agent.child_files import BLOCK, digest, is_plain, listed, open_plain
 from visualprof.remote.agent.faults import LeaseLost, StopRequested
 from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
-from visualprof.remote.protocol import File, TaskFailure
+from visualprof.remote.protocol import File, Lease, TaskFailure
 
 TRIES = 3
 PART = 8 << 20
@@ -75,7 +75,7 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
         raise TaskFailure("agent_error", error)
 
 
-def send(client: Client, task: str, lease: str, result: list[ResultFile], stop: threading.Event) -> None:
+def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
     """Uploads every file of a result.
 
     Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
@@ -83,7 +83,7 @@ def send(client: Client, task: str, lease: str, result: list[ResultFile], stop: 
 
     def once() -> None:
         files = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in result]
-        answer = client.post(f"tasks/{task}/uploads?lease={lease}", {"files": files})
+        answer = client.post(lease.path("uploads"), {"files": files})
         wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
         for file in result:
             if file.name in wanted:

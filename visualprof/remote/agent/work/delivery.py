@@ -56,7 +56,7 @@ class Delivery:
             names = ", ".join(left_out[:10])
             self.warnings.append(f"left out of the result, because they are no plain files: {names}")
         stop = self.leave if outcome == CANCELLED else self.stop
-        transfer.send(self.client, self.lease.task, self.lease.lease, files, stop)
+        transfer.send(self.client, self.lease, files, stop)
         return [file.name for file in files]
 
     def _finish(self, outcome: Outcome, files: list[str]) -> str:
@@ -65,9 +65,8 @@ class Delivery:
         Raises: LeaseLost. StopRequested. Answered: 422, a file is missing or differs; 507, the server's disk is full.
         """
         body = {**outcome, "warnings": self.warnings, "files": files}
-        path = f"tasks/{self.lease.task}/finish?lease={self.lease.lease}"
         try:
-            retried(lambda: self.client.post(path, body), self.leave)
+            retried(lambda: self.client.post(self.lease.path("finish"), body), self.leave)
         except Answered as error:
             if error.status in (422, 507) and files:
                 raise

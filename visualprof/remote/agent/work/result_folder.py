@@ -12,10 +12,11 @@ from typing import Any
 
 from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
-from visualprof.remote.protocol import JOB_SCHEMA, Capabilities, Lease
+from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
@@ -92,18 +93,16 @@ def assemble(
         _write(work.out, name, body)
 
 
-def environment(
-    lease: Lease, agent: Mapping[str, str], here: Capabilities, python: str, progress: TaskProgress
-) -> dict[str, Any]:
-    """Where a task ran, for env.json. agent: its name and id. python: version of the interpreter."""
-    capabilities, spec = asdict(here), lease.spec
+def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:
+    """Where a task ran, for env.json. agent: its name and id."""
+    capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)
     return {
         **agent,
         **{name: capabilities[name] for name in HERE},
-        "visualprof": here.version,
-        "python": python,
+        "visualprof": capabilities["version"],
+        "python": runtime.python_version if runtime else "",
         "backend": spec.backend,
-        "version": progress.version,
+        "version": progress.version or (runtime.version if runtime else spec.version),
         "device": spec.device,
         "effective": progress.effective,
     }

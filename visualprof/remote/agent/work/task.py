@@ -136,8 +136,10 @@ class LeasedTask:
             outcome = failed(error)
         if outcome["reason"] == "disk_full":
             self._work.make_room()
+        agent = {"agent": self._context.settings.name, "agent_id": self._context.registration.agent}
         try:
-            assemble(self._work, self.lease, outcome, self._progress, self._environment(), self._started_ns)
+            env = environment(self.lease.spec, agent, self._machine, self._progress)
+            assemble(self._work, self.lease, outcome, self._progress, env, self._started_ns)
         except Exception as error:  # noqa: BLE001 - what a child left can be anything
             return failed(error)
         return outcome
@@ -148,9 +150,8 @@ class LeasedTask:
 
     def _do(self) -> None:
         work, lease = self._work, self.lease
-        runtime = self._runtime()
+        runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
-            spec = lease.spec
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
             error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
@@ -166,18 +167,6 @@ class LeasedTask:
         self._stages = ["measure", *(f"profile:{name}" for name in passes)]
         work.lay_out(lease, model, inputs)
         self._run_stages(runtime)
-
-    def _runtime(self) -> Runtime | None:
-        """The runtime that the spec wants."""
-        spec = self.lease.spec
-        return self._machine.runtime(spec.backend, spec.version, spec.device)
-
-    def _environment(self) -> dict[str, Any]:
-        runtime, context = self._runtime(), self._context
-        self._progress.version = self._progress.version or (runtime.version if runtime else self.lease.spec.version)
-        agent = {"agent": context.settings.name, "agent_id": context.registration.agent}
-        python = runtime.python_version if runtime else ""
-        return environment(self.lease, agent, self._machine.capabilities, python, self._progress)
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
         """The model and the inputs, as plain files with safe names."""
@@ -196,7 +185,7 @@ class LeasedTask:
     def _run_stages(self, runtime: Runtime) -> None:
         lease, work, context = self.lease, self._work, self._context
         log = CappedLog(work.log)
-        shipper = Shipper(self._client, lease.task, lease.lease, work.log, lambda: self.end("stale"))
+        shipper = Shipper(self._client, lease, work.log, lambda: self.end("stale"))
         self._progress.on_point = shipper.point
         gpus = [lease.spec.device] if lease.spec.device.startswith("cuda") else []
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
