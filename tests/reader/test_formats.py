@@ -25,7 +25,7 @@ def same(a: Trace, b: Trace) -> None:
     assert sorted(a.strings) == sorted(b.strings)
     assert a.tracks == b.tracks
     names = [np.array(t.strings, object)[t.events.name] for t in (a, b)]
-    np.testing.assert_array_equal(*names)
+    np.testing.assert_array_equal(names[0], names[1])
     for name in ("ts", "dur", "category", "track", "corr", "parent", "depth", "step", "row"):
         np.testing.assert_array_equal(getattr(a.events, name), getattr(b.events, name))
 

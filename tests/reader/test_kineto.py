@@ -12,7 +12,7 @@ from visualprof.reader import read_trace
 from visualprof.reader.trace import Category, LinkKind, TrackKind
 
 
-def op(name: str = "aten::mm", ts: float = 100, dur: float = 50, tid: int = 1, **args: Any) -> dict[str, Any]:
+def op(name: str = "aten::mm", ts: float = 100, dur: float = 50, tid: int | str = 1, **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
@@ -140,8 +140,7 @@ def test_memory_events_give_allocations_inside_their_operator(write: Write) -> N
     args = {"Device Type": 1, "Device Id": 0, "Addr": 140445766594560, "Bytes": -512}
     args |= {"Total Allocated": 1024, "Total Reserved": 2048}
     memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 7, "tid": 1, "ts": 110}
-    memory["args"] = args
-    trace = read_trace(write([op(), memory]))
+    trace = read_trace(write([op(), {**memory, "args": args}]))
     allocs = trace.allocs
     assert (allocs.bytes.tolist(), allocs.device.tolist(), allocs.allocated.tolist(), allocs.reserved.tolist()) == (
         [-512],
@@ -153,22 +152,13 @@ def test_memory_events_give_allocations_inside_their_operator(write: Write) -> N
 
 
 def test_launch_attributes_are_columns(write: Write) -> None:
-    trace = read_trace(
-        write(
-            [
-                kernel(
-                    1,
-                    1,
-                    **{
-                        "grid": [8, 1, 1],
-                        "registers per thread": 40,
-                        "est. achieved occupancy %": 75,
-                        "blocks per SM": 4.5,
-                    },
-                )
-            ]
-        )
-    )
+    launch: dict[str, Any] = {
+        "grid": [8, 1, 1],
+        "registers per thread": 40,
+        "est. achieved occupancy %": 75,
+        "blocks per SM": 4.5,
+    }
+    trace = read_trace(write([kernel(1, 1, **launch)]))
     row = np.array([0])
     assert (
         trace.strings[int(trace.arg("grid", row)[0])] == "[8,1,1]"

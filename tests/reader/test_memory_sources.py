@@ -107,7 +107,7 @@ def test_weights_alone_are_not_taken_for_all_memory() -> None:
 def plan(**columns: Any) -> list[tuple[int, int]]:
     builder = TraceBuilder("test")
     n = len(columns["begin"])
-    rest = {
+    rest: dict[str, Any] = {
         "device": np.full(n, -1),
         "made": np.full(n, -1),
         "freed": np.full(n, -1),

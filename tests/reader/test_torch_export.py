@@ -9,6 +9,7 @@ import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,10 +99,10 @@ def test_torchscript_shows_layers_and_calls() -> None:
 def test_torchscript_that_grows_without_bound_is_refused(tmp_path: Path) -> None:
     levels = "\n".join(
         f"class M{i}(Module):\n  a : __torch__.M{i + 1}\n"
-        "  def forward(self, x: torch.Tensor) -> torch.Tensor:\n    return (self.a).forward((self.a).forward(x))"
+        "  def forward(self, x: Any) -> Any:\n    return (self.a).forward((self.a).forward(x))"
         for i in range(40)
     )
-    code = f"{levels}\nclass M40(Module):\n  def forward(self, x: torch.Tensor) -> torch.Tensor:\n    return x\n"
+    code = f"{levels}\nclass M40(Module):\n  def forward(self, x: Any) -> Any:\n    return x\n"
     with zipfile.ZipFile(tmp_path / "m.pt", "w") as file:
         file.writestr("m/code/__torch__.py", code)
         file.writestr("m/data.pkl", b"\x80\x02c__torch__\nM0\nq\x00.")
@@ -249,7 +250,7 @@ def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(4, 8)
 
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def forward(self, x: Any) -> Any:
             return {"parts": torch.split(self.layer(x).relu(), [3, 5], -1), "sum": x.sum()}
 
     model = Model().eval()
@@ -262,9 +263,10 @@ def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     assert len(operators(read)) == len(own)
     assert len([n for n in read.nodes if n.kind == "output"]) == 3
     layer = next(n for n in read.nodes if n.name == "layer")
-    batch, *rest = read.values[layer.outputs[0]].shape or ()
-    assert isinstance(batch, str)
-    assert rest == [5, 8]
+    shape = read.values[layer.outputs[0]].shape
+    assert shape is not None
+    assert isinstance(shape[0], str)
+    assert shape[1:] == (5, 8)
 
 
 def test_branches_are_subgraphs(tmp_path: Path) -> None:

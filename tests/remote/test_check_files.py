@@ -318,7 +318,7 @@ def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path: Path) -> Non
     ],
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_arrays_of_numbers_of_every_version(tmp_path: Path, values: np.ndarray, version: tuple[int, ...]) -> None:
+def test_arrays_of_numbers_of_every_version(tmp_path: Path, values: np.ndarray, version: tuple[int, int]) -> None:
     path = tmp_path / "blob"
     with path.open("wb") as file:
         np.lib.format.write_array(file, values, version)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -75,5 +74,5 @@ def test_answers_are_as_described(site: Site, path: str, kind: type[msgspec.Stru
     answer = site.client.get(path)
     assert answer.status_code == 200
     msgspec.json.decode(answer.data, type=kind)
-    described: dict[str, Any] = {each for field in msgspec.structs.fields(kind) for each in [field.encode_name]}
+    described = {each for field in msgspec.structs.fields(kind) for each in [field.encode_name]}
     assert set(answer.get_json()) <= described, "answers hold nothing that is not described"
