@@ -198,6 +198,7 @@ def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, num
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
     trace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

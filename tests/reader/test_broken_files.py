@@ -176,6 +176,7 @@ def test_a_very_long_string_is_read(file: WriteFile) -> None:
     assert len(trace.events) == 4
 
 
+@pytest.mark.slow
 def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=9) as out:
@@ -241,6 +242,7 @@ _events = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_events, st.sampled_from(["schemaVersion", "metadata", "span_indx", "other"]))
 def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[Any], key: str) -> None:

@@ -63,6 +63,7 @@ def test_shared_files_are_found_by_content(pattern: str, expected: str) -> None:
     assert {p.name: recognise(Source(p)).name for p in files} == {p.name: expected for p in files}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
 def test_invariants_hold_for_every_shared_trace() -> None:
     for path in (

@@ -96,6 +96,7 @@ def test_torchscript_shows_layers_and_calls() -> None:
     assert "not opened" in model.warnings[0]
 
 
+@pytest.mark.slow
 def test_torchscript_that_grows_without_bound_is_refused(tmp_path: Path) -> None:
     levels = "\n".join(
         f"class M{i}(Module):\n  a : __torch__.M{i + 1}\n"

@@ -19,6 +19,8 @@ from visualprof.remote.agent.link.transfer import pieces_of
 from visualprof.remote.agent.work import sandbox
 from visualprof.remote.agent.work.events import EventFile, plain
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server", "small_disk", "start"]
 
 needs_bwrap = pytest.mark.skipif(bool(sandbox.usable()), reason=sandbox.usable() or "-")

@@ -277,6 +277,7 @@ def test_names_that_lead_out_of_an_archive_are_refused(tmp_path: Path, name: str
     assert "leads out of it" in refused(path, "m.pt").error
 
 
+@pytest.mark.slow
 def test_archives_of_absurdly_many_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with zipfile.ZipFile(path, "w") as made:

@@ -17,6 +17,8 @@ from visualprof.remote.child.events import Events
 from visualprof.remote.child.main import explain
 from visualprof.remote.protocol import Input, Measure, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:

@@ -40,6 +40,8 @@ from visualprof.remote.queue.tasks.reaper import Reaper
 from visualprof.remote.queue.tasks.tidy import UNUSED_S, tidy
 from visualprof.server.serve import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Iterator[Remote]:

@@ -30,6 +30,8 @@ from visualprof.errors import BadParameter
 from visualprof.server.app import Settings
 from visualprof.server.serve import Server
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnxruntime")
 START_S = 60
 

@@ -178,6 +178,7 @@ KEYS = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.dictionaries(KEYS, HOSTILE, max_size=8), HOSTILE, HOSTILE)
 def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: Any) -> None:
     import tempfile
