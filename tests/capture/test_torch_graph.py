@@ -135,6 +135,7 @@ def test_attention_is_a_layer_with_its_four_weights(tmp_path: Path) -> None:
     assert (node["type"], len(node["inputs"])) == ("MultiheadAttention", 5)
 
 
+@pytest.mark.slow
 def test_names_equal_those_of_the_profiler(tmp_path: Path) -> None:
     model, images = Cnn(), torch.randn(2, 3, 16, 16)
     document = recorded(model, images, tmp_path)

@@ -243,6 +243,7 @@ def test_names_in_the_head_of_an_archive() -> None:
     assert names_in(b"not a zip PK\x03\x04") == []
 
 
+@pytest.mark.slow
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 

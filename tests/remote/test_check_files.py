@@ -31,6 +31,8 @@ from visualprof.remote.queue.check.inspect import (
     safe_name,
 )
 
+pytestmark = pytest.mark.slow
+
 MakeModel = Callable[..., Path]
 
 
@@ -277,7 +279,6 @@ def test_names_that_lead_out_of_an_archive_are_refused(tmp_path: Path, name: str
     assert "leads out of it" in refused(path, "m.pt").error
 
 
-@pytest.mark.slow
 def test_archives_of_absurdly_many_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with zipfile.ZipFile(path, "w") as made:

@@ -20,6 +20,8 @@ from visualprof.remote.child.point import ENOUGH, describe, distribution, kept, 
 from visualprof.remote.child.shapes import Point
 from visualprof.remote.protocol import Measure
 
+pytestmark = pytest.mark.slow
+
 
 class Hands:
     """A clock that stands still until somebody sleeps, so that no load on the machine changes what is measured."""

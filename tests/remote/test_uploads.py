@@ -22,6 +22,8 @@ from tests.conftest import FIXTURES
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
 from visualprof.server.api import job_schema
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def empty(make_site: MakeSite) -> Site:  # noqa: F811

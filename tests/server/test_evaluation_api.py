@@ -277,6 +277,7 @@ def test_one_point_without_a_swept_dimension_opens(dashboard: Dashboard) -> None
     assert dashboard.get("/point", report="m", batch=1)["facts"]["batch"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     ["NaN", "Infinity", "-Infinity", "1e308", "-1e308", "1e400", "-1", "0", '"7"', '"<b>"', "null", "[]", "true"],
