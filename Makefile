@@ -29,10 +29,10 @@ test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python,
 	$(NPM) test
 
 check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
-	@$(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers
+	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers
 
 unit:
-	$(BIN)/python -m pytest -n 2 -q -m "not e2e and not slow"
+	$(BIN)/python -m pytest -n 2 -q -rfE -m "not e2e and not slow"
 
 pyright:
 	$(BIN)/pyright
@@ -51,7 +51,7 @@ ruff:
 	$(BIN)/ruff format --check .
 
 layers:
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
