@@ -215,7 +215,7 @@ def test_the_table_has_a_row_a_point(prototype: dict[str, Report]) -> None:
     assert result.table is not None
     columns = result.to_json()["columns"]
     assert len(result.table) == 18
-    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)  # type: ignore[index]
+    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)
     assert ("ort-cpu-1t", 8, 4899.41, 919) in rows
 
 
@@ -223,7 +223,7 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]) 
     rng = np.random.default_rng(2)
     sizes = {1: 100_000, 2: 150_000, 4: 250_000, 8: 700_000}
     found = report({b: rng.integers(ns, ns + 1000, 1000) for b, ns in sizes.items()})
-    best = overlay([found], 200_000).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([found], 200_000).to_json()["best"]["columns"]
     assert best["most_samples_batch"] == [4]
     assert best["least_latency_batch"] == [1]
     assert (best["slo_batch"], best["slo_percentile"]) == ([2], [99])
@@ -231,12 +231,12 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]) 
 
 
 def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]) -> None:
-    best = overlay([report({1: FAST})], 99_999).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST})], 99_999).to_json()["best"]["columns"]
     assert (best["slo_batch"], best["slo_samples_per_s"]) == ([None], [None])
 
 
 def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]) -> None:
-    best = overlay([report({1: FAST[:20]})], 10**9).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST[:20]})], 10**9).to_json()["best"]["columns"]
     assert best["slo_batch"] == [None]
 
 
@@ -304,8 +304,8 @@ def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(rep
     few = {"stable": False, "window_p50_ns": [100]}
     found = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
     result = overlay([found], 10**9).to_json()
-    assert result["columns"]["p50_ns"] == [None, None]  # type: ignore[index,call-overload]
-    best = result["best"]["columns"]  # type: ignore[index,call-overload]
+    assert result["columns"]["p50_ns"] == [None, None]
+    best = result["best"]["columns"]
     assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
     assert best["verdicts"] == [["n_too_small"]]
     assert (verdicts(found)["n_too_small"]["batches"], verdicts(found)["n_too_small"]["percentile"]) == ((1, 2), 0)

@@ -179,14 +179,14 @@ def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]) -> M
     builder = ModelBuilder("m", "made")
     rows: dict[str, int] = {}
     for name, kind, inputs, outputs in nodes:
-        ends = [
+        read, written = (
             tuple(
                 rows.setdefault(v, builder.value(Value(v, "float32", (1, 4)))) if v not in rows else rows[v]
                 for v in side
             )
             for side in (inputs, outputs)
-        ]
-        builder.node(Node(name, kind, (), "input" if kind == "Input" else "operator", *ends))
+        )
+        builder.node(Node(name, kind, (), "input" if kind == "Input" else "operator", read, written))
     return builder.build()
 
 

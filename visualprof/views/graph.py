@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.hierarchy import Hierarchy, build_hierarchy
 from visualprof.views.table import Result, Table
 
-Json = dict[str, object]
+Json = dict[str, Any]
 ATTRIBUTE_CHARS = 80
 
 

@@ -85,7 +85,7 @@ class Table:
         """The columns at the given rows, in that order."""
         return {k: at(v, rows) for k, v in self.columns.items()}
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """`{"columns": {name: [..]}, "total_rows": n}` with None for unknown numbers."""
         out: dict[str, object] = {
             "columns": {k: plain(v) for k, v in self.columns.items()},
@@ -134,7 +134,7 @@ class Result:
         named = {k: v for k, v in self.fields.items() if isinstance(v, Table)}
         return named if self.table is None else {"": self.table, **named}
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         """One object: the keys of the main table and the named values."""
         out = {} if self.table is None else self.table.to_json()
         return out | {k: _json(v) for k, v in self.fields.items()}
