@@ -20,6 +20,6 @@ export default defineConfig(({ mode }) => ({
     chunkSizeWarningLimit: 700,
   },
   server: { proxy: { "/api": `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}` } },
-  // One environment for all files of a worker: 3 s in place of 10.
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], isolate: false },
+  // One environment for all files of a worker: 3 s in place of 10. A page is loaded within a test, by a machine that may be busy.
+  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], isolate: false, testTimeout: 30_000 },
 }));
