@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, Write, shared, trace_of
+from tests.conftest import SAMPLES, json_of, shared, trace_of
 from visualprof.views import view
 
 
 def distributed(*paths: Path, **params: str) -> dict[str, Any]:
     chosen = view("distributed")
-    return chosen.compute([(p.name, trace_of(p)) for p in paths], chosen.parse(params)).to_json()
+    return json_of(chosen.compute([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
 
 
 def micro() -> list[Path]:

@@ -21,8 +21,8 @@ def micro(name: str) -> Path:
     return shared(f"traces/kineto/micro/{name}.json")
 
 
-def steps_us(path: Path) -> dict[str, list[float]]:
-    steps = answer("overview", path).to_json()["steps"]
+def steps_us(path) -> dict[str, list[float]]:
+    steps = answer("overview", path)["steps"]
     return {p: [v / 1000 for v in steps[f"{p}_ns"]] for p in PARTS}
 
 
@@ -85,27 +85,25 @@ def test_operator_times_of_hand_made_traces(name: str, expected: dict[str, list[
     assert {k: [v / 1000 for v in values] for k, values in found.items()} == expected
 
 
-def test_a_data_pipe_is_no_operator() -> None:
-    table = answer("operator", micro("test_datapipe")).table
-    assert table is not None
-    assert len(table) == 0
+def test_a_data_pipe_is_no_operator():
+    assert answer("operator", micro("test_datapipe"))["total_rows"] == 0
 
 
-def test_one_call_may_launch_two_kernels() -> None:
-    table = answer("kernel", micro("test_runtime_launch_multipe_kernels")).to_json()["columns"]
+def test_one_call_may_launch_two_kernels():
+    table = answer("kernel", micro("test_runtime_launch_multipe_kernels"))["columns"]
     assert (table["name"], table["calls"]) == (["ncclBroadcastRingLLKernel_copy_i8(ncclColl)"], [2])
 
 
-def test_device_utilization_of_overlapping_kernels() -> None:
-    (device,) = answer("overview", micro("test_gpu_utilization")).to_json()["devices"]
+def test_device_utilization_of_overlapping_kernels():
+    (device,) = answer("overview", micro("test_gpu_utilization"))["devices"]
     assert device["id"] == 1
     assert device["utilization"] == 60 / 120
     assert device["sm_efficiency"] == pytest.approx((0.5 * 5 + 1.0 * 5 + 0.6 * 5 + 0.9 * 5 + 0.3 * 20 + 1.0 * 20) / 120)
     assert device["occupancy"] * 100 == pytest.approx((0.6 * 10 + 0.1 * 15 + 1.0 * 25 + 0.3 * 20) / 70)
 
 
-def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
-    table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch").to_json()["columns"]
+def test_kernels_grouped_by_operator_and_launch_attributes():
+    table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch")["columns"]
     keys = ("operator", "grid", "block", "calls", "total_ns", "mean_ns", "min_ns", "max_ns")
     found = sorted(zip(*(table[k] for k in keys), strict=True))
     assert found == [
@@ -115,15 +113,15 @@ def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
     ]
 
 
-def test_v100_average_step() -> None:
-    average = answer("overview", shared(V100)).to_json()["average_step"]
+def test_v100_average_step():
+    average = answer("overview", shared(V100))["average_step"]
     expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
                 "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
     assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
 
 
-def test_v100_first_steps() -> None:
-    steps = answer("overview", shared(V100)).to_json()["steps"]
+def test_v100_first_steps():
+    steps = answer("overview", shared(V100))["steps"]
     assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
     expected = [
         (187948, 98598, 1941, 90, 2796, 69317, 14091, 1115),
@@ -134,8 +132,8 @@ def test_v100_first_steps() -> None:
     assert [tuple(steps[f"{p}_ns"][i] // 1000 for p in parts) for i in range(3)] == expected
 
 
-def test_v100_device() -> None:
-    (device,) = answer("overview", shared(V100)).to_json()["devices"]
+def test_v100_device():
+    (device,) = answer("overview", shared(V100))["devices"]
     keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
     assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
     assert (device["name"], device["memory_bytes"], device["compute_capability"]) == (
@@ -157,8 +155,8 @@ def test_v100_operators() -> None:
     assert us["aten::cudnn_batch_norm_backward"] == [318, 61939, 61939, 12238, 30460]
 
 
-def test_v100_kernels() -> None:
-    table = answer("kernel", shared(V100)).to_json()["columns"]
+def test_v100_kernels():
+    table = answer("kernel", shared(V100))["columns"]
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
     found = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
@@ -172,8 +170,8 @@ def test_v100_kernels() -> None:
     ]
 
 
-def test_v100_findings() -> None:
-    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100)).to_json()["findings"]}
+def test_v100_findings():
+    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100))["findings"]}
     assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.4
     assert round(found["tensor_cores_unused"]["eligible_ratio"] * 100) == 68
 
@@ -187,8 +185,8 @@ HTA = {
 
 
 @pytest.mark.parametrize("name", HTA)
-def test_kernels_and_collectives_are_all_counted(name: str) -> None:
-    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz")).to_json()["columns"]
+def test_kernels_and_collectives_are_all_counted(name):
+    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz"))["columns"]
     comm = ["nccl" in n for n in table["name"]]
     calls, total = np.array(table["calls"]), np.array(table["total_ns"])
     found = (calls.sum(), round(total.sum() / 1000, 1), calls[comm].sum(), round(total[comm].sum() / 1000, 1))
@@ -204,15 +202,15 @@ def test_kernels_and_collectives_are_all_counted(name: str) -> None:
         ("sampled_rank-0of128", 1138, 1154),
     ],
 )
-def test_kernels_find_their_operator(name: str, linked: int, kernels: int) -> None:
-    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz")).fields["unlinked"]
+def test_kernels_find_their_operator(name, linked, kernels):
+    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
     assert kernels - lost["kernels"] == linked
 
 
 def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right() -> None:
     expected = json.loads(shared("traces/kineto/expected_tb_head.json").read_text())
     for file, values in expected.items():
-        (device,) = answer("overview", shared(f"traces/{file}")).to_json()["devices"]
+        (device,) = answer("overview", shared(f"traces/{file}"))["devices"]
         told = values["gpu"]
         assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), (
             file
@@ -227,7 +225,7 @@ def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right() -> None:
 
 def test_amd_launches_are_joined() -> None:
     path = shared("traces/kineto/hta/amd_mi250_minitoy_train_ROCm6_2.json.gz")
-    assert answer("operator", path).fields["unlinked"]["kernels"] == 0
+    assert answer("operator", path)["unlinked"]["kernels"] == 0
     assert "hipLaunchKernel" in rows(answer("runtime", path), "calls")
 
 
@@ -235,8 +233,8 @@ def test_triton_launch_through_the_driver_is_a_runtime_call() -> None:
     assert "cuLaunchKernel" in rows(answer("runtime", shared("traces/kineto/hta/triton_example.json.gz")), "calls")
 
 
-def test_cpu_only_rank_has_no_device() -> None:
-    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz")).to_json()["devices"] == []
+def test_cpu_only_rank_has_no_device():
+    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
 
 
 def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write: Write) -> None:
@@ -245,5 +243,5 @@ def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write: Write) 
 
     ranges = [("block", 10, 50), ("block", 20, 10), ("inner", 20, 5)]
     path = write([event("cpu_op", "block", 0, 100), *(event("user_annotation", *each) for each in ranges)])
-    found = answer("overview", path).fields["annotations"].to_json()["columns"]
+    found = answer("overview", path)["annotations"]["columns"]
     assert dict(zip(found["name"], found["host_total_ns"], strict=True)) == {"block": 50_000, "inner": 5_000}
