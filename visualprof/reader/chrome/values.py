@@ -8,14 +8,13 @@ from typing import Any, cast
 import msgspec
 
 from visualprof.errors import FormatError
-from visualprof.reader.source import Source
+from visualprof.reader.source import GROWING, Source
 
 Json = dict[str, Any]
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 MAX_TEXT = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
-GROWING = "it may still be being written; it opens by itself once complete"
 
 
 def load_object(source: Source, what: str, hint: str = GROWING) -> Json:

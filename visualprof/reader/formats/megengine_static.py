@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome.values import GROWING, Json, json_list, json_object, load_object
+from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
-from visualprof.reader.source import Source
+from visualprof.reader.source import GROWING, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 

@@ -41,11 +41,9 @@ class Listener(Protocol):
 
     def progressed(self, key: str, progress: float) -> None:
         """A job has begun (0.0) or got on."""
-        ...
 
     def finished(self, key: str, outcome: Outcome) -> None:
         """A job is over, unless it was cancelled."""
-        ...
 
 
 class Parser(Protocol):
@@ -53,23 +51,18 @@ class Parser(Protocol):
 
     def start(self, listener: Listener) -> None:
         """Tells `listener` from now on."""
-        ...
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         """Queues a file, the lowest order first."""
-        ...
 
     def hurry(self, key: str) -> None:
         """Moves a queued file to the front."""
-        ...
 
     def cancel(self, key: str) -> None:
         """Forgets a job without a word to the listener."""
-        ...
 
     def close(self) -> None:
         """Stops everything."""
-        ...
 
 
 @dataclass

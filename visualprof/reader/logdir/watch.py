@@ -86,7 +86,7 @@ class Watcher(FileSystemEventHandler):
         """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
         whole = Path(os.fsdecode(path))
         below = [whole.relative_to(folder) for folder in self._folders if whole.is_relative_to(folder)]
-        return not below or any(not any(part.startswith(".") for part in each.parts) for each in below)
+        return not below or any(not any(part.startswith(".") for part in path.parts) for path in below)
 
 
 def _file_system(folder: Path) -> str:

@@ -41,7 +41,7 @@ class _Document(msgspec.Struct):
     producer: str = ""
 
 
-# Made while the module is imported, for the reason given in `reader.codec`.
+# Made while the module is imported, for the reason given in `reader.trace.codec`.
 _DECODER = msgspec.json.Decoder(_Document)
 
 
@@ -78,17 +78,17 @@ def read(source: Source) -> ModelGraph:
     return builder.build()
 
 
-def _node(told: _Node) -> Node:
+def _node(node: _Node) -> Node:
     """A node of the file; a kind that this version does not know is an operator."""
     return Node(
-        told.name,
-        told.type,
-        tuple(Scope(s) for s in told.scope),
-        cast("NodeKind", told.kind) if told.kind in get_args(NodeKind) else "operator",
-        tuple(told.inputs),
-        tuple(told.outputs),
-        {k: str(v) for k, v in told.attributes.items()},
-        told.documentation,
+        node.name,
+        node.type,
+        tuple(Scope(s) for s in node.scope),
+        cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
+        tuple(node.inputs),
+        tuple(node.outputs),
+        {k: str(v) for k, v in node.attributes.items()},
+        node.documentation,
     )
 
 
