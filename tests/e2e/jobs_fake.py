@@ -1,6 +1,6 @@
 """A server that plays the Run, Agents and Evaluation pages' part of the API, in front of a real dashboard.
 
-What it answers is laid out by `visualprof.server.api.job_schema`; everything else goes through to the dashboard.
+What it answers is laid out by the structs of `visualprof.server.api`; everything else goes through to the dashboard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from tests.e2e.live import Dashboard
-from visualprof.server.api import job_schema
+from visualprof.server.api.agents import AgentsAnswer
+from visualprof.server.api.evaluation import ReportsAnswer
+from visualprof.server.api.job_log import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer
+from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -354,7 +359,7 @@ class JobsFake:
         if name in self.held:
             time.sleep(3)
         if name in self.uploads:
-            return 201, self.uploads[name], job_schema.UploadAnswer
+            return 201, self.uploads[name], UploadAnswer
         return (
             422,
             {"error": f"{name}: no model format recognises its content", "hint": "ONNX, MegEngine and TorchScript are"},
@@ -364,26 +369,26 @@ class JobsFake:
     def _jobs(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         if parts == ["check"]:
             count = len(content["sweep"]["values"]) * len(content["specs"])
-            return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, job_schema.CheckAnswer
+            return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, CheckAnswer
         if not parts and method == "POST" and self.refusals:
             return *self.refusals.pop(0), None
         if not parts and method == "POST":
-            return 201, self._submit(content), job_schema.JobAnswer
+            return 201, self._submit(content), JobAnswer
         if not parts:
             answer = {"revision": self.revision, "jobs": self.jobs, "problem": self.problem, "hint": None}
-            return 200, answer, job_schema.JobsAnswer
+            return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:
             return 404, {"error": f"there is no job {parts[0]}"}, None
         if parts[1:] == ["files"]:
             blob = self._answer_of(found)["request"]["model"]["blob"]
-            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, job_schema.FilesAnswer
+            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, FilesAnswer
         if parts[1:] in (["cancel"], ["retry"]):
             found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
             for t in found["tasks"]:
                 t["state"] = found["state"]
             self.revision += 1
-        return 200, self._answer_of(found), job_schema.JobAnswer
+        return 200, self._answer_of(found), JobAnswer
 
     def _submit(self, content: Json) -> Json:
         known = next((row for row in self.jobs if row["id"] == f"j-{content['key'][:6]}"), None)
@@ -414,7 +419,7 @@ class JobsFake:
             "ended": ended,
             "cut": 0,
         }
-        return 200, answer, job_schema.LogAnswer
+        return 200, answer, LogAnswer
 
     def _agents(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         found = next((row for row in self.agents if parts and row["id"] == parts[0]), None)
@@ -429,7 +434,7 @@ class JobsFake:
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
-        return 200, answer, job_schema.AgentsAnswer
+        return 200, answer, AgentsAnswer
 
     def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         entries = [
@@ -443,10 +448,10 @@ class JobsFake:
             }
             for name, package, formats, suffixes, options in BACKENDS
         ]
-        return 200, {"backends": entries}, job_schema.BackendsAnswer
+        return 200, {"backends": entries}, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
-        return 200, {"revision": self.revision, "reports": []}, job_schema.ReportsAnswer
+        return 200, {"revision": self.revision, "reports": []}, ReportsAnswer
 
 
 def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: Any) -> Json:

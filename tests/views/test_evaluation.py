@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import FIXTURES, trace_of
+from tests.conftest import FIXTURES, json_of, trace_of
 from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_result
 from visualprof.reader import read_trace
 from visualprof.reader.logdir.scan import LogFile, roots, walk
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_report
-from visualprof.views.evaluation_point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
-from visualprof.views.evaluation_report import labels, overlay, overlay_charts
+from visualprof.views.answers.table import columns_of
+from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
 from visualprof.views.measure.evaluation import judge, precision_name, tail
-from visualprof.views.table import Table
+from visualprof.views.measure.point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
 
 REAL_JOB = FIXTURES / "evaluation" / "real_job"
 FAST = np.full(1000, 100_000)
@@ -48,8 +48,12 @@ def report(tmp_path: Path) -> Callable[..., Report]:
     return make
 
 
+def overlay(reports: list[Report], slo_ns: int | None = None) -> Json:
+    return json_of(compute(reports, EvaluationParams(slo_ns)))
+
+
 def verdicts(report: Report) -> dict[str, Json]:
-    return {v.id: v.evidence | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
+    return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
 
 
 # -- numbers against the raw samples
@@ -188,7 +192,7 @@ def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: A
         (folder / "env.json").write_text(json.dumps(env))
         (folder / "status.json").write_text(json.dumps({"profiles": [{"file": spec}], "warnings": spec}))
         (found,) = reports_in(Path(name)).values()
-        json.dumps(overlay([found], 10**6).to_json(), allow_nan=False)
+        json.dumps(overlay([found], 10**6), allow_nan=False)
         json.dumps(overlay_charts([found]), allow_nan=False)
         for point in found.points:
             latencies = read_latencies(found, point)
@@ -211,10 +215,9 @@ def test_long_texts_are_shortened(report: Callable[..., Report]):
 
 def test_the_table_has_a_row_a_point(real_job: dict[str, Report]):
     result = overlay(list(real_job.values()))
-    assert result.table is not None
-    columns = result.to_json()["columns"]
-    assert len(result.table) == 18
-    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)  # type: ignore[index]
+    columns = result["columns"]
+    assert result["total_rows"] == 18
+    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)
     assert ("ort-cpu-1t", 8, 4899.41, 919) in rows
 
 
@@ -222,7 +225,7 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]):
     rng = np.random.default_rng(2)
     sizes = {1: 100_000, 2: 150_000, 4: 250_000, 8: 700_000}
     found = report({b: rng.integers(ns, ns + 1000, 1000) for b, ns in sizes.items()})
-    best = overlay([found], 200_000).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([found], 200_000)["best"]["columns"]
     assert best["most_samples_batch"] == [4]
     assert best["least_latency_batch"] == [1]
     assert (best["slo_batch"], best["slo_percentile"]) == ([2], [99])
@@ -230,12 +233,12 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]):
 
 
 def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]):
-    best = overlay([report({1: FAST})], 99_999).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST})], 99_999)["best"]["columns"]
     assert (best["slo_batch"], best["slo_samples_per_s"]) == ([None], [None])
 
 
 def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]):
-    best = overlay([report({1: FAST[:20]})], 10**9).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST[:20]})], 10**9)["best"]["columns"]
     assert best["slo_batch"] == [None]
 
 
@@ -302,7 +305,7 @@ def test_a_precision_of_the_runtimes_own_choice_is_a_note_and_another_than_asked
 def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(report: Callable[..., Report]):
     few = {"stable": False, "window_p50_ns": [100]}
     found = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
-    result = overlay([found], 10**9).to_json()
+    result = overlay([found], 10**9)
     assert result["columns"]["p50_ns"] == [None, None]  # type: ignore[index,call-overload]
     best = result["best"]["columns"]  # type: ignore[index,call-overload]
     assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
@@ -390,7 +393,7 @@ def test_a_slow_first_run_is_told(report: Callable[..., Report]):
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
 def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severity: str, percentile: int):
     (found,) = judge([report({1: FAST[:n]})])
-    assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
+    assert (found.id, found.severity, found.evidence.percentile) == ("n_too_small", severity, percentile)
 
 
 # -- points
@@ -487,8 +490,8 @@ def test_a_cpu_runtimes_work_is_its_operators_by_type():
     for event in events:
         told[event["args"]["op_name"]] = told.get(event["args"]["op_name"], 0) + event["dur"] * 1000
     assert kind == "type"
-    assert isinstance(table, Table)
-    found = dict(zip(table.columns["name"], map(int, table.columns["total_ns"]), strict=True))
+    assert table is not None
+    found = dict(zip(table.name, map(int, table.total_ns), strict=True))
     assert found == told
 
 
@@ -499,8 +502,8 @@ def test_a_gpus_work_is_its_kernels_and_api_calls():
     assert kind == "kernel"
     assert table is not None
     assert calls is not None
-    assert "cudaLaunchKernel" in calls.columns["name"]
-    assert list(table.columns) == list(calls.columns) == ["name", "calls", "total_ns"]
+    assert "cudaLaunchKernel" in calls.name
+    assert list(columns_of(table)) == list(columns_of(calls)) == ["name", "calls", "total_ns"]
 
 
 def test_no_samples_draw_nothing():
