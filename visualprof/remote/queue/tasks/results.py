@@ -20,7 +20,7 @@ from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import CHUNK, LocalStore
+from visualprof.remote.queue.store.files import CHUNK, Store
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import artefacts
 from visualprof.remote.queue.tasks.names import REQUIRED, check_all, check_distinct, check_name, model_name
@@ -47,7 +47,7 @@ class Upload:
     have: int
 
 
-class Ingest:
+class Results:
     """Results of tasks.
 
     Args:
@@ -56,7 +56,7 @@ class Ingest:
         logs: folder of the tasks' logs.
     """
 
-    def __init__(self, database: Database, store: LocalStore, root: Path) -> None:
+    def __init__(self, database: Database, store: Store, root: Path) -> None:
         self._database = database
         self._store = store
         self._root = root

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from visualprof.remote.agent.machine.processes import Tree, signal_tree, start_ticks, sweep
+from visualprof.remote.agent.machine.processes import ProcessTree, signal_tree, start_ticks, sweep
 
 LOG_MAX = 16 << 20
 GRACE_S = 10.0
@@ -70,7 +70,7 @@ class Child:
         )
         self.pid = self._process.pid
         self.started = start_ticks(self.pid)
-        self.tree = Tree(self.pid)
+        self.tree = ProcessTree(self.pid)
         self._pump = threading.Thread(target=self._drain, name="log", daemon=True)
         self._pump.start()
 
@@ -98,7 +98,7 @@ class Child:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def close(self) -> tuple[int, str]:
-        """Ends what is left of it; returns its exit status and the name of the signal that ended it ("" none)."""
+        """Ends all its processes; returns its exit status and the name of the signal that ended it ("" none)."""
         if not self.ended():
             self.terminate(0)
         signal_tree(self.pid, signal.SIGKILL)  # its group outlives it

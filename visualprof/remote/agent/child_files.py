@@ -42,18 +42,18 @@ def inside(folder: Path, name: str) -> Path | None:
 
 
 def listed(folder: Path) -> Iterator[Path]:
-    """Everything below a folder that is no folder, as far as anybody could want it: in order, and not without end."""
+    """Files, links and the like below a folder, sorted; at most 10,000 entries, 8 folders deep."""
     waiting, left = [(folder, 0)], ENTRIES_MAX
     while waiting and left > 0:
-        place, depth = waiting.pop(0)
-        with suppress(OSError), os.scandir(place) as entries:
-            some = sorted(islice(entries, left), key=lambda each: each.name)
+        parent, depth = waiting.pop(0)
+        with suppress(OSError), os.scandir(parent) as entries:
+            some = sorted(islice(entries, left), key=lambda entry: entry.name)
             left -= len(some)
-            for each in some:
-                if not each.is_dir(follow_symlinks=False):
-                    yield Path(each.path)
+            for entry in some:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield Path(entry.path)
                 elif depth < DEPTH_MAX:
-                    waiting.append((Path(each.path), depth + 1))
+                    waiting.append((Path(entry.path), depth + 1))
 
 
 def remove(folder: Path) -> None:
@@ -68,15 +68,15 @@ def remove(folder: Path) -> None:
 
 
 def clear(path: Path) -> None:
-    """Removes whatever has that name; of a link the link."""
+    """Removes whatever has that name; a link is removed, not what it leads to."""
     if path.is_dir() and not path.is_symlink():
         remove(path)
     with suppress(FileNotFoundError):
         path.unlink()
 
 
-def place(file: Path, target: Path) -> None:
-    """Puts a file somewhere else too, without a copy where that is possible."""
+def link(file: Path, target: Path) -> None:
+    """Makes a file appear under another name too: a hard link, or a copy across file systems."""
     clear(target)
     try:
         os.link(file, target)
@@ -86,8 +86,14 @@ def place(file: Path, target: Path) -> None:
 
 def digest(path: Path) -> str:
     """The sha256 of a file, in hex."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     with open_plain(path) as file:
         while block := file.read(BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            sha256.update(block)
+    return sha256.hexdigest()
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of a folder."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize

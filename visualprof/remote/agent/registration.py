@@ -1,4 +1,4 @@
-"""The agent's place at its server: who it is there, and whether the server can be reached."""
+"""The agent's registration at its server: who it is there, and whether the server can be reached."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import threading
 from dataclasses import asdict
 from typing import Any
 
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.link.client import Answered, Client, Stopped, Unreachable, retried
-from visualprof.remote.agent.settings import Say, Settings
-from visualprof.remote.agent.state import Identity, StateFolder
+from visualprof.remote.agent.faults import AgentError, StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.agent.machine.probe import Say
+from visualprof.remote.agent.state import Identity, Settings, StateFolder
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, build
 
 
-class Membership:
-    """Of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
+class Registration:
+    """Registration of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
 
     def __init__(self, settings: Settings, state: StateFolder, say: Say, stop: threading.Event) -> None:
         self.client = Client(settings.server)
@@ -40,7 +40,7 @@ class Membership:
                 return True  # another thread has just done it
             try:
                 answer = retried(lambda: self._register(capabilities), self._stop, failed=self.unreachable)
-            except Stopped:
+            except StopRequested:
                 return False
             except Answered as error:
                 raise _not_registered(error, self._settings.server) from None
@@ -50,14 +50,9 @@ class Membership:
 
     def _register(self, capabilities: Capabilities) -> dict[str, Any]:
         settings, known = self._settings, self._state.identity(self._settings.server)
-        body: dict[str, Any] = {
-            "protocol": PROTOCOL,
-            "name": settings.name,
-            "public": settings.public,
-            "capabilities": asdict(capabilities),
-        }
-        if known:
-            body |= {"agent": known.agent, "token": known.token}
+        body: dict[str, Any] = {"agent": known.agent, "token": known.token} if known else {}
+        body |= {"protocol": PROTOCOL, "name": settings.name, "public": settings.public}
+        body |= {"capabilities": asdict(capabilities)}
         return self.client.post("register", body, token=settings.token)
 
     def _take(self, answer: dict[str, Any]) -> None:
@@ -72,19 +67,19 @@ class Membership:
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
 
     def unreachable(self, error: Unreachable) -> None:
-        """Says it, once. A server that says when to come again is there."""
+        """Says once that the server cannot be reached; one that sends Retry-After can be."""
         if self._reachable and not error.retry_after_s:
             self._reachable = False
             self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
 
     def reached(self) -> None:
-        """Says that it is there again."""
+        """Says that the server answers again."""
         if not self._reachable:
             self._reachable = True
             self._say(f"{self._settings.server} answers again")
 
     def refused(self, error: Answered, capabilities: Capabilities) -> None:
-        """An answer that is an error: a forgotten agent registers again, anything else is said once.
+        """Handles an error in an answer: 401 registers again, anything else is said once.
 
         Raises: AgentError.
         """

@@ -44,7 +44,7 @@ class Agents:
 
     def __init__(self, database: Database, lease_s: float) -> None:
         self._database = database
-        self._lease_ns = int(lease_s * 1e9)
+        self._lease_s = lease_s
 
     def register(
         self,
@@ -101,17 +101,13 @@ class Agents:
     def seen(self, agent: Agent, capabilities: Capabilities | None = None) -> None:
         """It gave a sign of life. Those that come often are noted a few times a lease."""
         now = time.time_ns()
-        if capabilities is None and abs(now - agent.seen_ns) < self._lease_ns // 6:  # a clock may go back
+        if capabilities is None and abs(now - agent.seen_ns) < self._lease_s * 1e9 / 6:  # a clock may go back
             return
         values: dict[str, object] = {"seen_ns": now}
         if capabilities is not None:
             values["capabilities"] = msgspec.json.encode(capabilities).decode()
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
-
-    def online(self, agent: Agent) -> bool:
-        """Was it heard of within a lease?"""
-        return abs(time.time_ns() - agent.seen_ns) <= self._lease_ns
 
     def all(self, owner: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""
@@ -140,7 +136,7 @@ class Agents:
             if row is None:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
             holds = select(tasks.c.id).where(tasks.c.agent == identity, tasks.c.state == "running").limit(1)
-            if self.online(agent_of(row)) or connection.execute(holds).first():
+            if agent_of(row).online(self._lease_s) or connection.execute(holds).first():
                 raise Conflict(f"{row.name} is online", "end it there first: it would come back by itself")
             connection.execute(delete(agents).where(agents.c.id == identity))
             changed(connection, "agents")
