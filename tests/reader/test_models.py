@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SAMPLES, shared
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.models import all_models, model_suffixes, read_model, usual_suffix
+from visualprof.reader.models import all_models, model_suffixes, read_model
 
 onnx = pytest.importorskip("onnx")
 
@@ -145,7 +145,6 @@ def test_other_files_are_refused_with_what_could_be_read(tmp_path, content):
 def test_models_say_how_their_files_are_called():
     assert {".onnx", ".mge", ".pt2"} == set(model_suffixes(shared=False))
     assert {".json", ".pt", ".pth"} <= set(model_suffixes())
-    assert [usual_suffix(name) for name in ("onnx", "torchscript", "nothing")] == [".onnx", ".pt", ""]
 
 
 def test_a_pickle_is_refused_unopened(tmp_path):

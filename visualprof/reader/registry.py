@@ -19,9 +19,14 @@ from visualprof.reader.trace.builder import TraceBuilder
 BLANK = b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
 
 
+def opens_with(head: bytes, *brackets: bytes) -> bool:
+    """Does it begin with one of these, but for blanks?"""
+    return head.lstrip(BLANK).startswith(brackets)
+
+
 def is_json(head: bytes) -> bool:
     """Does it begin like a JSON object or list?"""
-    return head.lstrip(BLANK)[:1] in (b"{", b"[")
+    return opens_with(head, b"{", b"[")
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ class Source:
 
         Raises: FormatError: it is larger than that. SourceError: as `chunks`.
         """
-        too_large = FormatError(f"{self.name}: {what} of over {limit >> 30} GiB", hint)
+        too_large = self.error(f"{what} of over {limit >> 30} GiB", hint)
         if self.size > limit:
             raise too_large
         pieces: list[bytes] = []
@@ -99,6 +99,10 @@ class Source:
                 raise too_large
             pieces.append(piece)
         return b"".join(pieces)
+
+    def error(self, what: str, hint: str) -> FormatError:
+        """What is wrong with the content, to be raised: the message names the file."""
+        return FormatError(f"{self.name}: {what}", hint)
 
     def _plain(self, file: BinaryIO, size: int) -> Iterator[bytes]:
         done = 0

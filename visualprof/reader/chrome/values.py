@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.reader.source import GROWING, Source
 
 Json = dict[str, Any]
@@ -30,7 +29,7 @@ def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
     try:
         return json_object(msgspec.json.decode(data))
     except UNDECODABLE as error:
-        raise FormatError(f"{source.name}: not {what} ({error})", hint) from error
+        raise source.error(f"not {what} ({error})", hint) from error
 
 
 def json_object(value: object) -> Json:

@@ -6,7 +6,6 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -56,13 +55,9 @@ def read(source: Source) -> ModelGraph:
     try:
         document = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(
-            f"{source.name}: not a whole module graph ({error})", "write it again with add_graph"
-        ) from error
+        raise source.error(f"not a whole module graph ({error})", "write it again with add_graph") from error
     if document.visualprof_graph != VERSION:
-        raise FormatError(
-            f"{source.name}: a module graph of version {document.visualprof_graph}", "use a newer visualprof"
-        )
+        raise source.error(f"a module graph of version {document.visualprof_graph}", "use a newer visualprof")
     builder = ModelBuilder(document.name, "module")
     builder.producer = document.producer or document.framework
     builder.properties = {"framework": document.framework}
@@ -71,9 +66,7 @@ def read(source: Source) -> ModelGraph:
         builder.value(Value(tensor.name, tensor.dtype, shape, tensor_bytes(tensor.dtype, shape)))
     for node in document.nodes:
         if any(not 0 <= i < len(document.values) for i in (*node.inputs, *node.outputs)):
-            raise FormatError(
-                f"{source.name}: node {node.name!r} names a value that is not there", "write it again with add_graph"
-            )
+            raise source.error(f"node {node.name!r} names a value that is not there", "write it again with add_graph")
         builder.node(_node(node))
     return builder.build()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, scopes_of, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -31,11 +30,9 @@ def read(source: Source) -> ModelGraph:
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise FormatError(
-            f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?"
-        ) from error
+        raise source.error(f"not a whole ONNX model ({error})", "was it cut while being copied?") from error
     if not model.graph.node and not model.graph.input and not model.graph.initializer:
-        raise FormatError(f"{source.name}: the ONNX model has no graph", "was it cut while being copied?")
+        raise source.error("the ONNX model has no graph", "was it cut while being copied?")
     builder = ModelBuilder(model.graph.name or source.name, "onnx")
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import names_in, opened
@@ -44,8 +43,8 @@ def read(source: Source) -> ModelGraph:
     with opened(source) as archive:
         graphs = sorted(filter(GRAPHS.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
         if not graphs:
-            raise FormatError(
-                f"{source.name}: a torch archive without the graph",
+            raise source.error(
+                "a torch archive without the graph",
                 "a compiled model has none; save it with torch.export.save",
             )
         data = archive.read(graphs[0], MAX_BYTES)
@@ -55,8 +54,8 @@ def read(source: Source) -> ModelGraph:
     try:
         _program(builder, msgspec.json.decode(data))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
-        what = f"{source.name}: {graphs[0]} is no exported program ({type(error).__name__}: {error})"
-        raise FormatError(what, "save it again with torch.export.save") from error
+        what = f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
+        raise source.error(what, "save it again with torch.export.save") from error
     return builder.build()
 
 

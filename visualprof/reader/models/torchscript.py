@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
@@ -75,7 +74,7 @@ def read(source: Source) -> ModelGraph:
     with opened(source) as archive:
         files = [n for n in archive.names if CODE.search(n)]
         if not files:
-            raise FormatError(f"{source.name}: a torch archive without code", HINT)
+            raise source.error("a torch archive without code", HINT)
         left = MAX_CODE
         texts: dict[str, bytes] = {}
         for name in files:
@@ -86,15 +85,15 @@ def read(source: Source) -> ModelGraph:
     try:
         classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
         if root not in classes or "forward" not in classes[root].methods:
-            raise FormatError(f"{source.name}: the structure of this TorchScript model needs torch", HINT)
+            raise source.error("the structure of this TorchScript model needs torch", HINT)
         builder = ModelBuilder(source.name, "torchscript")
         builder.producer = "TorchScript"
         builder.properties = {"weight_bytes": str(weights)}
         builder.warn("TorchScript keeps shapes in a pickle, which is not opened: no shapes, parameters not counted")
         _Walk(builder, classes).model(classes[root])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        what = f"{source.name}: the code of this TorchScript model cannot be read ({type(error).__name__})"
-        raise FormatError(what, HINT) from error
+        what = f"the code of this TorchScript model cannot be read ({type(error).__name__})"
+        raise source.error(what, HINT) from error
     return builder.build()
 
 
