@@ -19,6 +19,8 @@ from visualprof.remote.agent.link.transfer import result_files
 from visualprof.remote.agent.machine import sandbox
 from visualprof.remote.agent.work.child_events import EventReader, plain
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server", "small_disk", "start"]
 
 needs_bwrap = pytest.mark.skipif(bool(sandbox.usable()), reason=sandbox.usable() or "-")

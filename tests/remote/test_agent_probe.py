@@ -12,6 +12,8 @@ from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, probe
 from visualprof.remote.protocol import Capabilities, Runtime, Spec
 
+pytestmark = pytest.mark.slow
+
 
 def interpreter(folder: Path, **modules: str) -> str:
     """A Python whose only runtimes are these modules."""
