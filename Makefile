@@ -29,9 +29,11 @@ bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes d
 
 page: $(PAGE)/dist/index.html ## build the page
 
-types: $(VENV)/dev ## export the OpenAPI document and the TypeScript types made from it
-	$(BIN)/python -m visualprof.server.api.openapi
+types: $(VENV)/dev ## make the page's types from the API's declarations
+	mkdir -p build
+	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
 	$(BIN)/python -m benchmarks.npm run types
+	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
 $(VENV)/pip: $(VENV)/created
 	$(BIN)/python -m pip install -q --upgrade pip

@@ -21,9 +21,9 @@ FREE_LATER = 4096  # allocations that are alive at a time
 MEASURE = """
 import statistics, sys, time
 from visualprof.reader.cache import open_trace
-from visualprof.server.encoding import encode
+from visualprof.views.answers.encoding import encode
 from visualprof.views import view
-from visualprof.views.table import Query, page
+from visualprof.views.answers.table import Selection, page
 open_trace(sys.argv[1])  # kept now
 memory = view("memory")
 def seconds(act):
@@ -33,17 +33,17 @@ def seconds(act):
 def answer():
     trace = open_trace(sys.argv[1])
     result = memory.compute(trace, memory.parse({}))
-    encode({k: v.to_json() if k == "curve" else None for k, v in result.fields.items()})
-    encode(page(result.fields["events"], Query(limit=200)).to_json())
+    encode(result.curve)
+    encode(page(result.events, Selection(limit=200)))
     return result
 answer()
 print(statistics.median(seconds(answer) for _ in range(5)))
 result = answer()
-events = result.fields["events"]
-print(statistics.median(seconds(lambda: page(events, Query("lifetime_ns", limit=200))) for _ in range(3)))
-search = Query("name", search={"name": "conv"}, limit=200)
+events = result.events
+print(statistics.median(seconds(lambda: page(events, Selection("lifetime_ns", limit=200))) for _ in range(3)))
+search = Selection("name", search={"name": "conv"}, limit=200)
 print(statistics.median(seconds(lambda: page(events, search)) for _ in range(3)))
-print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).fields["events"]))
+print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).events))
 """
 
 

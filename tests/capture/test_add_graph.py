@@ -12,7 +12,7 @@ from tests.conftest import FIXTURES, ROOT, trace_of
 from visualprof.capture import UnsupportedModel, add_graph
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Category
-from visualprof.views.graph import compute, measured
+from visualprof.views.graph import drawn, measured
 from visualprof.views.measure.graph_join import join
 
 GRAPHS = FIXTURES / "graphs"
@@ -40,9 +40,9 @@ def test_importing_capture_imports_no_framework_and_no_numpy():
 
 @pytest.mark.parametrize(("name", "parameters"), WRITTEN.items())
 def test_parameters_are_counted_once(name, parameters):
-    summary = compute(read_model(GRAPHS / f"{name}.graph.json")).fields["model"]
-    assert summary["parameters"] == parameters
-    assert summary["parameter_bytes"] == 4 * parameters
+    summary = drawn(read_model(GRAPHS / f"{name}.graph.json")).model
+    assert summary.parameters == parameters
+    assert summary.parameter_bytes == 4 * parameters
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -97,11 +97,11 @@ def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name):
     around = {s["attributes"]["profile_name"] for s in document(f"torch_{name}")["scopes"]}
     assert found.rule == "module"
     assert found.calls[found.event >= 0].sum() == sum(c not in around for c in called)
-    assert measured(model, trace)["matched_nodes"] == len({c for c in called if c not in around})
+    assert measured(model, trace).matched_nodes == len({c for c in called if c not in around})
 
 
 def test_the_example_in_the_documentation_is_a_model(tmp_path):
     text = (ROOT / "docs" / "graph-format.md").read_text(encoding="utf-8")
     (tmp_path / "x").write_text(text.split("```json\n")[1].split("```")[0], encoding="utf-8")
-    summary = compute(read_model(tmp_path / "x")).fields["model"]
-    assert (summary["parameters"], summary["operators"]) == (9, 1)
+    summary = drawn(read_model(tmp_path / "x")).model
+    assert (summary.parameters, summary.operators) == (9, 1)

@@ -15,7 +15,7 @@ import numpy as np  # noqa: E402
 from tests.capture.megengine_models import LeNet  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
-from visualprof.views.graph import compute  # noqa: E402
+from visualprof.views.graph import drawn  # noqa: E402
 
 
 def image():
@@ -29,8 +29,8 @@ def test_the_fixture_is_what_is_recorded_today(tmp_path):
 
 def test_parameters_equal_megengines_own_count(tmp_path):
     model = LeNet()
-    summary = compute(read_model(add_graph(model, image(), tmp_path))).fields["model"]
-    assert summary["parameters"] == sum(int(np.prod(p.shape)) for p in model.parameters())
+    summary = drawn(read_model(add_graph(model, image(), tmp_path))).model
+    assert summary.parameters == sum(int(np.prod(p.shape)) for p in model.parameters())
 
 
 def test_functions_join_the_layers(tmp_path):

@@ -13,7 +13,7 @@ paddle = pytest.importorskip("paddle")
 from tests.capture.paddle_models import Cnn  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
-from visualprof.views.graph import compute  # noqa: E402
+from visualprof.views.graph import drawn  # noqa: E402
 
 
 def test_the_fixture_is_what_is_recorded_today(tmp_path):
@@ -24,8 +24,8 @@ def test_the_fixture_is_what_is_recorded_today(tmp_path):
 
 def test_parameters_equal_paddles_own_count(tmp_path):
     model = Cnn()
-    summary = compute(read_model(add_graph(model, paddle.ones([2, 3, 8, 8]), tmp_path))).fields["model"]
-    assert summary["parameters"] == sum(int(p.size) for p in model.parameters())
+    summary = drawn(read_model(add_graph(model, paddle.ones([2, 3, 8, 8]), tmp_path))).model
+    assert summary.parameters == sum(int(p.size) for p in model.parameters())
 
 
 def test_paddle_is_left_as_it_was(tmp_path):

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 from tests.capture.torch_models import Answer, Cnn, Transformer  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
-from visualprof.views.graph import compute  # noqa: E402
+from visualprof.views.graph import drawn  # noqa: E402
 
 nn = torch.nn
 
@@ -38,9 +38,9 @@ def test_the_fixtures_are_what_is_recorded_today(tmp_path):
 def test_parameters_equal_torchs_own_count(tmp_path, model, inputs):
     given = {"images": torch.randn(2, 3, 16, 16), "words": ({"ids": torch.zeros(2, 6, dtype=torch.long)},)}[inputs]
     model = model()
-    summary = compute(read_model(add_graph(model, given, tmp_path))).fields["model"]
-    assert summary["parameters"] == sum(p.numel() for p in model.parameters())
-    assert summary["parameter_bytes"] == sum(p.nbytes for p in model.parameters())
+    summary = drawn(read_model(add_graph(model, given, tmp_path))).model
+    assert summary.parameters == sum(p.numel() for p in model.parameters())
+    assert summary.parameter_bytes == sum(p.nbytes for p in model.parameters())
 
 
 def test_shapes_are_those_of_the_tensors(tmp_path):

@@ -1,6 +1,6 @@
 """A server that plays the Run, Agents and Evaluation pages' part of the API, in front of a real dashboard.
 
-What it answers is laid out by `visualprof.server.api.job_schema`; everything else goes through to the dashboard.
+What it answers is laid out by the structs of `visualprof.server.api`; everything else goes through to the dashboard.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
 from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.server.api import job_schema
+from visualprof.server.api.agents import AgentsAnswer
+from visualprof.server.api.evaluation import ReportsAnswer
+from visualprof.server.api.job_log import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.jobs import BackendsAnswer
+from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -362,7 +367,7 @@ class JobsFake:
             time.sleep(3)
         if name in self.uploads:
             self.kept[self.uploads[name]["blob"]] = self.uploads[name]
-            return 201, self.uploads[name], job_schema.UploadAnswer
+            return 201, self.uploads[name], UploadAnswer
         return (
             422,
             {"error": f"{name}: no model format recognises its content", "hint": "ONNX, MegEngine and TorchScript are"},
@@ -375,16 +380,16 @@ class JobsFake:
         if not parts and method == "POST" and self.refusals:
             return *self.refusals.pop(0), None
         if not parts and method == "POST":
-            return 201, self._submit(content), job_schema.JobAnswer
+            return 201, self._submit(content), JobAnswer
         if not parts:
             answer = {"revision": self.revision, "jobs": self.jobs, "problem": self.problem, "hint": None}
-            return 200, answer, job_schema.JobsAnswer
+            return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:
             return 404, {"error": f"there is no job {parts[0]}"}, None
         if parts[1:] == ["files"]:
             blob = self._answer_of(found)["request"]["model"]["blob"]
-            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, job_schema.FilesAnswer
+            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, FilesAnswer
         if parts[1:] == ["draft"]:
             asked = msgspec.convert(self._answer_of(found)["request"], Request)
             return 200, msgspec.to_builtins(draft_of(asked, self._known().machines)), Draft
@@ -393,7 +398,7 @@ class JobsFake:
             for t in found["tasks"]:
                 t["state"] = found["state"]
             self.revision += 1
-        return 200, self._answer_of(found), job_schema.JobAnswer
+        return 200, self._answer_of(found), JobAnswer
 
     def _known(self) -> Known:
         """Its files and machines, as the rules of a real server see them."""
@@ -450,7 +455,7 @@ class JobsFake:
             "ended": ended,
             "cut": 0,
         }
-        return 200, answer, job_schema.LogAnswer
+        return 200, answer, LogAnswer
 
     def _agents(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         found = next((row for row in self.agents if parts and row["id"] == parts[0]), None)
@@ -465,7 +470,7 @@ class JobsFake:
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
-        return 200, answer, job_schema.AgentsAnswer
+        return 200, answer, AgentsAnswer
 
     def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         entries = [
@@ -481,10 +486,10 @@ class JobsFake:
         ]
         measures = [{"name": name, "field": field, "usual": USUAL[name]} for name, field in MEASURES.items()]
         answer = {"backends": entries, "dtypes": list(DTYPES), "measures": measures}
-        return 200, answer, job_schema.BackendsAnswer
+        return 200, answer, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
-        return 200, {"revision": self.revision, "reports": []}, job_schema.ReportsAnswer
+        return 200, {"revision": self.revision, "reports": []}, ReportsAnswer
 
 
 def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: Any) -> Json:

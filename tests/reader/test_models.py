@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SAMPLES, shared
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.models import all_models, read_model
+from visualprof.reader.models import all_models, model_suffixes, read_model, usual_suffix
 
 onnx = pytest.importorskip("onnx")
 
@@ -134,11 +134,18 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello"])
-def test_other_files_are_refused(tmp_path, content):
+def test_other_files_are_refused_with_what_could_be_read(tmp_path, content):
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
-    with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format"):
+    with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:
         read_model(path)
+    assert all(model.label in refused.value.hint for model in all_models())
+
+
+def test_models_say_how_their_files_are_called():
+    assert {".onnx", ".mge", ".pt2"} == set(model_suffixes(shared=False))
+    assert {".json", ".pt", ".pth"} <= set(model_suffixes())
+    assert [usual_suffix(name) for name in ("onnx", "torchscript", "nothing")] == [".onnx", ".pt", ""]
 
 
 def test_a_pickle_is_refused_unopened(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import FIXTURES
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader import Trace, read_trace
@@ -178,14 +178,17 @@ def test_more_gpus_than_a_machine_has_are_not_shown(monitor: Monitor):
     assert len([n for n in counters(trace) if n.endswith("utilization %")]) == 64
 
 
-def test_the_prototypes_file_without_a_header_is_read():
-    trace = read_trace(shared("traces/run_job_sample/monitor.jsonl"))
-    lines = [json.loads(each) for each in shared("traces/run_job_sample/monitor.jsonl").read_text().splitlines()]
+@pytest.mark.parametrize("headed", [True, False])
+def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed: bool):
+    first, *rest = (FIXTURES / "evaluation" / "real_job" / "ort-cpu-1t" / "monitor.jsonl").read_text().splitlines()
+    path = tmp_path / "monitor.jsonl"
+    path.write_text("\n".join([first, *rest] if headed else rest) + "\n")
+    trace = read_trace(path)
+    lines = [json.loads(line) for line in rest]
     found = counters(trace)
-    assert found["CPU %"] == [each["cpu"] for each in lines]
-    assert found["RSS bytes"] == [each["rss"] for each in lines]
-    assert [trace.strings[i] for i in trace.steps.name][:2] == ["ort-cpu-1t:b1", "ort-cpu-1t:b2"]
-    assert len(trace.steps) == 18
+    assert found["CPU %"] == [pytest.approx(line["cpu"] * 100) for line in lines]
+    assert found["RSS bytes"] == [line["rss_bytes"] for line in lines]
+    assert [trace.strings[i] for i in trace.steps.name] == [f"batch {n}" for n in (1, 2, 4, 8, 16, 32)]
     check_invariants(trace)
 
 

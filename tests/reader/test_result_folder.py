@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.logdir.listing import profiles
 from visualprof.views.distributed import VIEW as DISTRIBUTED
-from visualprof.views.table import Table
 
 SAMPLE = {"t_ns": 1_795_147_594_000_000_000, "phase": "measuring", "batch": 1, "cpu": 0.5}
 
@@ -77,9 +76,7 @@ def test_recordings_of_one_process_are_no_ranks():
     params = DISTRIBUTED.parse({})
 
     def workers(given: list[tuple[str, object]]) -> set[str]:
-        table = DISTRIBUTED.compute(given, params).table
-        assert isinstance(table, Table)
-        return set(table.columns["worker"])
+        return set(DISTRIBUTED.compute(given, params).columns.worker)
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
     assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

@@ -17,7 +17,7 @@ from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.models import read_model
 from visualprof.reader.models.torch_archive import names_in, refusal
-from visualprof.views.graph import compute
+from visualprof.views.graph import drawn
 
 EXPORTED = FIXTURES / "graphs" / "torch_cnn.pt2"
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
@@ -37,8 +37,8 @@ def rewrite(source: Path, target: Path, change: Callable[[str, bytes], bytes | N
 
 def test_export_has_the_parameters_and_nodes_of_the_model():
     model = read_model(EXPORTED)
-    summary = compute(model).fields["model"]
-    assert (summary["parameters"], summary["parameter_bytes"]) == (1_522, 6_088)
+    summary = drawn(model).model
+    assert (summary.parameters, summary.parameter_bytes) == (1_522, 6_088)
     assert model.producer == "torch 2.13.0+cpu"
     block = ["conv2d", "batch_norm", "add", "relu_"]
     assert operators(model) == ["conv2d", *block * 3, "mean", "mul", "linear"]
@@ -257,7 +257,7 @@ def test_what_torch_writes_today_is_read(tmp_path):
     program = torch.export.export(model, (torch.ones(2, 5, 4),), dynamic_shapes=sizes)
     torch.export.save(program, str(tmp_path / "m.pt2"))
     read = read_model(tmp_path / "m.pt2")
-    assert compute(read).fields["model"]["parameters"] == sum(p.numel() for p in model.parameters())
+    assert drawn(read).model.parameters == sum(p.numel() for p in model.parameters())
     own = [n for n in program.graph.nodes if n.op == "call_function" and "getitem" not in n.name]
     assert len(operators(read)) == len(own)
     assert len([n for n in read.nodes if n.kind == "output"]) == 3

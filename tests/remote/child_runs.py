@@ -116,7 +116,7 @@ class Job:
 
 def steps(file: Path) -> list[str]:
     """Names of the steps that the overview of a profile has."""
-    told: Any = answer("overview", file).to_json()["steps"]
+    told: Any = answer("overview", file)["steps"]
     return list(told["name"])
 
 

@@ -158,7 +158,7 @@ def test_the_memory_plan_has_the_tensors_of_the_asked_size(job: Job) -> None:
         assert ran.status == 0, ran.stderr
         assert ran.told("profile")[0]["file"] == "memory.json"
         kept = (ran.out / "memory.json").rename(ran.out / f"memory-{batch}.json")  # a path is read once a session
-        return answer("memory", kept).fields["peak"]["allocated_bytes"]
+        return answer("memory", kept)["peak"]["allocated_bytes"]
 
     assert peak(4) > peak(1)
 

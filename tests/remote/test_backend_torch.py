@@ -123,7 +123,7 @@ def test_the_timeline_is_dated(profiled: Ran) -> None:
 
 
 def test_the_memory_of_a_profiled_run_is_in_the_timeline(profiled: Ran) -> None:
-    assert answer("memory", profiled.out / "timeline.json").fields["operators"]
+    assert answer("memory", profiled.out / "timeline.json")["operators"]
 
 
 def test_the_timeline_of_an_exported_model_is_written(tmp_path: Path, exported: Path) -> None:

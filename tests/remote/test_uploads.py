@@ -20,7 +20,8 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
-from visualprof.server.api import job_schema
+from visualprof.server.api.jobs import JobRefused
+from visualprof.server.api.uploads import UploadAnswer
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def kept(site: Site) -> list[Path]:
 
 def test_a_model_is_kept_and_described(empty):
     answer = send(empty, "net.onnx", onnx_model())
-    msgspec.convert(answer, job_schema.UploadAnswer)
+    msgspec.convert(answer, UploadAnswer)
     assert answer["kind"] == "model"
     assert answer["model"]["inputs"] == [{"name": "x", "dtype": "float32", "dims": ["batch", 4]}]
     assert answer["model"]["dims"] == {"batch": 1}
@@ -235,7 +236,7 @@ def test_a_wrong_job_is_refused_with_its_field_and_not_queued(empty, changes, fi
     wanted = job(send(empty, "net.onnx", onnx_model())["blob"], **changes)
     answer = empty.client.post("/api/v1/jobs", json=wanted)
     assert answer.status_code == 400
-    body = msgspec.convert(answer.get_json(), job_schema.JobRefused)
+    body = msgspec.convert(answer.get_json(), JobRefused)
     assert body.errors[0].field == field
     assert body.error.startswith(field)
     assert empty.client.get("/api/v1/jobs").get_json()["jobs"] == []

@@ -123,10 +123,10 @@ def test_what_the_server_keeps_for_itself_is_no_report(dashboard: Dashboard):
 
 
 def test_reports_are_laid_over_each_other(dashboard: Dashboard):
-    shutil.copytree(FIXTURES / "evaluation" / "prototype", dashboard.folder / "proto,type")
+    shutil.copytree(FIXTURES / "evaluation" / "real_job", dashboard.folder / "real,job")
     write_result(dashboard.folder / "m-1" / "ort", {1: FAST})
     dashboard.look()
-    names = ["m-1/ort", "proto,type#ort-cpu-1t"]
+    names = ["m-1/ort", "real,job/ort-cpu-1t"]
     answer = dashboard.get("/overlay", reports=names, slo_ns=5_000_000)
     assert [r["id"] for r in answer["reports"]] == names
     assert answer["table"]["report"] == [names[0]] + [names[1]] * 6
@@ -159,7 +159,7 @@ def test_the_table_is_also_csv(dashboard: Dashboard, result: Path):
         ("/overlay", {"reports": ["a" + str(i) for i in range(101)]}, 400, "101 reports at once"),
         ("/overlay", {"reports": "m-1/ort", "slo_ns": "fast"}, 400, "slo_ns"),
         ("/overlay", {"reports": "m-1/ort", "slo_ns": "0"}, 400, "slo_ns"),
-        ("/overlay", {"reports": "m-1/ort", "format": "xml"}, 400, "no format 'xml'"),
+        ("/overlay", {"reports": "m-1/ort", "format": "xml"}, 400, "format='xml' is not one of"),
         ("/point", {"report": "m-1/ort"}, 400, "batch"),
         ("/point", {"batch": "1"}, 400, "'report' is missing"),
         ("/point", {"report": "m-1/ort", "batch": "2"}, 404, "no point of batch 2"),
@@ -240,12 +240,12 @@ def test_a_profile_outside_of_the_folder_is_none(dashboard: Dashboard, result: P
     assert dashboard.get("/point", report="m-1/ort", batch=1)["profile"] is None
 
 
-def test_the_prototypes_report_opens_with_profile_and_monitor(dashboard: Dashboard):
-    shutil.copytree(FIXTURES / "evaluation" / "prototype", dashboard.folder / "p")
+def test_the_real_jobs_report_opens_with_profile_and_monitor(dashboard: Dashboard):
+    shutil.copytree(FIXTURES / "evaluation" / "real_job", dashboard.folder / "p")
     dashboard.look()
-    answer = dashboard.get("/point", report="p#ort-cpu-1t", batch=8)
-    assert answer["profile"]["run"] == "p/profiles/ort-cpu-1t"
-    assert answer["monitor"] == {"run": "p", "worker": "monitor", "span": "1"}
+    answer = dashboard.get("/point", report="p/ort-cpu-1t", batch=8)
+    assert answer["profile"]["run"] == "p/ort-cpu-1t"
+    assert answer["monitor"] == {"run": "p/ort-cpu-1t", "worker": "monitor", "span": "1"}
     assert set(answer["charts"]) == {"histogram", "samples", "monitor", "kernels"}
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, answer, shared
+from tests.conftest import SAMPLES, answer, computed, shared
 from visualprof.errors import BadParameter
 from visualprof.views import view
-from visualprof.views.table import Query, Table, page
+from visualprof.views.answers.table import Selection, Table, page
 
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 RESNET = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
@@ -21,12 +21,12 @@ TIMELINE = Path(__file__).parents[1] / "fixtures" / "torch_cuda" / "memory_timel
 def drawn(name: str, path: Any, **params: str) -> dict[str, Any]:
     chosen = view(name)
     assert chosen.charts is not None
-    charts = chosen.charts(answer(name, path, **params), chosen.parse(params), 10)
+    charts = chosen.charts(computed(name, path, **params), chosen.parse(params), 10)
     return json.loads(json.dumps(charts, allow_nan=False))
 
 
 def test_the_curve_marks_the_peak():
-    told = answer("memory", CNN).fields
+    told = answer("memory", CNN)
     series = drawn("memory", CNN)["curve"]["series"]
     assert [s["name"] for s in series] == ["@t:memory.reserved", "@t:memory.allocated"]
     [mark] = series[1]["markPoint"]["data"]
@@ -36,7 +36,7 @@ def test_the_curve_marks_the_peak():
 
 
 def test_a_window_without_the_peak_marks_none():
-    end = str(int(answer("memory", CNN).fields["peak"]["ts_ns"]) - 1)
+    end = str(int(answer("memory", CNN)["peak"]["ts_ns"]) - 1)
     assert "markPoint" not in drawn("memory", CNN, end_ns=end)["curve"]["series"][-1]
 
 
@@ -65,7 +65,7 @@ def test_the_roof_covers_every_point():
 
 
 def test_points_lead_to_their_rows():
-    columns = answer("profile", RESNET).to_json()["columns"]
+    columns = answer("profile", RESNET)["columns"]
     points = [p for s in drawn("profile", RESNET)["roofline"]["series"][:-1] for p in s["data"]]
     assert len({p["id"] for p in points}) == len(points)
     for point in points:
@@ -83,13 +83,13 @@ def test_nothing_known_draws_nothing():
 
 
 def test_cumulative_shares_end_at_all_of_it():
-    columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json")).to_json()["columns"]
+    columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
     assert columns["cumulative_ratio"][-1] == pytest.approx(1)
 
 
 def test_bounds_of_a_column():
-    table = Table({"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
-    assert page(table, Query(least={"bytes": 5})).columns["name"] == ["b", "d"]
-    assert page(table, Query(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
+    table = Table(columns={"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
+    assert page(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
+    assert page(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
     with pytest.raises(BadParameter, match="is no number"):
-        page(table, Query(most={"name": 1}))
+        page(table, Selection(most={"name": 1}))

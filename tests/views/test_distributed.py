@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import SAMPLES, shared, trace_of
+from tests.conftest import SAMPLES, json_of, shared, trace_of
 from visualprof.views import view
 
 
 def distributed(*paths, **params):
     chosen = view("distributed")
-    return chosen.compute([(p.name, trace_of(p)) for p in paths], chosen.parse(params)).to_json()
+    return json_of(chosen.compute([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
 
 
 def micro():

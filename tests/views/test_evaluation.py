@@ -14,29 +14,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import FIXTURES, trace_of
+from tests.conftest import FIXTURES, json_of, trace_of
 from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_result
 from visualprof.reader import read_trace
 from visualprof.reader.logdir.scan import Found, roots, walk
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_reports
-from visualprof.views.evaluation_point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
-from visualprof.views.evaluation_report import labels, overlay, overlay_charts
+from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_report
+from visualprof.views.answers.table import columns_of
+from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
 from visualprof.views.measure.evaluation import judge, precision_name, tail
-from visualprof.views.table import Table
+from visualprof.views.measure.point import api_calls, bins, histogram, machine, over_time, stretches, window_of, work
 
-PROTOTYPE = FIXTURES / "evaluation" / "prototype"
+REAL_JOB = FIXTURES / "evaluation" / "real_job"
 FAST = np.full(1000, 100_000)
 
 
 def reports_in(folder: Path) -> dict[str, Report]:
     found = folders(item for item in walk(roots([folder])[0]) if isinstance(item, Found))
-    return {r.id: r for name, parts in found.items() for r in read_reports(name, parts)}
+    return {r.id: r for name, parts in found.items() if (r := read_report(name, parts))}
 
 
 @pytest.fixture(scope="module")
-def prototype() -> dict[str, Report]:
-    return {r.spec: r for r in reports_in(PROTOTYPE).values()}
+def real_job() -> dict[str, Report]:
+    return {r.spec: r for r in reports_in(REAL_JOB).values()}
 
 
 @pytest.fixture
@@ -48,23 +48,27 @@ def report(tmp_path: Path) -> Callable[..., Report]:
     return make
 
 
+def overlay(reports: list[Report], slo_ns: int | None = None) -> Json:
+    return json_of(compute(reports, EvaluationParams(slo_ns)))
+
+
 def verdicts(report: Report) -> dict[str, Json]:
-    return {v.id: v.evidence | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
+    return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
 
 
 # -- numbers against the raw samples
 
 
-def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(prototype: dict[str, Report]):
+def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(real_job: dict[str, Report]):
     checked = 0
-    for report in prototype.values():
+    for report in real_job.values():
         for point in report.points:
             samples = read_latencies(report, point)
             assert len(samples) == point.n
             for name, percent in (("p50_ns", 50), ("p90_ns", 90), ("p95_ns", 95), ("p99_ns", 99)):
                 told = getattr(point, name)
                 if told is not None:  # the file rounds to 100 ns
-                    # the prototype took the sample at p * n, one rank above the nearest one
+                    # the measuring program took the sample at p * n, one rank above the nearest one
                     beside = np.sort(samples)[min(point.n - 1, int(percent / 100 * point.n))]
                     assert min(abs(told - nearest_rank(samples, percent)), abs(told - int(beside))) <= 50
                     checked += 1
@@ -74,8 +78,8 @@ def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(prototype: dic
     assert checked > 60
 
 
-def test_rates_of_the_real_job_are_runs_over_time(prototype: dict[str, Report]):
-    for report in prototype.values():
+def test_rates_of_the_real_job_are_runs_over_time(real_job: dict[str, Report]):
+    for report in real_job.values():
         for point in report.points:
             assert point.duration_ns
             assert point.qps
@@ -89,7 +93,7 @@ def test_a_result_is_read_as_it_was_written(report: Callable[..., Report]):
     assert [p.batch for p in found.points] == [1, 4]
     assert read_latencies(found, found.points[1]).tolist() == (samples * 2).tolist()
     assert found.points[1].p99_ns == nearest_rank(samples * 2, 99)
-    assert (found.run, found.agent, found.version, found.state) == ("m-1/ort", "laptop", "1.2.3", "succeeded")
+    assert (found.id, found.agent, found.version, found.state) == ("m-1/ort", "laptop", "1.2.3", "succeeded")
     assert found.finished_ns == T0 + 9 * SECOND
 
 
@@ -102,11 +106,11 @@ def test_a_percentile_without_enough_samples_is_unknown(report: Callable[..., Re
 # -- folders
 
 
-def test_the_prototypes_folder_is_a_report_for_each_spec():
+def test_each_folder_of_a_job_is_a_report():
     assert sorted(reports_in(FIXTURES / "evaluation")) == [
-        "prototype#ort-cpu-1t",
-        "prototype#ov-cpu-1t-auto",
-        "prototype#ov-cpu-1t-f32",
+        "real_job/ort-cpu-1t",
+        "real_job/ov-cpu-1t-auto",
+        "real_job/ov-cpu-1t-f32",
     ]
 
 
@@ -120,7 +124,7 @@ def test_with_several_log_directories_ids_begin_with_theirs(tmp_path: Path):
     for path in paths:
         write_result(path / "m" / "ort", {1: FAST})
     files = [item for root in roots(paths) for item in walk(root) if isinstance(item, Found)]
-    found = [r.id for name, parts in folders(files).items() for r in read_reports(name, parts)]
+    found = [r.id for name, parts in folders(files).items() if (r := read_report(name, parts))]
     assert sorted(found) == ["a/m/ort", "b/m/ort"]
 
 
@@ -188,7 +192,7 @@ def test_no_content_breaks_tables_and_charts(line: Json, spec: Any, effective: A
         (folder / "env.json").write_text(json.dumps(env))
         (folder / "status.json").write_text(json.dumps({"profiles": [{"file": spec}], "warnings": spec}))
         (found,) = reports_in(Path(name)).values()
-        json.dumps(overlay([found], 10**6).to_json(), allow_nan=False)
+        json.dumps(overlay([found], 10**6), allow_nan=False)
         json.dumps(overlay_charts([found]), allow_nan=False)
         for point in found.points:
             latencies = read_latencies(found, point)
@@ -209,12 +213,11 @@ def test_long_texts_are_shortened(report: Callable[..., Report]):
 # -- overlay
 
 
-def test_the_table_has_a_row_a_point(prototype: dict[str, Report]):
-    result = overlay(list(prototype.values()))
-    assert result.table is not None
-    columns = result.to_json()["columns"]
-    assert len(result.table) == 18
-    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)  # type: ignore[index]
+def test_the_table_has_a_row_a_point(real_job: dict[str, Report]):
+    result = overlay(list(real_job.values()))
+    columns = result["columns"]
+    assert result["total_rows"] == 18
+    rows = zip(*(columns[k] for k in ("spec", "batch", "samples_per_s", "n")), strict=True)
     assert ("ort-cpu-1t", 8, 4899.41, 919) in rows
 
 
@@ -222,7 +225,7 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]):
     rng = np.random.default_rng(2)
     sizes = {1: 100_000, 2: 150_000, 4: 250_000, 8: 700_000}
     found = report({b: rng.integers(ns, ns + 1000, 1000) for b, ns in sizes.items()})
-    best = overlay([found], 200_000).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([found], 200_000)["best"]["columns"]
     assert best["most_samples_batch"] == [4]
     assert best["least_latency_batch"] == [1]
     assert (best["slo_batch"], best["slo_percentile"]) == ([2], [99])
@@ -230,12 +233,12 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]):
 
 
 def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]):
-    best = overlay([report({1: FAST})], 99_999).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST})], 99_999)["best"]["columns"]
     assert (best["slo_batch"], best["slo_samples_per_s"]) == ([None], [None])
 
 
 def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]):
-    best = overlay([report({1: FAST[:20]})], 10**9).to_json()["best"]["columns"]  # type: ignore[index]
+    best = overlay([report({1: FAST[:20]})], 10**9)["best"]["columns"]
     assert best["slo_batch"] == [None]
 
 
@@ -246,12 +249,12 @@ def test_reports_of_the_same_spec_get_names_of_their_own(report: Callable[..., R
     assert labels([one, one]) == ["m-1/ort", "m-1/ort"]
 
 
-def test_charts_have_a_line_a_report_and_axes_of_their_own(prototype: dict[str, Report]):
-    found = overlay_charts(list(prototype.values()))
+def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, Report]):
+    found = overlay_charts(list(real_job.values()))
     assert list(found) == ["throughput", "qps", "latency", "tradeoff"]
     throughput: Any = found["throughput"]
     points = {s["name"]: s["data"] for s in throughput["series"] if s["type"] == "scatter"}
-    assert set(points) == set(prototype)
+    assert set(points) == set(real_job)
     assert [p["value"][:2] for p in points["ort-cpu-1t"]][:2] == [[1, 3227.61], [2, 4045.74]]
     assert throughput["xAxis"]["logBase"] == 2
     assert throughput["yAxis"]["type"] == "value"
@@ -259,25 +262,25 @@ def test_charts_have_a_line_a_report_and_axes_of_their_own(prototype: dict[str, 
     assert lines["ort-cpu-1t"] == [p["value"][:2] for p in points["ort-cpu-1t"]]
 
 
-def test_of_a_huge_file_only_spaced_pieces_are_read(prototype: dict[str, Report], tmp_path: Path):
+def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report], tmp_path: Path):
     file = tmp_path / "latencies.bin"
     file.touch()
     os.truncate(file, 4 << 32)  # 16 GiB, without a byte on the disk
-    report = replace(next(iter(prototype.values())), latencies=str(file))
+    report = replace(next(iter(real_job.values())), latencies=str(file))
     point = replace(report.points[0], latencies=(0, 1 << 32))
     assert len(read_latencies(report, point)) == MAX_SAMPLES
 
 
-def test_the_latency_chart_draws_tails_only_where_they_are_known(prototype: dict[str, Report]):
-    option: Any = overlay_charts([prototype["ov-cpu-1t-f32"]])["latency"]
+def test_the_latency_chart_draws_tails_only_where_they_are_known(real_job: dict[str, Report]):
+    option: Any = overlay_charts([real_job["ov-cpu-1t-f32"]])["latency"]
     drawn = {s["id"].rpartition("|")[2]: [x for x, _ in s["data"]] for s in option["series"] if s["type"] == "line"}
-    known = {k: [p.batch for p in prototype["ov-cpu-1t-f32"].points if getattr(p, k)] for k in drawn}
+    known = {k: [p.batch for p in real_job["ov-cpu-1t-f32"].points if getattr(p, k)] for k in drawn}
     assert drawn == known
     assert len(drawn["p99_ns"]) < len(drawn["p50_ns"])
 
 
-def test_the_tradeoff_falls_back_to_the_median_without_a_p99(prototype: dict[str, Report]):
-    ort, vino = prototype["ort-cpu-1t"], prototype["ov-cpu-1t-f32"]
+def test_the_tradeoff_falls_back_to_the_median_without_a_p99(real_job: dict[str, Report]):
+    ort, vino = real_job["ort-cpu-1t"], real_job["ov-cpu-1t-f32"]
     with_tail: Any = overlay_charts([ort])["tradeoff"]
     without: Any = overlay_charts([ort, vino])["tradeoff"]
     assert (with_tail["xAxis"]["name"], without["xAxis"]["name"]) == ("@t:column.p99_ns", "@t:column.p50_ns")
@@ -302,7 +305,7 @@ def test_a_precision_of_the_runtimes_own_choice_is_a_note_and_another_than_asked
 def test_points_without_a_known_median_are_in_the_table_and_nowhere_the_best(report: Callable[..., Report]):
     few = {"stable": False, "window_p50_ns": [100]}
     found = report({1: FAST[:1], 2: FAST[:10]}, points={1: few})
-    result = overlay([found], 10**9).to_json()
+    result = overlay([found], 10**9)
     assert result["columns"]["p50_ns"] == [None, None]  # type: ignore[index,call-overload]
     best = result["best"]["columns"]  # type: ignore[index,call-overload]
     assert (best["least_latency_batch"], best["least_latency_ns"], best["slo_batch"]) == ([None], [None], [None])
@@ -328,8 +331,8 @@ def test_the_points_of_the_tradeoff_are_labelled_by_batch(report: Callable[..., 
     assert [point["name"] for point in dots["data"]] == ["1", "16"]
 
 
-def test_openvinos_own_bfloat16_is_a_verdict(prototype: dict[str, Report]):
-    told = {spec: verdicts(r).get("precision_changed") for spec, r in prototype.items()}
+def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]):
+    told = {spec: verdicts(r).get("precision_changed") for spec, r in real_job.items()}
     assert told["ov-cpu-1t-auto"] == {
         "asked": None,
         "effective": "bf16",
@@ -390,7 +393,7 @@ def test_a_slow_first_run_is_told(report: Callable[..., Report]):
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
 def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severity: str, percentile: int):
     (found,) = judge([report({1: FAST[:n]})])
-    assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
+    assert (found.id, found.severity, found.evidence.percentile) == ("n_too_small", severity, percentile)
 
 
 # -- points
@@ -429,8 +432,8 @@ def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[...,
         assert below - inside <= share <= up_to + 1, mark
 
 
-def test_the_histogram_marks_the_trusted_percentiles(prototype: dict[str, Report]):
-    report = prototype["ort-cpu-1t"]
+def test_the_histogram_marks_the_trusted_percentiles(real_job: dict[str, Report]):
+    report = real_job["ort-cpu-1t"]
     option: Any = histogram(read_latencies(report, report.points[0]), report.points[0])
     marks = {m["name"]: m["xAxis"] for m in option["series"][0]["markLine"]["data"]}
     assert marks == {"p50": 159_400, "p90": 176_500, "p95": 218_600, "p99": 4_209_600}
@@ -458,7 +461,7 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
     write_monitor(tmp_path)
     monitor = read_trace(tmp_path / "monitor.jsonl")
     found = report({1: FAST})
-    window = window_of(found, found.points[0], monitor)
+    window = window_of(found.points[0])
     assert window
     assert window == (T0 + SECOND, T0 + 3 * SECOND)
     shown: Any = machine(monitor, *window)
@@ -469,26 +472,26 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
     assert clocks["cuda:0 SM clock"] == [[(i - 2) * SECOND // 2, 1000.0 + i] for i in range(2, 7)]
 
 
-def test_the_prototypes_points_find_their_time_by_the_monitors_phase(prototype: dict[str, Report]):
-    monitor = trace_of(PROTOTYPE / "monitor.jsonl")
-    report = prototype["ov-cpu-1t-f32"]
-    start, end = window_of(report, report.points[0], monitor) or (0, 0)
-    lines = [json.loads(each) for each in (PROTOTYPE / "monitor.jsonl").read_text().splitlines()]
-    mine = [each["t"] for each in lines if each["phase"] == "ov-cpu-1t-f32:b1"]
-    assert start == pytest.approx(mine[0] * 1e9, abs=1000)
-    assert end > mine[-1] * 1e9
+def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: dict[str, Report]):
+    report = real_job["ov-cpu-1t-f32"]
+    monitor = trace_of(REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl")
+    start, end = window_of(report.points[0]) or (0, 0)
+    lines = [json.loads(line) for line in (REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl").read_text().splitlines()]
+    mine = [line["t_ns"] for line in lines if line.get("batch") == 1]
+    assert start == mine[0] == monitor.steps.ts[0]
+    assert end > mine[-1]
 
 
 def test_a_cpu_runtimes_work_is_its_operators_by_type():
-    path = PROTOTYPE / "profiles" / "ort-cpu-1t" / "ort_profile.json"
+    path = REAL_JOB / "ort-cpu-1t" / "timeline.json"
     kind, table = work(trace_of(path))
     events = [e for e in json.loads(path.read_text()) if e["cat"] == "Node"]
     told: dict[str, int] = {}
     for event in events:
         told[event["args"]["op_name"]] = told.get(event["args"]["op_name"], 0) + event["dur"] * 1000
     assert kind == "type"
-    assert isinstance(table, Table)
-    found = dict(zip(table.columns["name"], map(int, table.columns["total_ns"]), strict=True))
+    assert table is not None
+    found = dict(zip(table.name, map(int, table.total_ns), strict=True))
     assert found == told
 
 
@@ -499,8 +502,8 @@ def test_a_gpus_work_is_its_kernels_and_api_calls():
     assert kind == "kernel"
     assert table is not None
     assert calls is not None
-    assert "cudaLaunchKernel" in calls.columns["name"]
-    assert list(table.columns) == list(calls.columns) == ["name", "calls", "total_ns"]
+    assert "cudaLaunchKernel" in calls.name
+    assert list(columns_of(table)) == list(columns_of(calls)) == ["name", "calls", "total_ns"]
 
 
 def test_no_samples_draw_nothing():

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, shared, trace_of
-from visualprof.reader.graph import ModelBuilder, Node, Scope, Value
+from tests.conftest import FIXTURES, SAMPLES, json_of, shared, trace_of
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
-from visualprof.views.graph import columns, compare, hierarchy_of, measured, node_details
-from visualprof.views.measure.hierarchy import SECTION
+from visualprof.reader.trace import Trace
+from visualprof.views import graph
+from visualprof.views.measure import graph_compare
+from visualprof.views.measure.hierarchy import SECTION, hierarchy_of
+
+
+def columns(model: ModelGraph) -> dict[str, Any]:
+    return json_of(graph.drawn(model))
+
+
+def measured(model: ModelGraph, trace: Trace) -> dict[str, Any]:
+    return json_of(graph.measured(model, trace))
+
+
+def node_details(model: ModelGraph, place: int) -> dict[str, Any]:
+    return json_of(graph.node_details(model, place))
+
+
+def compare(model: ModelGraph, other: ModelGraph) -> dict[str, Any]:
+    return json_of(graph_compare.compare(model, other))
 
 
 def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None):

@@ -21,7 +21,7 @@ def micro(name: str):
 
 
 def steps_us(path) -> dict[str, list[float]]:
-    steps = answer("overview", path).to_json()["steps"]
+    steps = answer("overview", path)["steps"]
     return {p: [v / 1000 for v in steps[f"{p}_ns"]] for p in PARTS}
 
 
@@ -85,16 +85,16 @@ def test_operator_times_of_hand_made_traces(name, expected):
 
 
 def test_a_data_pipe_is_no_operator():
-    assert len(answer("operator", micro("test_datapipe")).table) == 0
+    assert answer("operator", micro("test_datapipe"))["total_rows"] == 0
 
 
 def test_one_call_may_launch_two_kernels():
-    table = answer("kernel", micro("test_runtime_launch_multipe_kernels")).to_json()["columns"]
+    table = answer("kernel", micro("test_runtime_launch_multipe_kernels"))["columns"]
     assert (table["name"], table["calls"]) == (["ncclBroadcastRingLLKernel_copy_i8(ncclColl)"], [2])
 
 
 def test_device_utilization_of_overlapping_kernels():
-    (device,) = answer("overview", micro("test_gpu_utilization")).to_json()["devices"]
+    (device,) = answer("overview", micro("test_gpu_utilization"))["devices"]
     assert device["id"] == 1
     assert device["utilization"] == 60 / 120
     assert device["sm_efficiency"] == pytest.approx((0.5 * 5 + 1.0 * 5 + 0.6 * 5 + 0.9 * 5 + 0.3 * 20 + 1.0 * 20) / 120)
@@ -102,7 +102,7 @@ def test_device_utilization_of_overlapping_kernels():
 
 
 def test_kernels_grouped_by_operator_and_launch_attributes():
-    table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch").to_json()["columns"]
+    table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch")["columns"]
     keys = ("operator", "grid", "block", "calls", "total_ns", "mean_ns", "min_ns", "max_ns")
     found = sorted(zip(*(table[k] for k in keys), strict=True))
     assert found == [
@@ -113,14 +113,14 @@ def test_kernels_grouped_by_operator_and_launch_attributes():
 
 
 def test_v100_average_step():
-    average = answer("overview", shared(V100)).to_json()["average_step"]
+    average = answer("overview", shared(V100))["average_step"]
     expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
                 "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
     assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
 
 
 def test_v100_first_steps():
-    steps = answer("overview", shared(V100)).to_json()["steps"]
+    steps = answer("overview", shared(V100))["steps"]
     assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
     expected = [
         (187948, 98598, 1941, 90, 2796, 69317, 14091, 1115),
@@ -132,7 +132,7 @@ def test_v100_first_steps():
 
 
 def test_v100_device():
-    (device,) = answer("overview", shared(V100)).to_json()["devices"]
+    (device,) = answer("overview", shared(V100))["devices"]
     keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
     assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
     assert (device["name"], device["memory_bytes"], device["compute_capability"]) == (
@@ -155,7 +155,7 @@ def test_v100_operators():
 
 
 def test_v100_kernels():
-    table = answer("kernel", shared(V100)).to_json()["columns"]
+    table = answer("kernel", shared(V100))["columns"]
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
     found = [[round(v, 4) for v in values] for values in zip(*(table[k][:3] for k in keys), strict=True)]
@@ -170,7 +170,7 @@ def test_v100_kernels():
 
 
 def test_v100_findings():
-    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100)).to_json()["findings"]}
+    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100))["findings"]}
     assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.4
     assert round(found["tensor_cores_unused"]["eligible_ratio"] * 100) == 68
 
@@ -185,7 +185,7 @@ HTA = {
 
 @pytest.mark.parametrize("name", HTA)
 def test_kernels_and_collectives_are_all_counted(name):
-    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz")).to_json()["columns"]
+    table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz"))["columns"]
     comm = ["nccl" in n for n in table["name"]]
     calls, total = np.array(table["calls"]), np.array(table["total_ns"])
     found = (calls.sum(), round(total.sum() / 1000, 1), calls[comm].sum(), round(total[comm].sum() / 1000, 1))
@@ -202,14 +202,14 @@ def test_kernels_and_collectives_are_all_counted(name):
     ],
 )
 def test_kernels_find_their_operator(name, linked, kernels):
-    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz")).fields["unlinked"]
+    lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
     assert kernels - lost["kernels"] == linked
 
 
 def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right():
     expected = json.loads(shared("traces/kineto/expected_tb_head.json").read_text())
     for file, values in expected.items():
-        (device,) = answer("overview", shared(f"traces/{file}")).to_json()["devices"]
+        (device,) = answer("overview", shared(f"traces/{file}"))["devices"]
         told = values["gpu"]
         assert device["utilization"] * 100 == pytest.approx(float(told["GPU Utilization"].rstrip(" %")), abs=0.006), (
             file
@@ -224,7 +224,7 @@ def test_utilization_agrees_with_torch_tb_profiler_where_it_is_right():
 
 def test_amd_launches_are_joined():
     path = shared("traces/kineto/hta/amd_mi250_minitoy_train_ROCm6_2.json.gz")
-    assert answer("operator", path).fields["unlinked"]["kernels"] == 0
+    assert answer("operator", path)["unlinked"]["kernels"] == 0
     assert "hipLaunchKernel" in rows(answer("runtime", path), "calls")
 
 
@@ -233,7 +233,7 @@ def test_triton_launch_through_the_driver_is_a_runtime_call():
 
 
 def test_cpu_only_rank_has_no_device():
-    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz")).to_json()["devices"] == []
+    assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
 
 
 def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write):
@@ -242,5 +242,5 @@ def test_a_range_counts_once_and_no_operator_of_its_name_hides_it(write):
 
     ranges = [("block", 10, 50), ("block", 20, 10), ("inner", 20, 5)]
     path = write([event("cpu_op", "block", 0, 100), *(event("user_annotation", *each) for each in ranges)])
-    found = answer("overview", path).fields["annotations"].to_json()["columns"]
+    found = answer("overview", path)["annotations"]["columns"]
     assert dict(zip(found["name"], found["host_total_ns"], strict=True)) == {"block": 50_000, "inner": 5_000}

@@ -15,7 +15,7 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Beat, Report
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
-from visualprof.server.api.bodies import body, decoded
+from visualprof.server.bodies import body, decoded
 from visualprof.server.remote_service import Queue, Remote
 
 LOG_PIECE = 64 << 10

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
-
 from visualprof.remote.queue.draft.compose import compose, draft_of
-from visualprof.remote.queue.draft.forms import Draft
-from visualprof.server.answers import answer
-from visualprof.server.api.bodies import decoded
+from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.remote_service import Remote
+from visualprof.server.routes import Resource, change, get
 
 
-def blueprint(remote: Remote) -> Blueprint:
-    """The routes."""
-    routes = Blueprint("drafts", __name__, url_prefix="/api/v1")
+class Drafts(Resource):
+    """The routes over the queue of a server."""
 
-    @routes.post("/jobs/draft")
-    def draft() -> Response:
-        return answer(compose(decoded(Draft), remote))
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
 
-    @routes.get("/jobs/<job>/draft")
-    def template(job: str) -> Response:
-        request = remote.needed("no job was ever submitted here").jobs.one(job).request
-        return answer(draft_of(request, remote.agents()))
+    @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
+    def draft(self, body: Draft) -> Drafted:
+        """A complete job of what was typed, with what is wrong with it."""
+        return compose(body, self._remote)
 
-    return routes
+    @get("/jobs/<job>/draft", refuses={404: "there is no such job"})
+    def template(self, job: str) -> Draft:
+        """What would be typed to get this job."""
+        request = self._remote.needed("no job was ever submitted here").jobs.one(job).request
+        return draft_of(request, self._remote.agents())

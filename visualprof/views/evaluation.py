@@ -1,28 +1,43 @@
-"""Reports laid over each other, and one point of a report, as tables and charts. No view of a trace: it has no VIEW."""
+"""Evaluation: reports of measured models laid over each other."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Any
 
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
-from visualprof.views import charts
-from visualprof.views.measure.evaluation import best, judge, table, tail
-from visualprof.views.table import Result
+from visualprof.views import View
+from visualprof.views.answers import charts
+from visualprof.views.answers.table import Table
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, points_of
 
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
 
 
-def overlay(reports: Sequence[Report], slo_ns: int | None = None) -> Result:
-    """Main table one row a point; beside it `best` (per report) and `verdicts`.
+@dataclass(frozen=True)
+class EvaluationParams:
+    """slo_ns: limit of the tail latency for one of the objectives."""
 
-    Args: slo_ns: limit of the tail latency for one of the objectives.
+    slo_ns: int | None = None
+
+
+class Overlay(Table[PointColumns]):
+    """Every point of some reports, the best of each, and what is to be known before they are believed."""
+
+    best: Table[BestColumns]
+    verdicts: list[Verdict]
+
+
+def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
+    """Reports laid over each other.
+
     Source: docs/views.md#evaluation.
     """
     verdicts = judge(reports)
-    return Result(table(reports), {"best": best(reports, slo_ns, verdicts), "verdicts": [asdict(v) for v in verdicts]})
+    best_points = Table(columns=best(reports, params.slo_ns, verdicts))
+    return Overlay(columns=points_of(reports), best=best_points, verdicts=verdicts)
 
 
 def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
@@ -110,18 +125,4 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     return option
 
 
-def facts(report: Report, point: Point) -> dict[str, Any]:
-    """What is known of a point and of how it was measured."""
-    known = tail(point)
-    return {
-        **asdict(point),
-        "tail_percentile": known[0] if known else None,
-        "tail_ns": known[1] if known else None,
-        "precision": report.precision or None,
-        "threads": report.threads or None,
-        "effective": dict(report.effective),
-        "environment": dict(report.environment),
-        "state": report.state, "reason": report.reason or None, "error": report.error or None,
-        "hint": report.hint or None, "warnings": list(report.warnings), "started_ns": report.started_ns or None,
-        "verdicts": [asdict(v) for v in judge([report]) if point.batch in v.batches],
-    }  # fmt: skip
+VIEW = View("evaluation", 90, lambda trace: False, EvaluationParams, compute, subject="reports")

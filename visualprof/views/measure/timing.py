@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Rows, Trace
+from visualprof.views.answers.kinds import Column, Counts, Durations, Names
+from visualprof.views.answers.table import Columns, at
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.table import Column, at
+
+
+class CallColumns(Columns):
+    """Calls by name."""
+
+    name: Names
+    calls: Counts
+    total_ns: Durations
+    mean_ns: Durations
+    max_ns: Durations
+    min_ns: Durations
 
 
 def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
@@ -22,11 +34,11 @@ def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
     }
 
 
-def calls_table(trace: Trace, rows: Rows) -> dict[str, Column]:
+def calls_by_name(trace: Trace, rows: Rows) -> CallColumns:
     """Event rows by name, the largest total first."""
     groups = group(trace.events.name[rows])
     columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
-    return ordered(columns, "total_ns")
+    return CallColumns(**ordered(columns, "total_ns"))
 
 
 def names(trace: Trace, ids: Rows) -> list[str]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.results.points import PERCENTILES, Point
 from visualprof.reader.results.report import Report
-from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
-from visualprof.views import charts, kernel, operator, runtime
+from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import Column, Count, Counts, Duration, Durations, Names, Number, Ratio, Size
+from visualprof.views.answers.table import Columns
+from visualprof.views.measure.evaluation import Verdict, judge, tail
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.launch import launches, operator_times
-from visualprof.views.table import Column, Table
-from visualprof.views.timing import names, ordered
+from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.timing import calls_by_name, names, ordered
 
 BINS = 80
 LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
@@ -76,14 +80,10 @@ def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
     return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
 
 
-def window_of(report: Report, point: Point, monitor: Trace) -> tuple[int, int] | None:
-    """Epoch ns of the measurement; of the prototype, which did not note them, those of the monitor's step."""
+def window_of(point: Point) -> tuple[int, int] | None:
+    """Epoch ns of the measurement; None where the file does not say."""
     if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
         return point.start_ns, point.end_ns
-    if report.phase:
-        for i, name in enumerate(monitor.steps.name):
-            if monitor.strings[int(name)] == f"{report.phase}{point.batch}":
-                return int(monitor.steps.ts[i]), int(monitor.steps.ts[i] + monitor.steps.dur[i])
     return None
 
 
@@ -116,40 +116,123 @@ def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> l
     return found
 
 
-def work(trace: Trace) -> tuple[str, Table | None]:
+class WorkColumns(Columns):
+    """Where the time of a profile pass went, the largest total first."""
+
+    name: Names
+    calls: Counts
+    total_ns: Durations
+
+
+def work(trace: Trace) -> tuple[str, WorkColumns | None]:
     """Where the profile's time went: `kernel`s, or else the host's operators by `type`, by name (`operator`) at last.
 
-    The table has `name, calls, total_ns`; of operators the time is their own, without those inside.
+    Of operators the time is their own, without those inside.
     """
-    if kernel.needs(trace):
-        found = kernel.compute(trace, kernel.KernelParams()).table
-        return trace.meta.device_work, _narrow(found) if found else None
-    if not operator.needs(trace):
+    kernels = np.flatnonzero(is_kernel(trace))
+    if len(kernels):
+        return trace.meta.device_work, _by_name(trace, kernels)
+    if not is_operator(trace).any():
         return "", None
     times = operator_times(trace, launches(trace), np.zeros(len(trace.events), bool))
     typed = "type" in trace.args
-    key = trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows]
-    groups = group(np.maximum(key, 0))
+    key = np.maximum(trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows], 0)
+    groups = group(key)
     columns: dict[str, Column] = {
-        "name": names(trace, np.maximum(key, 0)[groups.first]),
+        "name": names(trace, key[groups.first]),
         "calls": groups.count,
         "total_ns": groups.sum(times.host_self),
     }
-    return "type" if typed else "operator", Table(ordered(columns, "total_ns"))
+    return "type" if typed else "operator", WorkColumns(**ordered(columns, "total_ns"))
 
 
-def api_calls(trace: Trace) -> Table | None:
+def api_calls(trace: Trace) -> WorkColumns | None:
     """Calls of the device API, None where there are none."""
-    found = runtime.compute(trace, runtime.Params()).table if runtime.needs(trace) else None
-    return _narrow(found) if found else None
+    rows = np.flatnonzero(is_api_call(trace))
+    return _by_name(trace, rows) if len(rows) else None
 
 
-def _narrow(table: Table) -> Table:
-    return Table({name: table.columns[name] for name in ("name", "calls", "total_ns")})
+def _by_name(trace: Trace, rows: Rows) -> WorkColumns:
+    calls = calls_by_name(trace, rows)
+    return WorkColumns(name=calls.name, calls=calls.calls, total_ns=calls.total_ns)
 
 
-def shares(table: Table) -> charts.Option:
+def shares(columns: WorkColumns) -> charts.Option:
     """The largest totals as a pie."""
-    columns = table.columns
-    slices: Sequence[tuple[str, float]] = list(zip(columns["name"], columns["total_ns"], strict=True))
+    slices: Sequence[tuple[str, float]] = list(zip(columns.name, columns.total_ns, strict=True))
     return charts.pie(slices, top=TOP)
+
+
+class PointFacts(msgspec.Struct):
+    """What is known of a point and of how it was measured; null where the files do not say.
+
+    tail: the highest percentile that the number of runs allows. effective: what really ran, as the runtime says.
+    started_ns, start_ns, end_ns: Unix time.
+    """
+
+    batch: Count
+    n: Count
+    duration_ns: Duration | None
+    load_ns: Duration | None
+    first_ns: Duration | None
+    warmup_n: Count | None
+    qps: Number | None
+    samples_per_s: Number | None
+    whole_samples_per_s: Number | None
+    mean_ns: Duration | None
+    min_ns: Duration | None
+    max_ns: Duration | None
+    p50_ns: Duration | None
+    p90_ns: Duration | None
+    p95_ns: Duration | None
+    p99_ns: Duration | None
+    p999_ns: Duration | None
+    trusted: tuple[float, ...]
+    iqr_ns: Duration | None
+    window_p50_ns: tuple[int, ...]
+    stable: bool | None
+    involuntary_switches: Count | None
+    pressure: Ratio | None
+    host_busy: bool | None
+    rss_bytes: Size | None
+    gpu_memory_bytes: Size | None
+    energy_j_per_sample: float | None
+    throttled: bool | None
+    start_ns: int | None
+    end_ns: int | None
+    latencies: tuple[int, int] | None
+    tail_percentile: Count | None
+    tail_ns: Duration | None
+    precision: str | None
+    threads: Count | None
+    effective: dict[str, str]
+    environment: dict[str, str]
+    state: str
+    reason: str | None
+    error: str | None
+    hint: str | None
+    warnings: tuple[str, ...]
+    started_ns: int | None
+    verdicts: list[Verdict]
+    runs_shown: Count
+    kernels_are: str | None
+    profile_batch: Count | None
+
+
+def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
+    """What is known of a point and of how it was measured. measured: fields that come from other files."""
+    known = tail(point)
+    fields: dict[str, Any] = {
+        **asdict(point),
+        "tail_percentile": known[0] if known else None,
+        "tail_ns": known[1] if known else None,
+        "precision": report.precision or None,
+        "threads": report.threads or None,
+        "effective": dict(report.effective),
+        "environment": dict(report.environment),
+        "state": report.state, "reason": report.reason or None, "error": report.error or None,
+        "hint": report.hint or None, "warnings": report.warnings, "started_ns": report.started_ns or None,
+        "verdicts": [verdict for verdict in judge([report]) if point.batch in verdict.batches],
+        **measured,
+    }  # fmt: skip
+    return PointFacts(**fields)

@@ -7,13 +7,16 @@ import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Mask, Rows, Values
+from visualprof.views.answers.kinds import Column, Kind, kinds_of
 
 
 class Coded(Sequence[Any]):
@@ -62,50 +65,97 @@ class Coded(Sequence[Any]):
         return np.array([np.nan if t is None else place[t.casefold()] for t in texts])[of]
 
 
-Column = Values | Sequence[Any]
+class Columns(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Columns of equal length, a field each, in the order in which they are shown; one that is None is absent."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Columns of equal length; the key of a column ends in its unit.
+C = TypeVar("C")
+TableT = TypeVar("TableT", bound="Table[Any]")
 
-    columns: numpy arrays, or lists (text, or values that may be None). NaN means unknown.
+
+class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a view answers. kinds: what is under each key of it, tables aside, which tell theirs."""
+
+    kinds: dict[str, Kind] = {}
+
+    def __post_init__(self) -> None:
+        """Reads the kinds off the declaration."""
+        self.kinds = {**kinds_of(type(self)), **self.kinds}
+
+    def tables(self) -> dict[str, Table[Any]]:
+        """Every table by its name, FIELD or FIELD.FIELD; the answer itself is "", and columns alone are one too."""
+        return dict(_tables(self))
+
+
+class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
+    """Columns with the number of their rows; the key of a column ends in its unit.
+
+    columns: declared, or, where only the file knows their names, by name, and then `kinds` come with them.
     matching_rows, offset: set by `page`.
     """
 
-    columns: Mapping[str, Column]
+    columns: C
     total_rows: int = -1
-    matching_rows: int = -1
-    offset: int = 0
+    matching_rows: int | None = None
+    offset: int | None = None
+
+    def __post_init__(self) -> None:
+        """Counts the rows and reads the kinds off the declaration."""
+        self.kinds = {**kinds_of(type(self)), **kinds_of(type(self.columns)), **self.kinds}
+        if self.total_rows < 0:
+            self.total_rows = len(self)
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values()), ()))
+        return len(next(iter(self.named().values()), ()))
 
-    def take(self, rows: Rows) -> dict[str, Column]:
-        """The columns at the given rows, in that order."""
-        return {k: at(v, rows) for k, v in self.columns.items()}
-
-    def to_json(self) -> dict[str, object]:
-        """`{"columns": {name: [..]}, "total_rows": n}` with None for unknown numbers."""
-        out: dict[str, object] = {
-            "columns": {k: plain(v) for k, v in self.columns.items()},
-            "total_rows": len(self) if self.total_rows < 0 else self.total_rows,
-        }
-        if self.matching_rows >= 0:
-            out |= {"matching_rows": self.matching_rows, "offset": self.offset}
-        return out
+    def named(self) -> dict[str, Column]:
+        """The columns by name, in order."""
+        return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
     def to_csv(self) -> str:
         """Comma-separated text with a header line; text that a spreadsheet would run is quoted with '."""
         out = io.StringIO()
         rows = csv.writer(out, lineterminator="\n")
-        rows.writerow(self.columns)
-        rows.writerows(zip(*(map(_cell, plain(v)) for v in self.columns.values()), strict=True))
+        columns = self.named()
+        rows.writerow(columns)
+        rows.writerows(zip(*(map(_cell, plain(column)) for column in columns.values()), strict=True))
         return out.getvalue()
 
 
+def columns_of(columns: Columns | dict[str, Column]) -> dict[str, Column]:
+    """The columns that are there by name, in order."""
+    if isinstance(columns, dict):
+        return columns
+    return {name: column for name in columns.__struct_fields__ if (column := getattr(columns, name)) is not None}
+
+
+def _tables(answer: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Table[Any]]]:
+    names, whole = answer.__struct_fields__, isinstance(answer, Table)
+    if whole:
+        yield prefix.rstrip("."), cast("Any", answer)
+    for name in names:
+        value: object = getattr(answer, name)
+        if isinstance(value, Columns):
+            if not whole:
+                yield f"{prefix}{name}", Table(columns=value)
+        elif isinstance(value, msgspec.Struct):
+            yield from _tables(value, f"{prefix}{name}.")
+
+
+def named_table(answer: Answer, name: str) -> Table[Any]:
+    """One of the tables of an answer; the main one is "".
+
+    Raises: BadParameter: there is none of that name.
+    """
+    tables = answer.tables()
+    if name in tables:
+        return tables[name]
+    what = f"there is no table {name!r} in this view" if name else "this view has several tables"
+    raise BadParameter(what, f"tables: {', '.join(filter(None, tables))}")
+
+
 @dataclass(frozen=True)
-class Query:
+class Selection:
     """Which rows of a table, in which order.
 
     sort: column; "" keeps the view's order. search: part of a column's text, any case. equal: exact text.
@@ -122,28 +172,10 @@ class Query:
     limit: int | None = None
 
 
-@dataclass(frozen=True)
-class Result:
-    """The answer of a view: at most one main table, and named values or tables beside it."""
-
-    table: Table | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-    def tables(self) -> dict[str, Table]:
-        """Every table by its name; the main one is ""."""
-        named = {k: v for k, v in self.fields.items() if isinstance(v, Table)}
-        return named if self.table is None else {"": self.table, **named}
-
-    def to_json(self) -> dict[str, object]:
-        """One object: the keys of the main table and the named values."""
-        out = {} if self.table is None else self.table.to_json()
-        return out | {k: _json(v) for k, v in self.fields.items()}
-
-
 def at(column: Column, rows: Rows) -> Column:
     """A column at the given rows, in that order."""
     if isinstance(column, np.ndarray):
-        return column[rows]
+        return cast("Values", column)[rows]
     return column.at(rows) if isinstance(column, Coded) else [column[i] for i in rows]
 
 
@@ -153,8 +185,8 @@ def plain(column: Column) -> list[Any]:
     return [None if isinstance(v, float) and not math.isfinite(v) else v for v in values]
 
 
-def page(table: Table, query: Query) -> Table:
-    """The rows that a query asks for.
+def page(table: TableT, query: Selection) -> TableT:
+    """The rows of a table that a query asks for.
 
     Raises: BadParameter: an unknown column.
     """
@@ -171,31 +203,40 @@ def page(table: Table, query: Query) -> Table:
     if query.sort:
         rows = rows[_order(_column(table, query.sort), rows, query.descending)]
     shown = rows[query.offset : None if query.limit is None else query.offset + query.limit]
-    return Table(table.take(shown), len(table), len(rows), query.offset)
+    columns = {name: at(column, shown) for name, column in table.named().items()}
+    return replace(
+        table,
+        columns=columns if isinstance(table.columns, dict) else type(table.columns)(**columns),
+        total_rows=len(table),
+        matching_rows=len(rows),
+        offset=query.offset,
+    )
 
 
-def _column(table: Table, name: str) -> Column:
-    if name not in table.columns:
-        raise BadParameter(f"there is no column {name!r}", f"columns: {', '.join(table.columns)}")
-    return table.columns[name]
+def _column(table: Table[Any], name: str) -> Column:
+    columns = table.named()
+    if name not in columns:
+        raise BadParameter(f"there is no column {name!r}", f"columns: {', '.join(columns)}")
+    return columns[name]
 
 
-def _matching(table: Table, name: str, rows: Rows, holds: Callable[[Any], bool]) -> Mask:
+def _matching(table: Table[Any], name: str, rows: Rows, holds: Callable[[Any], bool]) -> Mask:
     column = _column(table, name)
     if isinstance(column, Coded):
         return column.at(rows).where(holds)
     return np.array([holds(v) for v in _text(table, name, rows)], bool)
 
 
-def _text(table: Table, name: str, rows: Rows) -> list[Any]:
+def _text(table: Table[Any], name: str, rows: Rows) -> list[Any]:
     column = _column(table, name)
     return [column[i] for i in rows]
 
 
-def _numbers(table: Table, name: str, rows: Rows) -> NDArray[np.float64]:
+def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:
     column = _column(table, name)
     try:
-        return np.asarray(at(column, rows) if isinstance(column, np.ndarray) else _text(table, name, rows), np.float64)
+        values = at(column, rows)
+        return np.asarray(list(values) if isinstance(values, Coded) else cast("Values", values), np.float64)
     except ValueError as error:
         raise BadParameter(f"the column {name!r} is no number", "min. and max. take columns of numbers") from error
 
@@ -203,9 +244,11 @@ def _numbers(table: Table, name: str, rows: Rows) -> NDArray[np.float64]:
 def _order(column: Column, rows: Rows, descending: bool) -> Rows:
     """Stable order of the rows by a column; unknown values last in both directions."""
     keys = column.at(rows).keys() if isinstance(column, Coded) else at(column, rows)
-    if isinstance(keys, np.ndarray) and keys.dtype.kind in "biuf":
-        return _order_of_numbers(keys, descending)
-    values = plain(keys)
+    if isinstance(keys, np.ndarray):
+        numbers = cast("Values", keys)
+        if numbers.dtype.kind in "biuf":
+            return _order_of_numbers(numbers, descending)
+    values = plain(cast("Column", keys))
     known = [i for i, v in enumerate(values) if v is not None]
     unknown = [i for i, v in enumerate(values) if v is None]
     numeric = all(isinstance(values[i], (int, float)) for i in known)
@@ -222,20 +265,6 @@ def _order_of_numbers(keys: Values, descending: bool) -> Rows:
     else:
         order = known[np.argsort(keys[known], kind="stable")]
     return np.concatenate((order, np.flatnonzero(unknown)))
-
-
-def _json(value: Any) -> object:
-    if isinstance(value, Table):
-        return value.to_json()
-    if isinstance(value, np.ndarray):
-        return plain(cast("Values", value))
-    if isinstance(value, np.generic):
-        return _json(value.item())
-    if isinstance(value, Mapping):
-        return {str(k): _json(v) for k, v in cast("Mapping[object, object]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [_json(v) for v in cast("Sequence[object]", value)]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cell(value: object) -> object:
