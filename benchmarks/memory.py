@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.kineto_file import HEAD
+from benchmarks.rows import Row, measured
 
 OPS = [
     "aten::empty",
@@ -80,10 +81,8 @@ def write_memory_trace(path: Path, count: int) -> None:
         file.write("\n]}\n")
 
 
-def memory_view(folder: Path, count: int) -> Iterator[tuple[str, str, str, bool]]:
+def memory_view(folder: Path, count: int) -> Iterator[Row]:
     """Lines of the report: what, figure, bar, met."""
-    from benchmarks.run import measured
-
     path = folder / "memory.json"
     write_memory_trace(path, count)
     lines: list[list[float]] = []
@@ -92,7 +91,7 @@ def memory_view(folder: Path, count: int) -> Iterator[tuple[str, str, str, bool]
         lines.append([float(line) for line in out.split()])
     first, by_lifetime, search, rows = (statistics.median(column) for column in zip(*lines, strict=True))
     what = f"memory view of {count:,} memory events ({rows:,.0f} allocations), warm"
-    yield f"{what}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5
-    yield "its table sorted by lifetime", f"{by_lifetime:.2f} s", "at most 0.5 s", by_lifetime <= 0.5
-    yield "its table searched by name", f"{search:.2f} s", "at most 0.5 s", search <= 0.5
+    yield Row(f"{what}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5)
+    yield Row("its table sorted by lifetime", f"{by_lifetime:.2f} s", "at most 0.5 s", by_lifetime <= 0.5)
+    yield Row("its table searched by name", f"{search:.2f} s", "at most 0.5 s", search <= 0.5)
     path.unlink()

@@ -16,6 +16,8 @@ from visualprof.reader import Trace, read_trace
 from visualprof.views import view
 from visualprof.views.answers.encoding import encode
 
+Write = Callable[..., Path]  # what `write` gives
+
 settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure
 settings.load_profile("visualprof")
 
@@ -62,7 +64,7 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, tuple[Any, ...]]:
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path: Path) -> Write:
     """Writes a Kineto-like file of the given events."""
 
     def _write(events: Iterable[dict[str, Any]], name: str = "t.json", packed: bool = False, **head: Any) -> Path:

@@ -38,7 +38,7 @@ def with_counters(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("ticks", [50, 2000])
-def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path):
+def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path) -> None:
     """As the agent adds them: to an object at its start, where they fill the head that formats are told by."""
     origin, path = 1_795_147_594_532_800_000, tmp_path / "timeline.json"
     path.write_bytes(gzip.decompress((SAMPLES / name).read_bytes()))
@@ -65,13 +65,13 @@ def counter(trace: Trace, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_counter_events_become_a_counter_track(name: str, tmp_path: Path):
+def test_counter_events_become_a_counter_track(name: str, tmp_path: Path) -> None:
     trace = read_trace(with_counters(SAMPLES / name, tmp_path))
     assert counter(trace, "CPU %") == [12.5, 99.0, 0.0]
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_counter_events_change_nothing_else(name: str, tmp_path: Path):
+def test_counter_events_change_nothing_else(name: str, tmp_path: Path) -> None:
     plain, trace = trace_of(SAMPLES / name), read_trace(with_counters(SAMPLES / name, tmp_path))
     assert trace.meta.format == plain.meta.format
     assert trace.meta.warnings == plain.meta.warnings

@@ -386,6 +386,7 @@ def test_it_watches_by_itself(tmp_path: Path, events: bool) -> None:
         logdir.close()
 
 
+@pytest.mark.slow
 def test_reading_while_scanning_is_safe(logs: Fixture) -> None:
     stop = threading.Event()
     errors: list[Exception] = []

@@ -138,7 +138,7 @@ def main() -> int:
     import argparse
 
     from visualprof.remote.agent import bundle, command
-    from visualprof.remote.agent.agent import Agent
+    from visualprof.remote.agent.daemon import AgentDaemon
     from visualprof.remote.agent.faults import AgentError
     from visualprof.remote.agent.machine.probe import Machine
     from visualprof.remote.agent.machine.probe_main import overview
@@ -170,7 +170,7 @@ def main() -> int:
         look=look,
     )
     try:
-        return Agent(settings, command.say).run()
+        return AgentDaemon(settings, command.say).run()
     except AgentError as error:
         command.say(f"{error.error} ({error.hint})")
         return 2

@@ -14,10 +14,12 @@ import pytest
 from tests.remote.agent_runs import ROOT, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer
 from tests.remote.test_agent_faults import small_disk
-from visualprof.remote.agent.files import remove
+from visualprof.remote.agent.child_files import remove
 from visualprof.remote.agent.link.transfer import result_files
 from visualprof.remote.agent.machine import sandbox
 from visualprof.remote.agent.work.child_events import EventReader, plain
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server", "small_disk", "start"]
 
@@ -103,7 +105,7 @@ def test_a_folder_that_its_owner_may_not_enter_is_removed(tmp_path: Path) -> Non
         import os, sys
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from visualprof.remote.agent.files import remove
+        from visualprof.remote.agent.child_files import remove
         os.chdir({str(folder)!r}); os.setuid(65534)
         for each in Path(".").iterdir(): remove(each)
         print(os.listdir("."))

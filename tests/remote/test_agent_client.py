@@ -42,6 +42,7 @@ def test_the_token_is_not_sent_to_another_place_of_files(server: FakeServer) -> 
         assert "Authorization" not in store.requests[0][2]
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again_when_it_says(server: FakeServer) -> None:
     client = registered(server)
     server.busy = [(503, "1"), (502, "")]

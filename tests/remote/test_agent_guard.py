@@ -114,6 +114,8 @@ def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(["sleep", "60"], env={MARK: str(tmp_path)}, start_new_session=True)
+    while MARK not in psutil.Process(process.pid).environ():  # the kernel shows it a moment after the start
+        time.sleep(0.001)
     yield process
     process.kill()
     process.wait()

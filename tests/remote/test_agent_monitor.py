@@ -195,6 +195,7 @@ def test_the_unmodified_pynvml_gives_the_librarys_samples(replayed: dict[str, st
     assert samples[0]["throttle"] is None, "the library lacks that function"
 
 
+@pytest.mark.slow
 def test_a_task_on_a_gpu_has_its_energy_and_its_clocks(
     server: FakeServer, start: StartAgent, replayed: dict[str, str], tmp_path: Path
 ) -> None:

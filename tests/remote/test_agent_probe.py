@@ -10,7 +10,9 @@ import pytest
 from visualprof.remote.agent.machine import probe as module
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, probe
-from visualprof.remote.protocol import Capabilities, Runtime
+from visualprof.remote.protocol import Capabilities, Runtime, Spec
+
+pytestmark = pytest.mark.slow
 
 
 def interpreter(folder: Path, **modules: str) -> str:
@@ -114,8 +116,8 @@ def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
         Runtime("torch", "2.10.0", "/c", "3.11", ["cpu", "cuda:0"]),
     ]
     here = Machine(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
-    assert getattr(here.runtime("torch", "", "cpu"), "python", None) == "/b"
-    assert getattr(here.runtime("torch", "", "cuda:0"), "python", None) == "/c"
-    assert getattr(here.runtime("torch", "2.9.0", "cpu"), "python", None) == "/a"
-    assert here.runtime("torch", "2.9.0", "cuda:0") is None
+    assert getattr(here.runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
+    assert getattr(here.runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
+    assert getattr(here.runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
+    assert here.runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
     assert here.devices() == ["cpu", "cuda:0"]

@@ -14,6 +14,8 @@ from visualprof.reader.trace import TrackKind
 from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.protocol import Input, Measure, Profile, Spec, Sweep
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server", "start"]
 QUICK = Measure(warmup_s=0.02, min_s=0.1, max_s=1.0, min_n=20)
 

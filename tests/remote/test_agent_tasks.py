@@ -13,6 +13,8 @@ from tests.remote.fake_server import FakeServer
 from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.protocol import Input, Profile, Spec
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server", "start"]
 
 

@@ -12,6 +12,8 @@ from tests.conftest import answer, rows, shared
 from tests.remote.child_runs import Job, Ran, megengine_python, steps
 from visualprof.remote.protocol import Input, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 LENET = [Input("data", "float32", ["batch", 1, 32, 32])]
 TRANSFORMER = [Input("tokens", "int32", ["batch", 64]), Input("mask", "float32", ["batch", 4, 64, 64], "zeros")]
 

@@ -14,6 +14,8 @@ from visualprof.reader.models import read_model
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 BERT = [Input("input_ids", "int64", ["batch", "seq"]), Input("attention_mask", "int64", ["batch", "seq"])]
 
 

@@ -17,6 +17,8 @@ from tests.remote.child_runs import Job, Ran, steps
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
 IMAGE = [Input("x", "float32", ["batch", 3, 16, 16])]
 PAIR = [Input("x", "float32", ["batch", 4]), Input("scale", "float32", ["batch", 3])]

@@ -29,6 +29,8 @@ from visualprof.remote.child.measure import (
 )
 from visualprof.remote.protocol import Measure
 
+pytestmark = pytest.mark.slow
+
 
 class Hands:
     """A clock that stands still until somebody sleeps, so that no load on the machine changes what is measured."""

@@ -18,6 +18,8 @@ from visualprof.remote.child.host import LoadMeter, forget_peak, peak_rss_bytes
 from visualprof.remote.child.measure import ENOUGH, distribution
 from visualprof.views.measure.evaluation import ENOUGH as SHOWN
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = st.lists(st.integers(1, 10**11), min_size=1, max_size=800)
 
 

@@ -16,6 +16,8 @@ from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
 from visualprof.remote.child.main import EventLog, explain
 from visualprof.remote.protocol import Input, Measure, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:

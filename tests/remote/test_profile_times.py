@@ -16,6 +16,8 @@ from tests.remote.child_runs import megengine_python, tiny_onnx
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.remote.agent.work import samples
 
+pytestmark = pytest.mark.slow
+
 # A profiler reads its epoch and its own clock one after the other: on a busy machine not at once. On an idle one all
 # stamps agree within 50 us. Runs are 10 ms apart, samples of the monitor 20 ms.
 ROOM_NS = 2_000_000

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_sites import (
@@ -37,6 +38,8 @@ from visualprof.remote.queue.store.tables import blobs, tasks
 from visualprof.remote.queue.tasks import upkeep as upkeep_module
 from visualprof.remote.queue.tasks.upkeep import UNUSED_S, Upkeep, remove_leftovers
 from visualprof.server.serve import Server
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -365,14 +368,15 @@ def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypat
 
 def test_closing_pulls_no_trigger_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another pull may wake the server's thread between the note of the last pull and its byte."""
-    from waitress.trigger import trigger
+    from waitress import trigger as module
 
+    trigger: Any = module.trigger
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     written, pull = list[bool](), trigger._physical_pull
     with served(tmp_path / "runs"):
         main = threading.get_ident()
 
-        def late(self: trigger) -> None:
+        def late(self: Any) -> None:
             if threading.get_ident() == main:
                 pull(self)  # somebody else's byte
                 time.sleep(0.3)

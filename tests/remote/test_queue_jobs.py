@@ -192,7 +192,7 @@ def test_the_state_of_a_job_is_that_of_its_tasks_together(queue: Queue, ends: li
 
     job, _ = queue.jobs.submit(request("k", *SPECS))
     one = queue.jobs.one(job)
-    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]  # type: ignore[arg-type]
+    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]
     assert replace(one, tasks=tasks).state == state
 
 

@@ -25,7 +25,7 @@ def drawn(name: str, path: Any, **params: str) -> dict[str, Any]:
     return json.loads(json.dumps(charts, allow_nan=False))
 
 
-def test_the_curve_marks_the_peak():
+def test_the_curve_marks_the_peak() -> None:
     told = answer("memory", CNN)
     series = drawn("memory", CNN)["curve"]["series"]
     assert [s["name"] for s in series] == ["@t:memory.reserved", "@t:memory.allocated"]
@@ -35,23 +35,23 @@ def test_the_curve_marks_the_peak():
     assert "markLine" not in series[1], "the device has over 100 times as much"
 
 
-def test_a_window_without_the_peak_marks_none():
+def test_a_window_without_the_peak_marks_none() -> None:
     end = str(int(answer("memory", CNN)["peak"]["ts_ns"]) - 1)
     assert "markPoint" not in drawn("memory", CNN, end_ns=end)["curve"]["series"][-1]
 
 
-def test_memory_that_nobody_reserves_has_no_such_curve():
+def test_memory_that_nobody_reserves_has_no_such_curve() -> None:
     path = SAMPLES / "pytorch-ddp-cpu" / "rank0.pt.trace.json.gz"
     assert [s["name"] for s in drawn("memory", path)["curve"]["series"]] == ["@t:memory.allocated"]
 
 
-def test_categories_are_stacked():
+def test_categories_are_stacked() -> None:
     series = drawn("memory", TIMELINE)["categories"]["series"]
     assert {"@t:category.parameter", "@t:category.gradient"} <= {s["name"] for s in series}
     assert {s["stack"] for s in series} == {"all"}
 
 
-def test_the_roof_covers_every_point():
+def test_the_roof_covers_every_point() -> None:
     *points, roof = drawn("profile", RESNET)["roofline"]["series"]
     (_, _), (ridge, flops), (high, _) = roof["data"]
     bandwidth = flops / ridge
@@ -64,7 +64,7 @@ def test_the_roof_covers_every_point():
         assert spent > 0
 
 
-def test_points_lead_to_their_rows():
+def test_points_lead_to_their_rows() -> None:
     columns = answer("profile", RESNET)["columns"]
     points = [p for s in drawn("profile", RESNET)["roofline"]["series"][:-1] for p in s["data"]]
     assert len({p["id"] for p in points}) == len(points)
@@ -73,21 +73,21 @@ def test_points_lead_to_their_rows():
         assert (columns["name"][row], columns["flops"][row]) == (point["name"], point["value"][1])
 
 
-def test_aggregated_points_are_types():
+def test_aggregated_points_are_types() -> None:
     series = drawn("profile", RESNET, aggregate="sum", aggregate_by="type")["roofline"]["series"][:-1]
     assert all([p["id"] for p in s["data"]] == [s["name"]] for s in series)
 
 
-def test_nothing_known_draws_nothing():
+def test_nothing_known_draws_nothing() -> None:
     assert drawn("profile", RESNET, type="BatchNormForward") == {}
 
 
-def test_cumulative_shares_end_at_all_of_it():
+def test_cumulative_shares_end_at_all_of_it() -> None:
     columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
     assert columns["cumulative_ratio"][-1] == pytest.approx(1)
 
 
-def test_bounds_of_a_column():
+def test_bounds_of_a_column() -> None:
     table = Table(columns={"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
     assert page(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
     assert page(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]

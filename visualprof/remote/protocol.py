@@ -71,7 +71,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Measure:
-    """How long a point is measured: until min_s and min_n are both reached, at most max_s. warmup_s: at least."""
+    """How long a point is measured: until min_s and min_n are both reached, at most max_s, after warmup_s or more."""
 
     warmup_s: float = 0.2
     min_s: float = 3.0
@@ -89,7 +89,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Spec:
-    """One way to run the model: the runtime, on whom, and with which options.
+    """One way to run the model: runtime, machine, device and options.
 
     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
     threads: 0 leaves it to the runtime. options: of the backend, by its own names.
@@ -105,6 +105,11 @@ class Spec:
     threads: int = 0
     options: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def device_number(self) -> int:
+        """`cuda:1` -> 1; 0 for a device without a number."""
+        return int(self.device.partition(":")[2] or 0)
+
 
 @dataclass(frozen=True)
 class ModelRef:
@@ -116,7 +121,7 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class Request:
-    """What is submitted; never changed afterwards.
+    """A job as it was submitted; never changed afterwards.
 
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
@@ -177,7 +182,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Set by the server, so that they change everywhere at once."""
+    """Intervals of leases and requests; the server sets them for all agents."""
 
     lease_s: float = 30.0
     heartbeat_s: float = 10.0
@@ -208,9 +213,13 @@ class Lease:
     request: Request
     files: list[File]
 
+    def path(self, what: str) -> str:
+        """The address of a request about the task, below the agent's API."""
+        return f"tasks/{self.task}/{what}?lease={self.lease}"
+
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
-    """What sorts 1.10 behind 1.9: of several runtimes that a spec may have, it gets the newest."""
+    """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
 
 

@@ -15,7 +15,6 @@ from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api import agent_link, blobs
 from visualprof.server.api.agents import Agents
-from visualprof.server.api.drafts import Drafts
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.models import Graphs, Models
@@ -66,7 +65,6 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
         Graphs(logdir, models, settings.read_only),
         Uploads(remote, models),
         Jobs(remote),
-        Drafts(remote),
         Agents(remote),
         Evaluation(logdir, reports),
         OpenApi(),

@@ -88,7 +88,7 @@ def _probe(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent.agent import Agent
+    from visualprof.remote.agent.daemon import AgentDaemon
     from visualprof.remote.agent.state import Settings, default_folder
 
     if not args.server:
@@ -110,7 +110,7 @@ def _serve(args: argparse.Namespace) -> int:
     )
     if not settings.token:
         raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")
-    return Agent(settings, say).run()
+    return AgentDaemon(settings, say).run()
 
 
 def _tags(args: argparse.Namespace) -> list[str]:
@@ -131,7 +131,7 @@ def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
 
 
 def say(line: str) -> None:
-    """Tells whoever watches the agent."""
+    """Writes a line about the agent to stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} agent: {line}\n")
     sys.stderr.flush()
 

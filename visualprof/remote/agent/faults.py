@@ -49,7 +49,7 @@ def failed(error: Exception) -> Outcome:
 
 
 def failure_of(error: Exception) -> TaskFailure:
-    """An exception as a failure of the task; what nobody expected is a fault of the agent, with its stack on stderr."""
+    """An exception as a failure of the task. An unexpected one is an `agent_error`; its stack goes to stderr."""
     if isinstance(error, TaskFailure):
         return error
     if isinstance(error, OSError) and error.errno in _FULL:

@@ -14,7 +14,7 @@ from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, build
 
 
 class Registration:
-    """Of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
+    """Registration of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
 
     def __init__(self, settings: Settings, state: StateFolder, say: Say, stop: threading.Event) -> None:
         self.client = Client(settings.server)
@@ -67,19 +67,19 @@ class Registration:
         self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
 
     def unreachable(self, error: Unreachable) -> None:
-        """Says it, once. A server that says when to come again is there."""
+        """Says once that the server cannot be reached; one that sends Retry-After can be."""
         if self._reachable and not error.retry_after_s:
             self._reachable = False
             self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
 
     def reached(self) -> None:
-        """Says that it is there again."""
+        """Says that the server answers again."""
         if not self._reachable:
             self._reachable = True
             self._say(f"{self._settings.server} answers again")
 
     def refused(self, error: Answered, capabilities: Capabilities) -> None:
-        """An answer that is an error: a forgotten agent registers again, anything else is said once.
+        """Handles an error in an answer: 401 registers again, anything else is said once.
 
         Raises: AgentError.
         """

@@ -16,8 +16,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent import bundle
+from visualprof.remote.agent.child_files import remove
 from visualprof.remote.agent.faults import AgentError, Outcome
-from visualprof.remote.agent.files import remove
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, Say
 from visualprof.remote.agent.machine.runtimes import probe_all
@@ -108,7 +108,7 @@ class StateFolder:
         os.write(self._lock, str(os.getpid()).encode())
 
     def identity(self, server: str) -> Identity | None:
-        """Who this agent is for that server; a token is never shown to another one."""
+        """The identity that this server gave; None when there is none, or another server gave it."""
         try:
             body = cast("dict[str, Any]", json.loads((self.path / "identity.json").read_text("utf-8")))
             known = Identity(str(body["server"]), str(body["agent"]), str(body["token"]))
@@ -117,7 +117,7 @@ class StateFolder:
         return known if known.server == server else None
 
     def keep(self, identity: Identity) -> None:
-        """Writes it for the next start, readable by the owner alone."""
+        """Writes the identity for the next start, readable by the owner alone."""
         part = self.path / "identity.json.part"
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -186,28 +186,28 @@ class Journal:
         return db
 
     def add(self, lease: Lease, server: str, folder: Path) -> None:
-        """A task was leased."""
+        """Adds a leased task."""
         row = (lease.task, lease.attempt, server, json.dumps(asdict(lease)), str(folder))
         self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
 
     def again(self, lease: Lease) -> None:
-        """It is begun once more."""
+        """Counts another start of a task."""
         self._update(lease, "starts = starts + 1")
 
     def child(self, lease: Lease, pid: int, started: int) -> None:
-        """Its child runs as that process."""
+        """Notes the process of a task's child."""
         self._update(lease, "pid = ?, started = ?", pid, started)
 
     def ended(self, lease: Lease, outcome: Outcome) -> None:
-        """Its work is done; only the report is missing."""
+        """Notes the outcome of a task that is still to be reported."""
         self._update(lease, "outcome = ?", json.dumps(outcome))
 
     def remove(self, lease: Lease) -> None:
-        """It was reported, or nobody wants it."""
+        """Forgets a task."""
         self._do("DELETE FROM task WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
 
     def entries(self) -> list[JournalEntry]:
-        """Everything that was not reported."""
+        """All tasks that were not reported."""
         with self._lock:
             rows = self._db.execute("SELECT lease, server, folder, starts, pid, started, outcome FROM task").fetchall()
         return [_entry(*row) for row in rows]

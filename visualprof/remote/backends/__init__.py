@@ -57,7 +57,7 @@ class Session(Protocol):
         return None
 
     def close(self) -> None:
-        """Leaves modes that it entered; its memory is freed with the process."""
+        """Leaves the modes that it entered; memory is freed with the process."""
         return
 
 
@@ -139,7 +139,7 @@ class Backend:
     short: str = ""
 
     def version(self) -> str:
-        """Of the runtime in this interpreter; its distribution may have another name (onnxruntime-gpu)."""
+        """Version of the runtime in this interpreter; the distribution may have another name (onnxruntime-gpu)."""
         try:
             return importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError:
@@ -165,7 +165,7 @@ def all_backends() -> tuple[Backend, ...]:
 
 @cache
 def all_formats() -> dict[str, FileFormat]:
-    """Every format that some backend loads, by name; what most of them load comes first."""
+    """Every format that some backend loads, by name, in the order of how many load it."""
     files = [file for backend in all_backends() for file in backend.files]
     loaders = Counter(file.name for file in files)
     return {file.name: file for file in sorted(files, key=lambda file: (-loaders[file.name], file.name))}
@@ -180,7 +180,7 @@ def backend(name: str) -> Backend:
 
 
 def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
-    """The names of a job's inputs are those of its model.
+    """Compares the names of a job's inputs with those of its model.
 
     Raises: TaskFailure: input_error that names the first one that is missing or unknown.
     """
@@ -209,8 +209,3 @@ def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
                 "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
             )
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
-
-
-def device_number(device: str) -> int:
-    """`cuda:1` -> 1; 0 for a device without a number."""
-    return int(device.partition(":")[2] or 0)

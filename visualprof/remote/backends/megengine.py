@@ -14,16 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import (
-    Backend,
-    Feeds,
-    FileFormat,
-    ProfileFile,
-    Session,
-    check_inputs,
-    choose,
-    device_number,
-)
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
 from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
@@ -144,7 +135,7 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
     device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
     with _without_banner():
         network = lite.LiteNetwork(config=lite.LiteConfig(device))
-    network.device_id = device_number(spec.device)
+    network.device_id = spec.device_number
     network.enable_profile_performance(str(out / "memory.json"))
     network.load(str(path))
     check_inputs(feeds, network.get_all_input_name())
@@ -161,7 +152,7 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
     options = choose(spec, OPTIONS)
     _check(spec)
     mge: Any = importlib.import_module("megengine")
-    _choose_device(mge, spec.device)
+    _choose_device(mge, spec)
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     with path.open("rb") as file:
@@ -191,7 +182,7 @@ def _check(spec: Spec) -> None:
 
 
 def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
-    """Names, dtypes and ranks; a wrong dtype would go through and end deep inside an operator."""
+    """Checks names, dtypes and ranks; a wrong dtype would fail only deep inside an operator."""
     check_inputs(feeds, [source.name for source in sources])
     for source in sources:
         values, dtype, rank = feeds[source.name], source.dtype, len(source.shape)
@@ -201,19 +192,21 @@ def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
             raise TaskFailure("input_error", error)
 
 
-def _choose_device(mge: Any, device: str) -> None:
-    """Devices of a loaded graph are the first that CUDA shows, else the CPU; so CUDA shows the wanted one alone."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "" if device == "cpu" else str(device_number(device))
+def _choose_device(mge: Any, spec: Spec) -> None:
+    """Shows CUDA the wanted device alone, for a loaded graph takes the first that CUDA shows, else the CPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "" if spec.device == "cpu" else str(spec.device_number)
     with _without_banner():
         cuda = bool(mge.is_cuda_available())
         mge.Tensor([0.0]).numpy()
-    if cuda != (device != "cpu"):
-        raise TaskFailure("model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {device}")
+    if cuda != (spec.device != "cpu"):
+        raise TaskFailure(
+            "model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {spec.device}"
+        )
 
 
 @contextmanager
 def _without_banner() -> Generator[None]:
-    """Leaves out what MegEngine writes to stderr when it finds no CUDA; everything else is passed on afterwards."""
+    """Keeps MegEngine's lines about a missing CUDA off stderr; everything else is passed on afterwards."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, device_number
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
@@ -105,7 +105,7 @@ def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list
 def _session(inner: Any, spec: Spec, settings: dict[str, str]) -> Session:
     if spec.device == "cpu":
         return OnnxRuntimeSession(inner, settings)
-    return CudaSession(inner, settings, device_number(spec.device))
+    return CudaSession(inner, settings, spec.device_number)
 
 
 def _session_options(spec: Spec, options: dict[str, str]) -> Any:
@@ -127,7 +127,7 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
 
 def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
-    session = ort.InferenceSession(str(path), settings, providers=_providers(ort, spec.device))
+    session = ort.InferenceSession(str(path), settings, providers=_providers(ort, spec))
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:
@@ -137,17 +137,17 @@ def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     return session
 
 
-def _providers(ort: Any, device: str) -> list[Any]:
-    if device == "cpu":
+def _providers(ort: Any, spec: Spec) -> list[Any]:
+    if spec.device == "cpu":
         return ["CPUExecutionProvider"]
     available: list[str] = ort.get_available_providers()
-    if not device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
+    if not spec.device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
         raise TaskFailure(
             "model_error",
-            f"this ONNX Runtime has no provider for device {device}",
+            f"this ONNX Runtime has no provider for device {spec.device}",
             f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",
         )
-    return [("CUDAExecutionProvider", {"device_id": device_number(device)}), "CPUExecutionProvider"]
+    return [("CUDAExecutionProvider", {"device_id": spec.device_number}), "CPUExecutionProvider"]
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:

@@ -27,7 +27,7 @@ class OpenVinoSession(Session):
         self.request = compiled.create_infer_request()
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Lays the arrays under the request's inputs, without a copy."""
+        """Sets the arrays as the request's inputs, without a copy."""
         for name, values in feeds.items():
             self.request.set_tensor(name, self._tensor(values, shared_memory=True))
         return feeds
@@ -124,7 +124,7 @@ def _device(name: str) -> str:
 
 
 def _name(model_input: Any, feeds: Feeds) -> str:
-    """An input may have several names; the one that the job uses."""
+    """The name of an input that the job uses, of several that it may have."""
     names: set[str] = model_input.get_names()
     return next((name for name in feeds if name in names), min(names, default="?"))
 
@@ -135,7 +135,7 @@ def _precision(compiled: Any) -> str:
 
 
 def _property(compiled: Any, name: str) -> str:
-    """As text, "" where the plugin does not have it."""
+    """A property as text, "" where the plugin does not have it."""
     try:
         value = compiled.get_property(name)
     except RuntimeError:
@@ -144,14 +144,9 @@ def _property(compiled: Any, name: str) -> str:
 
 
 def _row(info: Any) -> dict[str, Any]:
-    return {
-        "node_name": info.node_name,
-        "node_type": info.node_type,
-        "exec_type": info.exec_type,
-        "status": str(info.status).rpartition(".")[2],
-        "real_time_us": round(info.real_time.total_seconds() * 1e6),
-        "cpu_time_us": round(info.cpu_time.total_seconds() * 1e6),
-    }
+    names = {name: getattr(info, name) for name in ("node_name", "node_type", "exec_type")}
+    times = {f"{name}_us": round(getattr(info, name).total_seconds() * 1e6) for name in ("real_time", "cpu_time")}
+    return {**names, "status": str(info.status).rpartition(".")[2], **times}
 
 
 def _layer(operator: Any) -> dict[str, str]:

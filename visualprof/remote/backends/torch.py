@@ -133,7 +133,7 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
 
 
 def _is_export(path: Path) -> bool:
-    """Whether a file is a .pt2; by the names in its archive, so that neither loader is tried in vain.
+    """Whether a file is a .pt2, by the names in its archive.
 
     Raises: TaskFailure: it is neither.
     """
@@ -184,7 +184,7 @@ def _arguments(spec: Any) -> tuple[int, list[str]]:
 
 @contextmanager
 def _nothing_executed(torch: Any) -> Generator[None]:
-    """`torch.export.load` unpickles parts of a .pt2 and loads native code that it holds; here it cannot."""
+    """Keeps `torch.export.load` from unpickling parts of a .pt2 and from loading native code in it."""
     load, package = torch.load, None
     with suppress(ImportError):
         package = importlib.import_module("torch.export.pt2_archive._package")

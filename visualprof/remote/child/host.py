@@ -17,7 +17,7 @@ BUSY_SWITCHES_PER_S = 20  # of CPU time: a runtime on 16 cores is interrupted 16
 
 @dataclass(frozen=True)
 class HostLoad:
-    """What others cost a stretch of time.
+    """How busy the machine was during a stretch of time.
 
     pressure: share of it in which some task waited for a CPU, None where the system does not tell.
     """
@@ -28,14 +28,14 @@ class HostLoad:
 
 
 class LoadMeter:
-    """Counts from its making until `load()`."""
+    """Measures the load from its creation to `load()`."""
 
     def __init__(self) -> None:
         self._start_ns = time.perf_counter_ns()
         self._switches, self._cpu_s, self._waited_us = _switches(), time.process_time(), waited_us()
 
     def load(self) -> HostLoad:
-        """Of the time since it was made."""
+        """The load since its creation."""
         took_ns = max(1, time.perf_counter_ns() - self._start_ns)
         switches, waited = _switches() - self._switches, waited_us()
         pressure = None
@@ -61,7 +61,7 @@ def waited_us() -> int | None:
 
 
 def forget_peak() -> None:
-    """The peak of memory begins anew; without effect where the system has no such switch."""
+    """Resets the peak of memory, where the system can."""
     try:
         CLEAR.write_text("5", "ascii")
     except OSError:

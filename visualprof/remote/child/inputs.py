@@ -144,7 +144,7 @@ def _resized(values: Any, tensor: Input, shape: Shape, swept: str) -> Any:
 
 
 def _filled(tensor: Input, shape: Shape, rng: Any) -> Any:
-    """Whole numbers are 0 or 1: right for masks, and rows that any embedding has."""
+    """Zeros or random values; integers are 0 or 1, which suits masks and any embedding."""
     dtype = _dtype(tensor)
     if tensor.fill == "zeros":
         return np.zeros(shape, dtype)

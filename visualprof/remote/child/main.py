@@ -86,7 +86,7 @@ class EventLog:
             return os.write(self._file, data)
 
     def close(self) -> None:
-        """Gives the room back."""
+        """Closes the file and removes the one that kept room."""
         self._reserve.unlink(missing_ok=True)
         os.close(self._file)
 
@@ -165,7 +165,7 @@ def _profile(task: TaskFile, events: EventLog, name: str) -> None:
 
 
 def _inputs(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], Feeds]]:
-    """The points of the task, and what makes the values of one."""
+    """The points of the task, and a function that makes the values of one."""
     request = task.lease.request
     arrays = open_arrays(request.inputs, task.inputs)
     points = sweep_points(request, {name: values.shape for name, values in arrays.items()})
@@ -197,7 +197,7 @@ def explain(error: BaseException) -> TaskFailure:
 
 
 def _sentence(error: BaseException) -> str:
-    """What a message says: its last line that names an error, else its first lines without where in C++ it arose."""
+    """A message in short: its last line that names an error, else its first lines without places in C++."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [match[1] for line in lines if (match := NAMED.match(line))]
     first = " ".join([line for line in lines if not PLACE.match(line)][:LINES])

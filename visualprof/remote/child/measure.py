@@ -64,7 +64,7 @@ class Measured:
 
 
 def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK) -> Measured:
-    """Measures a session at one point: first run, warm-up, the timed loop, and apart the way of data in and out."""
+    """Measures a session at one point: first run, warm-up, the timed loop, and a loop that moves data too."""
     prepared = session.prepare(feeds)
     infer = session.infer
     with no_garbage_collection():
@@ -131,7 +131,7 @@ def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: in
 
 @contextmanager
 def no_garbage_collection() -> Generator[None]:
-    """Python's collector rests; within another such stretch there is nothing to do."""
+    """Switches Python's garbage collector off; does nothing inside another such block."""
     if not gc.isenabled():
         yield
         return

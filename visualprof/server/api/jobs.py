@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from flask import Response
+from flask import Blueprint, Response
 from msgspec import Meta
 
 from visualprof.remote.backends import Backend, all_backends
 from visualprof.remote.protocol import DTYPES, Request
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
-from visualprof.remote.queue.draft.compose import MEASURES, USUAL
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.answers import answer, raw
 from visualprof.server.api.job_log import LogAnswer, LogQuery, piece
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer
@@ -108,6 +109,16 @@ class Jobs(Resource):
         errors, warnings = check_request(request, self._remote)
         return CheckAnswer(_fields(errors), _fields(warnings), points_of(request) if request.specs else 0)
 
+    @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
+    def draft(self, body: Draft) -> Drafted:
+        """A complete job of what somebody typed."""
+        return compose(body, self._remote)
+
+    @get("/jobs/<job>/draft", refuses=NO_JOB)
+    def template(self, job: str) -> Draft:
+        """What somebody would type to get this job."""
+        return draft_of(self._jobs.queue().jobs.one(job).request, self._remote.agents())
+
     @get("/jobs/<job>", refuses=NO_JOB)
     def one(self, job: str) -> JobAnswer:
         """One job."""
@@ -136,7 +147,7 @@ class Jobs(Resource):
         measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
         return BackendsAnswer([_backend(backend) for backend in all_backends()], list(DTYPES), measures)
 
-    def blueprint(self):
+    def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
         made = super().blueprint()
         made.register_error_handler(Invalid, _refused)

@@ -21,7 +21,6 @@ from flask import Response
 from visualprof import __version__
 from visualprof.server.answers import ErrorBody
 from visualprof.server.api.agents import Agents
-from visualprof.server.api.drafts import Drafts
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.models import Graphs
@@ -49,7 +48,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Uploads, Jobs, Drafts, Agents, Evaluation, OpenApi,
+    Runs, Views, Timeline, Graphs, Uploads, Jobs, Agents, Evaluation, OpenApi,
 )  # fmt: skip
 
 

@@ -1138,34 +1138,6 @@ export interface components {
             warnings: components["schemas"]["FieldError"][];
             points: number;
         };
-        LogAnswer: {
-            text: string;
-            offset: number;
-            next_offset: number;
-            size_bytes: number;
-            ended: boolean;
-            cut: number;
-        };
-        BackendsAnswer: {
-            backends: components["schemas"]["BackendEntry"][];
-            dtypes: string[];
-            measures: components["schemas"]["MeasureEntry"][];
-        };
-        BackendEntry: {
-            name: string;
-            package: string;
-            formats: string[];
-            suffixes: string[];
-            precisions: string[];
-            options: {
-                [key: string]: string[];
-            };
-        };
-        MeasureEntry: {
-            name: string;
-            field: string;
-            usual: string;
-        };
         Drafted: {
             request: components["schemas"]["Request"];
             errors: components["schemas"]["DraftError"][];
@@ -1230,6 +1202,34 @@ export interface components {
             options?: {
                 [key: string]: string;
             };
+        };
+        LogAnswer: {
+            text: string;
+            offset: number;
+            next_offset: number;
+            size_bytes: number;
+            ended: boolean;
+            cut: number;
+        };
+        BackendsAnswer: {
+            backends: components["schemas"]["BackendEntry"][];
+            dtypes: string[];
+            measures: components["schemas"]["MeasureEntry"][];
+        };
+        BackendEntry: {
+            name: string;
+            package: string;
+            formats: string[];
+            suffixes: string[];
+            precisions: string[];
+            options: {
+                [key: string]: string[];
+            };
+        };
+        MeasureEntry: {
+            name: string;
+            field: string;
+            usual: string;
         };
         AgentsAnswer: {
             revision: number;

@@ -92,7 +92,7 @@ class Client:
         return start
 
     def _signed(self, url: str) -> dict[str, str]:
-        """The token goes with addresses of the agent's API; elsewhere the address itself is the permission."""
+        """The token for addresses of the agent's API; a signed address of another store needs none."""
         whole = urljoin(self.server, url)
         return {"Authorization": f"Bearer {self.token}"} if whole.startswith(self.server + API) else {}
 
@@ -113,7 +113,7 @@ def retried(
     patience_s: float = float("inf"),
     failed: Callable[[Unreachable], object] | None = None,
 ) -> T:
-    """The result of a call that is made again, ever more seldom, while the server is unreachable.
+    """Repeats a call, with growing pauses, while the server is unreachable; returns its result.
 
     Raises: StopRequested: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
     """
@@ -134,7 +134,7 @@ def retried(
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to another place."""
+    """Refuses redirects: they would carry the token to another server."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
@@ -166,7 +166,7 @@ def _decoded(raw: bytes) -> dict[str, Any]:
 
 
 def _is_loopback(host: str) -> bool:
-    """A proxy would not find this machine."""
+    """Whether a host is this machine, which no proxy finds."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except (OSError, ValueError):

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from visualprof.remote.agent.child_files import BLOCK, digest, is_plain, listed, open_plain
 from visualprof.remote.agent.faults import LeaseLost, StopRequested
-from visualprof.remote.agent.files import BLOCK, digest, is_plain, listed, open_plain
 from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
-from visualprof.remote.protocol import File, TaskFailure
+from visualprof.remote.protocol import File, Lease, TaskFailure
 
 TRIES = 3
 PART = 8 << 20
@@ -75,7 +75,7 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
         raise TaskFailure("agent_error", error)
 
 
-def send(client: Client, task: str, lease: str, result: list[ResultFile], stop: threading.Event) -> None:
+def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
     """Uploads every file of a result.
 
     Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
@@ -83,7 +83,7 @@ def send(client: Client, task: str, lease: str, result: list[ResultFile], stop: 
 
     def once() -> None:
         files = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in result]
-        answer = client.post(f"tasks/{task}/uploads?lease={lease}", {"files": files})
+        answer = client.post(lease.path("uploads"), {"files": files})
         wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
         for file in result:
             if file.name in wanted:
@@ -98,7 +98,7 @@ def send(client: Client, task: str, lease: str, result: list[ResultFile], stop: 
 
 
 def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: threading.Event) -> None:
-    """PUTs what the server does not have yet, a part at a time: of one that is cut off, nothing may be kept.
+    """PUTs what the server does not have yet, in parts: a server may keep nothing of a request that is cut off.
 
     Raises: Unreachable: the address expired, or the start was wrong; the next `uploads` says both anew.
     """
@@ -116,7 +116,7 @@ def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: t
 
 
 def _blocks(path: Path, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:
-    """A part of a file, never more than was announced even when it grows."""
+    """The bytes from `start` to `end` of a file, never more, even when it grows."""
     with open_plain(path) as file:
         file.seek(start)
         while start < end and (block := file.read(min(BLOCK, end - start))):

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import psutil
 
@@ -45,13 +45,13 @@ class Monitor:
             self._thread.start()
 
     def watch(self, tree: ProcessTree | None) -> None:
-        """The child's processes from now on."""
+        """Sets the processes whose usage is sampled; None: no child runs."""
         self._tree = tree
         at, _, waited = self._last
         self._last = (at, None, waited)
 
     def close(self) -> None:
-        """Ends it; the file is whole afterwards."""
+        """Ends the sampling; the file is complete afterwards."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -59,16 +59,12 @@ class Monitor:
     def _run(self) -> None:
         try:
             with self._path.open("w", encoding="utf-8") as out:
-                self._write(out)
+                while not self._stop.wait(self.interval_s):
+                    rows = [self.sample()] if out.tell() else [self._header(), self.sample()]
+                    out.writelines(json.dumps(row) + "\n" for row in rows)
+                    out.flush()
         except OSError as error:
             self.error = error
-
-    def _write(self, out: TextIO) -> None:
-        while not self._stop.wait(self.interval_s):
-            if not out.tell():
-                out.write(json.dumps(self._header()) + "\n")
-            out.write(json.dumps(self.sample()) + "\n")
-            out.flush()
 
     def _header(self) -> dict[str, Any]:
         known = {gpu.id: gpu for gpu in self._nvml.gpus()}
@@ -77,7 +73,7 @@ class Monitor:
         return {"schema": MONITOR_SCHEMA, "interval_ms": round(self.interval_s * 1000), "gpus": gpus, "pid": pid}
 
     def sample(self) -> dict[str, Any]:
-        """The machine now; what is a rate is since the sample before."""
+        """A sample of now; shares of time are since the sample before."""
         now, tree = time.time_ns(), self._tree
         usage, waited = tree.usage() if tree else None, waited_us()
         at, before, waited_before = self._last
@@ -98,7 +94,7 @@ class Monitor:
 
 
 def _rate(now: float | None, before: float | None, most: float) -> float | None:
-    """The share that a growing number grew by, None where one of the two is not known."""
+    """The growth of a counter as a share of `most`, None where one of the two readings is not known."""
     return None if now is None or before is None else _share((now - before) / most)
 
 

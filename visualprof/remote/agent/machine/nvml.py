@@ -32,7 +32,7 @@ class Nvml:
             self.problem = f"{type(error).__name__}: {error}"
 
     def gpus(self) -> list[Gpu]:
-        """Each with what NVML knows of it; numbered as CUDA does with CUDA_VISIBLE_DEVICES."""
+        """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in CUDA's numbering."""
         return [self._gpu(f"cuda:{i}", handle) for i, handle in enumerate(self._visible())]
 
     def uuid(self, device: str) -> str | None:
@@ -41,7 +41,7 @@ class Nvml:
         return None if handle is None else _text(self._ask("nvmlDeviceGetUUID", handle))
 
     def sample(self, device: str) -> dict[str, Any]:
-        """What the GPU does now, as a sample of the monitor says it."""
+        """A GPU's utilization, clocks, memory, power, temperature and throttling, None where not known."""
         handle = self._handle(device)
         util = self._ask("nvmlDeviceGetUtilizationRates", handle)  # first: the replay library steps with it
         power = self._ask("nvmlDeviceGetPowerUsage", handle)

@@ -20,7 +20,7 @@ from visualprof import __version__
 from visualprof.remote.agent import bundle
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.sandbox import Sandbox
-from visualprof.remote.protocol import Capabilities, Platform, Runtime, version_order
+from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_order
 
 PATIENCE_S = 120.0
 Say = Callable[[str], object]
@@ -41,12 +41,12 @@ class Machine:
     capabilities: Capabilities
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
 
-    def runtime(self, backend: str, version: str, device: str) -> Runtime | None:
-        """The newest runtime that a spec can have."""
+    def runtime(self, spec: Spec) -> Runtime | None:
+        """The newest runtime that fits a spec."""
         fitting = [
-            runtime
-            for runtime in self.capabilities.runtimes
-            if runtime.backend == backend and version in ("", runtime.version) and device in runtime.devices
+            r
+            for r in self.capabilities.runtimes
+            if r.backend == spec.backend and spec.version in ("", r.version) and spec.device in r.devices
         ]
         return max(fitting, key=lambda runtime: version_order(runtime.version), default=None)
 
@@ -82,7 +82,7 @@ def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
-    """A board with a GPU is still a board: its packages are those of ARM."""
+    """The platform of a machine; an ARM board with a GPU is `arm`, for its packages are those of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"

@@ -18,7 +18,7 @@ from visualprof.remote.backends import all_backends, backend
 
 
 def overview() -> dict[str, Any]:
-    """What can be said without importing any runtime."""
+    """The interpreter's version, folders and backends, found without importing any runtime."""
     folders = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     folders += [path for path in sys.path if os.path.isdir(path)]
     backends = [backend.name for backend in all_backends() if importlib.util.find_spec(backend.module) is not None]

@@ -37,7 +37,7 @@ class ProcessTree:
         self._born = self._listed = time.monotonic()
 
     def processes(self) -> list[psutil.Process]:
-        """Those alive, the first one first. In their first second new ones are looked for each time."""
+        """The living ones, the root first. In the first second the list is renewed at each call."""
         now = time.monotonic()
         if now - self._listed > REFRESH_S or now - self._born < REFRESH_S:
             self._listed = now
@@ -46,7 +46,7 @@ class ProcessTree:
         return self._all
 
     def rss_bytes(self) -> int:
-        """Resident memory of all."""
+        """Resident memory of all processes of the tree."""
         total = 0
         for process in self.processes():
             with suppress(*_GONE):
@@ -54,7 +54,7 @@ class ProcessTree:
         return total
 
     def usage(self) -> Usage:
-        """What they have used until now."""
+        """What the tree has used until now."""
         cpu, rss, switches = 0.0, 0, 0
         for process in self.processes():
             with suppress(*_GONE):

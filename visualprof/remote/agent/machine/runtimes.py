@@ -20,16 +20,10 @@ from visualprof.remote.backends import Backend, all_backends
 
 VARIABLE = "VISUALPROF_RUNTIMES"
 PLACES = (
-    "~/.pyenv/versions/*/bin/python",
-    "/opt/conda/bin/python",
-    "/opt/conda/envs/*/bin/python",
-    "~/*conda*/bin/python",
-    "~/*conda*/envs/*/bin/python",
-    "~/*mambaforge*/envs/*/bin/python",
-    "~/miniforge*/envs/*/bin/python",
-    "~/.local/share/uv/python/*/bin/python3",
-    "/opt/python*/bin/python3",
-)
+    "~/.pyenv/versions/*/bin/python", "/opt/conda/bin/python", "/opt/conda/envs/*/bin/python",
+    "~/*conda*/bin/python", "~/*conda*/envs/*/bin/python", "~/*mambaforge*/envs/*/bin/python",
+    "~/miniforge*/envs/*/bin/python", "~/.local/share/uv/python/*/bin/python3", "/opt/python*/bin/python3",
+)  # fmt: skip
 ASK = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
 PATIENCE_S = 20.0
 ASKED_AT_ONCE = 4
@@ -54,7 +48,7 @@ def folder() -> Path:
 
 
 def stamp(runtimes: Path) -> int:
-    """Another number when an environment was made or removed."""
+    """A number that changes when an environment is made or removed."""
     try:
         return runtimes.stat().st_mtime_ns
     except OSError:
@@ -150,7 +144,7 @@ def pythons() -> list[Python]:
 
 
 def _python(path: str) -> Python | None:
-    """None for what does not run, or cannot make environments."""
+    """The Python at a path; None when it does not run, or is too old."""
     try:
         done = subprocess.run(
             [path, "-I", "-c", ASK], capture_output=True, timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL

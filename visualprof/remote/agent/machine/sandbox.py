@@ -28,7 +28,7 @@ PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "
 
 @dataclass(frozen=True)
 class Sandbox:
-    """Of one process. work: the only folder that it may write. fixed: paths below it that it may only read.
+    """The sandbox of one process. work: the only folder it may write. fixed: paths below it that it may only read.
 
     prefixes: folders of the interpreter. mark, limits: for its environment.
     """

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
-from visualprof.remote.agent.files import is_plain, open_plain
+from visualprof.remote.agent.child_files import is_plain, open_plain
 
 LINE_MAX = 1 << 18
 LONGEST = 2000
@@ -44,12 +44,12 @@ class EventReader:
         self.offset = 0  # bytes that were read
 
     def skip_half_line(self) -> None:
-        """Leaves out what a child that ended wrote last; the next one's first byte comes after it."""
+        """Skips to the end of the file, past half a line that the last child may have left."""
         if is_plain(self._path):
             self.offset = self._path.stat().st_size
 
     def read(self) -> list[Event]:
-        """Those that came since the last call, at most 4 MiB of them."""
+        """The events since the last call, at most 4 MiB of them."""
         try:
             with open_plain(self._path) as file:
                 file.seek(self.offset)
@@ -90,7 +90,7 @@ def whole(event: Event, key: str) -> int | None:
 
 
 def plain(value: object, depth: int = 3) -> Any:
-    """A value of an event as any reader of JSON takes it: finite, not too deep, long or large; None for what is not."""
+    """A value of an event, cut to what any reader of JSON takes; None for numbers and depths beyond that."""
     if isinstance(value, str):
         return _shown(value, LONGEST)
     if isinstance(value, (bool, int, float)):
@@ -108,5 +108,5 @@ def _fits(value: float) -> bool:
 
 
 def _shown(value: str, most: int) -> str:
-    """Without halves of surrogate pairs, which JSON can name and UTF-8 cannot."""
+    """A text cut to `most`, without lone surrogates, which JSON can hold and UTF-8 cannot."""
     return value[:most].encode("utf-8", "replace").decode()

@@ -98,7 +98,7 @@ class Child:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def close(self) -> tuple[int, str]:
-        """Ends what is left of it; returns its exit status and the name of the signal that ended it ("" none)."""
+        """Ends all its processes; returns its exit status and the name of the signal that ended it ("" none)."""
         if not self.ended():
             self.terminate(0)
         signal_tree(self.pid, signal.SIGKILL)  # its group outlives it

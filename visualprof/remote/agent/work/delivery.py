@@ -16,7 +16,7 @@ FINISHES = 2
 
 @dataclass
 class Delivery:
-    """Of one task. stop: somebody wants the work to end. leave: nobody wants the report, or the agent leaves now."""
+    """Sends the result of one task. stop: the work is to end. leave: the report is to end too."""
 
     client: Client
     lease: Lease
@@ -26,7 +26,7 @@ class Delivery:
     leave: threading.Event
 
     def send(self, outcome: Outcome) -> str:
-        """Uploads and finishes; returns in words how. An upload that is cancelled makes the task cancelled.
+        """Uploads the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
 
         Raises: LeaseLost. StopRequested: the agent leaves.
         """
@@ -56,7 +56,7 @@ class Delivery:
             names = ", ".join(left_out[:10])
             self.warnings.append(f"left out of the result, because they are no plain files: {names}")
         stop = self.leave if outcome == CANCELLED else self.stop
-        transfer.send(self.client, self.lease.task, self.lease.lease, files, stop)
+        transfer.send(self.client, self.lease, files, stop)
         return [file.name for file in files]
 
     def _finish(self, outcome: Outcome, files: list[str]) -> str:
@@ -65,9 +65,8 @@ class Delivery:
         Raises: LeaseLost. StopRequested. Answered: 422, a file is missing or differs; 507, the server's disk is full.
         """
         body = {**outcome, "warnings": self.warnings, "files": files}
-        path = f"tasks/{self.lease.task}/finish?lease={self.lease.lease}"
         try:
-            retried(lambda: self.client.post(path, body), self.leave)
+            retried(lambda: self.client.post(self.lease.path("finish"), body), self.leave)
         except Answered as error:
             if error.status in (422, 507) and files:
                 raise

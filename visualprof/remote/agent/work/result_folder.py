@@ -10,12 +10,13 @@ from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
-from visualprof.remote.agent.files import clear, inside, is_plain, link, listed
+from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
-from visualprof.remote.protocol import JOB_SCHEMA, Capabilities, Lease
+from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
@@ -28,7 +29,7 @@ HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sa
 
 
 class WorkFolder:
-    """Below one folder.
+    """Paths of one task.
 
     box: the child's own, with task.json, events.jsonl and out/. files: model, inputs and code, which it may only read.
     monitor, log: the agent's, out of the child's reach until it has ended. mark: names the task's processes.
@@ -92,18 +93,16 @@ def assemble(
         _write(work.out, name, body)
 
 
-def environment(
-    lease: Lease, agent: Mapping[str, str], here: Capabilities, python: str, progress: TaskProgress
-) -> dict[str, Any]:
-    """Where a task ran, for env.json. agent: its name and id. python: version of the interpreter."""
-    capabilities, spec = asdict(here), lease.spec
+def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:
+    """Where a task ran, for env.json. agent: its name and id."""
+    capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)
     return {
         **agent,
         **{name: capabilities[name] for name in HERE},
-        "visualprof": here.version,
-        "python": python,
+        "visualprof": capabilities["version"],
+        "python": runtime.python_version if runtime else "",
         "backend": spec.backend,
-        "version": progress.version,
+        "version": progress.version or (runtime.version if runtime else spec.version),
         "device": spec.device,
         "effective": progress.effective,
     }
@@ -129,13 +128,13 @@ def _format(lease: Lease) -> str:
 
 
 def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of `profiles`; a child may say anything."""
+    """A row of `profiles` in status.json, made of what a child said, which can be anything."""
     values = {key: plain(profile.get(key)) for key in PROFILE_KEYS}
     return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
 
 
 def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
-    """The monitor's samples in a profile that can take them."""
+    """Adds the monitor's samples to a profile of a kind that can take them."""
     kind, start = profile.get("counters"), profile.get("start_ns")
     file = inside(work.out, str(profile.get("file") or "\0"))
     if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:

@@ -17,7 +17,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from visualprof.remote.agent.files import clear, is_plain
+from visualprof.remote.agent.child_files import clear, is_plain
 from visualprof.remote.agent.work.child_events import is_object
 
 POINTS_MAX = 64 << 20
@@ -56,7 +56,7 @@ def samples_of(path: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class GpuHistory:
-    """Of the GPU that was measured, in order. power_w, throttled: None where it was not known."""
+    """Samples of the measured GPU, in order of time. power_w, throttled: None where not known."""
 
     t_ns: list[int] = field(default_factory=list[int])
     power_w: list[float | None] = field(default_factory=list["float | None"])
@@ -79,14 +79,14 @@ class GpuHistory:
 
 
 def _power(known: list[tuple[int, float]], t_ns: int) -> float:
-    """Between two samples on the line that joins them; before the first and after the last that of the nearest."""
+    """The power at a time: on the line between two samples; before the first and after the last that of the nearest."""
     i = bisect_left(known, (t_ns, -1.0))
     (a, p), (b, q) = known[max(0, i - 1)], known[min(i, len(known) - 1)]
     return p + (q - p) * (t_ns - a) / (b - a) if b > a else p
 
 
 def history(path: Path) -> GpuHistory:
-    """The first GPU of a monitor's file."""
+    """The samples of the first GPU in a monitor's file."""
     gpu = GpuHistory()
     for sample in samples_of(path):
         gpus: list[dict[str, Any]] = sample.get("gpus") or []

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
+from visualprof.remote.agent.child_files import free_bytes, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
-from visualprof.remote.agent.files import free_bytes, link, remove
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
 from visualprof.remote.agent.machine.monitor import Monitor
@@ -24,7 +24,7 @@ from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
 from visualprof.remote.agent.work.result_folder import WorkFolder, assemble, environment, plain_name
-from visualprof.remote.agent.work.stages import StageRunner
+from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
 
@@ -52,12 +52,12 @@ class AgentContext:
 
     @property
     def memory_bytes(self) -> int:
-        """That a task may use."""
+        """Memory that a task may use."""
         return self.settings.memory_bytes or round(psutil.virtual_memory().total * MEMORY_SHARE)
 
 
 class LeasedTask:
-    """A thread of its own runs it; the others read it for the heartbeat, and end it."""
+    """A task that this agent has leased; it is run in a thread of its own."""
 
     def __init__(self, lease: Lease, context: AgentContext, outcome: Outcome | None = None) -> None:
         """Takes a lease. outcome: how it ended already; only the report is missing."""
@@ -81,7 +81,7 @@ class LeasedTask:
         return f"task {self.lease.task}: {self.lease.request.model.name!r}, {spec.backend} on {spec.device}"
 
     def heartbeat(self) -> dict[str, Any]:
-        """What the server is told about it."""
+        """The task's part of a heartbeat."""
         phase = "uploading" if self._uploading else self._progress.phase
         row = {"task": self.lease.task, "lease": self.lease.lease, "phase": phase, "progress": round(self._share(), 3)}
         warnings = self._progress.warnings
@@ -96,7 +96,7 @@ class LeasedTask:
         return MEASURED + PASSES * (self._done - 1) / max(passes, 1)
 
     def end(self, why: str) -> None:
-        """Ends it: "cancelled", "stale" (nobody wants it), "abandoned" (the agent leaves)."""
+        """Ends the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
         if why != "cancelled" or not self._why:
             self._why = why
         if why != "cancelled":
@@ -104,7 +104,7 @@ class LeasedTask:
         self._stop.set()
 
     def run(self) -> str:
-        """Works, reports, tidies up; returns in words how it ended. What it leaves stays in the journal."""
+        """Works, reports and tidies up; returns in words how it ended. An abandoned task stays in the journal."""
         journal, lease, warnings = self._context.journal, self.lease, self._progress.warnings
         try:
             self._check()
@@ -124,7 +124,7 @@ class LeasedTask:
         return ending
 
     def _worked(self) -> Outcome:
-        """How the work ended, with the result's folder complete. Raises: StopRequested: nobody wants to know."""
+        """Does the work and completes the result's folder. Raises: StopRequested: stale or abandoned."""
         try:
             self._do()
             outcome = SUCCEEDED
@@ -136,8 +136,10 @@ class LeasedTask:
             outcome = failed(error)
         if outcome["reason"] == "disk_full":
             self._work.make_room()
+        agent = {"agent": self._context.settings.name, "agent_id": self._context.registration.agent}
         try:
-            assemble(self._work, self.lease, outcome, self._progress, self._environment(), self._started_ns)
+            env = environment(self.lease.spec, agent, self._machine, self._progress)
+            assemble(self._work, self.lease, outcome, self._progress, env, self._started_ns)
         except Exception as error:  # noqa: BLE001 - what a child left can be anything
             return failed(error)
         return outcome
@@ -148,9 +150,8 @@ class LeasedTask:
 
     def _do(self) -> None:
         work, lease = self._work, self.lease
-        runtime = self._runtime()
+        runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
-            spec = lease.spec
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
             error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
@@ -166,18 +167,6 @@ class LeasedTask:
         self._stages = ["measure", *(f"profile:{name}" for name in passes)]
         work.lay_out(lease, model, inputs)
         self._run_stages(runtime)
-
-    def _runtime(self) -> Runtime | None:
-        """The runtime that the spec wants."""
-        spec = self.lease.spec
-        return self._machine.runtime(spec.backend, spec.version, spec.device)
-
-    def _environment(self) -> dict[str, Any]:
-        runtime, context = self._runtime(), self._context
-        self._progress.version = self._progress.version or (runtime.version if runtime else self.lease.spec.version)
-        agent = {"agent": context.settings.name, "agent_id": context.registration.agent}
-        python = runtime.python_version if runtime else ""
-        return environment(self.lease, agent, self._machine.capabilities, python, self._progress)
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
         """The model and the inputs, as plain files with safe names."""
@@ -196,7 +185,7 @@ class LeasedTask:
     def _run_stages(self, runtime: Runtime) -> None:
         lease, work, context = self.lease, self._work, self._context
         log = CappedLog(work.log)
-        shipper = Shipper(self._client, lease.task, lease.lease, work.log, lambda: self.end("stale"))
+        shipper = Shipper(self._client, lease, work.log, lambda: self.end("stale"))
         self._progress.on_point = shipper.point
         gpus = [lease.spec.device] if lease.spec.device.startswith("cuda") else []
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
@@ -221,7 +210,7 @@ class LeasedTask:
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
     def _run_each(self, runner: StageRunner) -> None:
-        """The measured points stand whatever a profile pass does."""
+        """Runs the stages; a profile pass that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
         end = time.monotonic() + timeout_s
         for stage in self._stages:
@@ -239,5 +228,5 @@ class LeasedTask:
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:
-    """A folder of its own for each attempt."""
+    """The work folder of a lease, another one for each attempt."""
     return state.work / f"{plain_name(lease.task)}-{lease.attempt}"

@@ -42,7 +42,7 @@ def inside(folder: Path, name: str) -> Path | None:
 
 
 def listed(folder: Path) -> Iterator[Path]:
-    """Everything below a folder that is no folder, as far as anybody could want it: in order, and not without end."""
+    """Files, links and the like below a folder, sorted; at most 10,000 entries, 8 folders deep."""
     waiting, left = [(folder, 0)], ENTRIES_MAX
     while waiting and left > 0:
         parent, depth = waiting.pop(0)
@@ -68,7 +68,7 @@ def remove(folder: Path) -> None:
 
 
 def clear(path: Path) -> None:
-    """Removes whatever has that name; of a link the link."""
+    """Removes whatever has that name; a link is removed, not what it leads to."""
     if path.is_dir() and not path.is_symlink():
         remove(path)
     with suppress(FileNotFoundError):
@@ -76,7 +76,7 @@ def clear(path: Path) -> None:
 
 
 def link(file: Path, target: Path) -> None:
-    """Puts a file somewhere else too, without a copy where that is possible."""
+    """Makes a file appear under another name too: a hard link, or a copy across file systems."""
     clear(target)
     try:
         os.link(file, target)

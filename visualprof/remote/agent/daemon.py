@@ -33,7 +33,7 @@ LEAVE_S = 15.0
 RESTARTS = 1
 
 
-class Agent:
+class AgentDaemon:
     """One agent of one server. say: takes a line for whoever started it."""
 
     def __init__(self, settings: Settings, say: Say) -> None:
@@ -76,7 +76,7 @@ class Agent:
         return 0
 
     def _wait(self) -> None:
-        """Until everything has ended. Signals are handled in this thread."""
+        """Waits until every task has ended. Signals are handled in this thread."""
         while not self._over.wait(0.2):
             if self._leaving.is_set() and (self._fatal or not self._tasks):
                 self._over.set()
@@ -85,7 +85,7 @@ class Agent:
             time.sleep(0.05)
 
     def _guarded(self, loop: Callable[[], None]) -> None:
-        """A loop of the agent, without which it would only seem to be there."""
+        """Runs a loop of the agent; when one of them fails, the agent ends and says why."""
         try:
             loop()
         except StopRequested:
@@ -142,7 +142,7 @@ class Agent:
             self._news.clear()
 
     def _beat(self, machine: Machine | None) -> None:
-        """Renews the leases. machine: what it has, when that is news."""
+        """Sends a heartbeat, which renews the leases. machine: sent along when it has changed."""
         tasks, registration = list(self._tasks), self._registration
         body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks]}
         if machine:
@@ -200,7 +200,7 @@ class Agent:
             self._tasks.remove(task)
 
     def _recover(self, entries: list[JournalEntry]) -> None:
-        """Goes on with what the last process of this agent left, as far as the server still wants it.
+        """Continues the tasks that the last process of this agent left in the journal.
 
         Work that ended is reported. Work that did not is done again, once: a task that ends its agent would go on
         doing so; its lease runs out, and the server counts the attempts.
@@ -221,7 +221,7 @@ class Agent:
     # --- the end ---
 
     def _follow_parent(self) -> None:
-        """Leaves when another process has become its parent: the kernel's own signal goes by threads of the parent."""
+        """Ends the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
         while os.getppid() == self._parent:
             if self._over.wait(PARENT_S):
                 return
@@ -234,7 +234,7 @@ class Agent:
             self._end(now=number != signal.SIGTERM or self._leaving.is_set())
 
     def _end(self, now: bool) -> None:
-        """Takes no further task. now: and leaves those that run."""
+        """Takes no further task; with `now`, those that run are abandoned."""
         self._leaving.set()
         for task in list(self._tasks) if now else ():
             task.end("abandoned")

@@ -10,8 +10,8 @@ from typing import cast, get_args
 
 import psutil
 
+from visualprof.remote.agent.child_files import free_bytes
 from visualprof.remote.agent.faults import StopRequested, failure_of
-from visualprof.remote.agent.files import free_bytes
 from visualprof.remote.agent.machine.monitor import PROFILE_INTERVAL_S, Monitor
 from visualprof.remote.agent.machine.processes import scratch_bytes
 from visualprof.remote.agent.machine.sandbox import Sandbox
@@ -92,15 +92,12 @@ class StageRunner:
             raise TaskFailure("no_runtime", f"{self.python} could not be started: {error.strerror}") from None
         self._pid, self._began_ns = child.pid, time.time_ns()
         if stage.startswith("profile:"):
-            self._begin_pass()
+            self.progress.phase = monitor.phase = "profiling"
+            monitor.interval_s = min(monitor.interval_s, PROFILE_INTERVAL_S)
+            self.progress.changed()
         monitor.watch(child.tree)
         monitor.start()
         return child
-
-    def _begin_pass(self) -> None:
-        self.progress.phase = self.monitor.phase = "profiling"
-        self.monitor.interval_s = min(self.monitor.interval_s, PROFILE_INTERVAL_S)
-        self.progress.changed()
 
     def _follow(self, child: Child, deadline: float) -> None:
         try:
@@ -135,7 +132,7 @@ class StageRunner:
             raise TaskFailure("out_of_memory", error, hint)
 
     def _check_machine(self, child: Child) -> None:
-        """What a limit of a process cannot keep: many of them, memory that is nobody's, the disk of others."""
+        """Limits that the kernel does not keep for one process: their number, the machine's memory and disk."""
         count = len(child.tree.processes())
         if count > TREE_MAX:
             raise TaskFailure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
@@ -156,7 +153,7 @@ class StageRunner:
         return f"the log ends with:\n{tail}" if tail else "the log is empty"
 
     def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
-        """How a child that ended by itself ended. Some runtimes crash at their exit, when all is done."""
+        """Judges a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
         how = f"ended by {signal_name}" if signal_name else f"ended with status {status}"
         if self._done and self._failed is None:
             if status:
