@@ -137,8 +137,8 @@ def prepared(logdir: Path) -> tuple[str, str]:
 
     logdir.mkdir()
     remote = Remote(Root(logdir, ""))
-    blob, _ = remote.keep("net.onnx", io.BytesIO(MODEL).read)
-    remote.remember(blob, "net.onnx", FOUND)
+    blob, _ = remote.opened().keep("net.onnx", io.BytesIO(MODEL).read)
+    remote.opened().blobs.remember(blob, "net.onnx", FOUND)
     token = remote.token
     remote.close()
     return token, blob

@@ -165,9 +165,9 @@ def backends_of(format: str) -> list[str]:
     return [b.name for b in all_backends() if format in b.formats]
 
 
-def as_json(found: InspectedModel | InspectedArray) -> dict[str, Any]:
+def as_json(content: InspectedModel | InspectedArray) -> dict[str, Any]:
     """For keeping; `from_json` is its inverse."""
-    return {"kind": "model" if isinstance(found, InspectedModel) else "array", **asdict(found)}
+    return {"kind": "model" if isinstance(content, InspectedModel) else "array", **asdict(content)}
 
 
 def from_json(kept: dict[str, Any]) -> InspectedModel | InspectedArray:
