@@ -58,10 +58,10 @@ bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes d
 
 page: $(PAGE)/dist/index.html ## build the page
 
-types: $(VENV)/dev ## make the page's types from the API's declarations
+types: $(VENV)/dev $(MODULES) ## make the page's types from the API's declarations
 	mkdir -p build
 	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
-	$(BIN)/python -m benchmarks.npm run types
+	$(NPM) run types
 	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
 $(VENV)/pip: $(VENV)/created

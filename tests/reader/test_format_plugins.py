@@ -121,7 +121,7 @@ CASES = {
 @pytest.mark.parametrize("target", ["the file", "its folder"])
 def test_a_format_of_any_content_opens_from_a_folder(
     plugins: Path, logdir: Path, name: str, content: bytes, target: str
-):
+) -> None:
     (logdir / name).write_bytes(content)
     path = logdir / name if target == "the file" else logdir
     result = program_with(plugins, COMMAND, "view", "operator", str(path), "--format", "json")
@@ -130,19 +130,19 @@ def test_a_format_of_any_content_opens_from_a_folder(
     assert dict(zip(columns["name"], columns["host_self_ns"], strict=True)) == ROWS
 
 
-def test_a_run_is_named_without_the_suffix_of_its_format(plugins: Path, logdir: Path):
+def test_a_run_is_named_without_the_suffix_of_its_format(plugins: Path, logdir: Path) -> None:
     (logdir / "stacks.folded").write_bytes(_folded())
     assert program_with(plugins, RUNS, str(logdir)).stdout == "stacks\n"
 
 
-def test_a_file_with_the_suffix_of_a_format_that_is_none_is_worth_a_word(plugins: Path, logdir: Path):
+def test_a_file_with_the_suffix_of_a_format_that_is_none_is_worth_a_word(plugins: Path, logdir: Path) -> None:
     (logdir / "stacks.folded").write_text("nothing of that kind")
     result = program_with(plugins, COMMAND, "view", "operator", str(logdir))
     assert result.returncode != 0
     assert "stacks.folded: no profile format recognises its content" in result.stderr
 
 
-def test_a_strangers_hint_names_every_format(plugins: Path, logdir: Path):
+def test_a_strangers_hint_names_every_format(plugins: Path, logdir: Path) -> None:
     result = program_with(plugins, COMMAND, "view", "operator", str(logdir / "notes.txt"))
     assert all(word in result.stderr for word in ("OpenVINO", "folded stacks", "records", "torch.profiler"))
     assert result.stderr.count("MegEngine") == 1

@@ -136,7 +136,7 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"hello"])
-def test_other_files_are_refused_with_what_could_be_read(tmp_path, content):
+def test_other_files_are_refused_with_what_could_be_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
     with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:
@@ -144,7 +144,7 @@ def test_other_files_are_refused_with_what_could_be_read(tmp_path, content):
     assert all(model.label in refused.value.hint for model in all_models())
 
 
-def test_models_say_how_their_files_are_called():
+def test_models_say_how_their_files_are_called() -> None:
     assert {".onnx", ".mge", ".pt2"} == set(model_suffixes(shared=False))
     assert {".json", ".pt", ".pth"} <= set(model_suffixes())
     assert [usual_suffix(name) for name in ("onnx", "torchscript", "nothing")] == [".onnx", ".pt", ""]

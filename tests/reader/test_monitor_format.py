@@ -179,7 +179,7 @@ def test_more_gpus_than_a_machine_has_are_not_shown(monitor: Monitor) -> None:
 
 
 @pytest.mark.parametrize("headed", [True, False])
-def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed: bool):
+def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed: bool) -> None:
     first, *rest = (FIXTURES / "evaluation" / "real_job" / "ort-cpu-1t" / "monitor.jsonl").read_text().splitlines()
     path = tmp_path / "monitor.jsonl"
     path.write_text("\n".join([first, *rest] if headed else rest) + "\n")

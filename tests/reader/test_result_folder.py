@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import SAMPLES, trace_of
+from tests.conftest import SAMPLES, json_of, trace_of
 from visualprof.reader.logdir.listing import profiles
 from visualprof.views.distributed import VIEW as DISTRIBUTED
 
@@ -76,7 +76,7 @@ def test_recordings_of_one_process_are_no_ranks() -> None:
     params = DISTRIBUTED.parse({})
 
     def workers(given: list[tuple[str, object]]) -> set[str]:
-        return set(DISTRIBUTED.compute(given, params).columns.worker)
+        return set(json_of(DISTRIBUTED.compute(given, params))["columns"]["worker"])
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
     assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

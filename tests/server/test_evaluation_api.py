@@ -122,7 +122,7 @@ def test_what_the_server_keeps_for_itself_is_no_report(dashboard: Dashboard) -> 
     assert dashboard.get("")["reports"] == []
 
 
-def test_reports_are_laid_over_each_other(dashboard: Dashboard):
+def test_reports_are_laid_over_each_other(dashboard: Dashboard) -> None:
     shutil.copytree(FIXTURES / "evaluation" / "real_job", dashboard.folder / "real,job")
     write_result(dashboard.folder / "m-1" / "ort", {1: FAST})
     dashboard.look()
@@ -240,7 +240,7 @@ def test_a_profile_outside_of_the_folder_is_none(dashboard: Dashboard, result: P
     assert dashboard.get("/point", report="m-1/ort", batch=1)["profile"] is None
 
 
-def test_the_real_jobs_report_opens_with_profile_and_monitor(dashboard: Dashboard):
+def test_the_real_jobs_report_opens_with_profile_and_monitor(dashboard: Dashboard) -> None:
     shutil.copytree(FIXTURES / "evaluation" / "real_job", dashboard.folder / "p")
     dashboard.look()
     answer = dashboard.get("/point", report="p/ort-cpu-1t", batch=8)

@@ -25,7 +25,7 @@ def drawn(name: str, path: Any, **params: str) -> dict[str, Any]:
     return json.loads(json.dumps(charts, allow_nan=False))
 
 
-def test_the_curve_marks_the_peak():
+def test_the_curve_marks_the_peak() -> None:
     told = answer("memory", CNN)
     series = drawn("memory", CNN)["curve"]["series"]
     assert [s["name"] for s in series] == ["@t:memory.reserved", "@t:memory.allocated"]
@@ -35,7 +35,7 @@ def test_the_curve_marks_the_peak():
     assert "markLine" not in series[1], "the device has over 100 times as much"
 
 
-def test_a_window_without_the_peak_marks_none():
+def test_a_window_without_the_peak_marks_none() -> None:
     end = str(int(answer("memory", CNN)["peak"]["ts_ns"]) - 1)
     assert "markPoint" not in drawn("memory", CNN, end_ns=end)["curve"]["series"][-1]
 
@@ -64,7 +64,7 @@ def test_the_roof_covers_every_point() -> None:
         assert spent > 0
 
 
-def test_points_lead_to_their_rows():
+def test_points_lead_to_their_rows() -> None:
     columns = answer("profile", RESNET)["columns"]
     points = [p for s in drawn("profile", RESNET)["roofline"]["series"][:-1] for p in s["data"]]
     assert len({p["id"] for p in points}) == len(points)
@@ -82,12 +82,12 @@ def test_nothing_known_draws_nothing() -> None:
     assert drawn("profile", RESNET, type="BatchNormForward") == {}
 
 
-def test_cumulative_shares_end_at_all_of_it():
+def test_cumulative_shares_end_at_all_of_it() -> None:
     columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
     assert columns["cumulative_ratio"][-1] == pytest.approx(1)
 
 
-def test_bounds_of_a_column():
+def test_bounds_of_a_column() -> None:
     table = Table(columns={"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
     assert page(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
     assert page(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, json_of, shared, trace_of
+from tests.conftest import SAMPLES, Write, json_of, shared, trace_of
 from visualprof.views import view
 
 

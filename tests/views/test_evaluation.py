@@ -59,7 +59,7 @@ def verdicts(report: Report) -> dict[str, Json]:
 # -- numbers against the raw samples
 
 
-def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(real_job: dict[str, Report]):
+def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(real_job: dict[str, Report]) -> None:
     checked = 0
     for report in real_job.values():
         for point in report.points:
@@ -78,7 +78,7 @@ def test_percentiles_of_the_real_job_are_those_of_its_raw_samples(real_job: dict
     assert checked > 60
 
 
-def test_rates_of_the_real_job_are_runs_over_time(real_job: dict[str, Report]):
+def test_rates_of_the_real_job_are_runs_over_time(real_job: dict[str, Report]) -> None:
     for report in real_job.values():
         for point in report.points:
             assert point.duration_ns
@@ -106,7 +106,7 @@ def test_a_percentile_without_enough_samples_is_unknown(report: Callable[..., Re
 # -- folders
 
 
-def test_each_folder_of_a_job_is_a_report():
+def test_each_folder_of_a_job_is_a_report() -> None:
     assert sorted(reports_in(FIXTURES / "evaluation")) == [
         "real_job/ort-cpu-1t",
         "real_job/ov-cpu-1t-auto",
@@ -214,7 +214,7 @@ def test_long_texts_are_shortened(report: Callable[..., Report]) -> None:
 # -- overlay
 
 
-def test_the_table_has_a_row_a_point(real_job: dict[str, Report]):
+def test_the_table_has_a_row_a_point(real_job: dict[str, Report]) -> None:
     result = overlay(list(real_job.values()))
     columns = result["columns"]
     assert result["total_rows"] == 18
@@ -233,12 +233,12 @@ def test_the_best_batch_depends_on_the_objective(report: Callable[..., Report]) 
     assert best["slo_latency_ns"] == [found.points[1].p99_ns]
 
 
-def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]):
+def test_a_limit_that_nothing_keeps_has_no_best_batch(report: Callable[..., Report]) -> None:
     best = overlay([report({1: FAST})], 99_999)["best"]["columns"]
     assert (best["slo_batch"], best["slo_samples_per_s"]) == ([None], [None])
 
 
-def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]):
+def test_a_point_without_a_trusted_tail_keeps_no_limit(report: Callable[..., Report]) -> None:
     best = overlay([report({1: FAST[:20]})], 10**9)["best"]["columns"]
     assert best["slo_batch"] == [None]
 
@@ -250,7 +250,7 @@ def test_reports_of_the_same_spec_get_names_of_their_own(report: Callable[..., R
     assert labels([one, one]) == ["m-1/ort", "m-1/ort"]
 
 
-def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, Report]):
+def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, Report]) -> None:
     found = overlay_charts(list(real_job.values()))
     assert list(found) == ["throughput", "qps", "latency", "tradeoff"]
     throughput: Any = found["throughput"]
@@ -263,7 +263,7 @@ def test_charts_have_a_line_a_report_and_axes_of_their_own(real_job: dict[str, R
     assert lines["ort-cpu-1t"] == [p["value"][:2] for p in points["ort-cpu-1t"]]
 
 
-def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report], tmp_path: Path):
+def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report], tmp_path: Path) -> None:
     file = tmp_path / "latencies.bin"
     file.touch()
     os.truncate(file, 4 << 32)  # 16 GiB, without a byte on the disk
@@ -272,7 +272,7 @@ def test_of_a_huge_file_only_spaced_pieces_are_read(real_job: dict[str, Report],
     assert len(read_latencies(report, point)) == MAX_SAMPLES
 
 
-def test_the_latency_chart_draws_tails_only_where_they_are_known(real_job: dict[str, Report]):
+def test_the_latency_chart_draws_tails_only_where_they_are_known(real_job: dict[str, Report]) -> None:
     option: Any = overlay_charts([real_job["ov-cpu-1t-f32"]])["latency"]
     drawn = {s["id"].rpartition("|")[2]: [x for x, _ in s["data"]] for s in option["series"] if s["type"] == "line"}
     known = {k: [p.batch for p in real_job["ov-cpu-1t-f32"].points if getattr(p, k)] for k in drawn}
@@ -280,7 +280,7 @@ def test_the_latency_chart_draws_tails_only_where_they_are_known(real_job: dict[
     assert len(drawn["p99_ns"]) < len(drawn["p50_ns"])
 
 
-def test_the_tradeoff_falls_back_to_the_median_without_a_p99(real_job: dict[str, Report]):
+def test_the_tradeoff_falls_back_to_the_median_without_a_p99(real_job: dict[str, Report]) -> None:
     ort, vino = real_job["ort-cpu-1t"], real_job["ov-cpu-1t-f32"]
     with_tail: Any = overlay_charts([ort])["tradeoff"]
     without: Any = overlay_charts([ort, vino])["tradeoff"]
@@ -332,7 +332,7 @@ def test_the_points_of_the_tradeoff_are_labelled_by_batch(report: Callable[..., 
     assert [point["name"] for point in dots["data"]] == ["1", "16"]
 
 
-def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]):
+def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]) -> None:
     told = {spec: verdicts(r).get("precision_changed") for spec, r in real_job.items()}
     assert told["ov-cpu-1t-auto"] == {
         "asked": None,
@@ -433,7 +433,7 @@ def test_percentile_marks_stand_in_the_bin_that_holds_them(report: Callable[...,
         assert below - inside <= share <= up_to + 1, mark
 
 
-def test_the_histogram_marks_the_trusted_percentiles(real_job: dict[str, Report]):
+def test_the_histogram_marks_the_trusted_percentiles(real_job: dict[str, Report]) -> None:
     report = real_job["ort-cpu-1t"]
     option: Any = histogram(read_latencies(report, report.points[0]), report.points[0])
     marks = {m["name"]: m["xAxis"] for m in option["series"][0]["markLine"]["data"]}
@@ -473,7 +473,7 @@ def test_the_machine_is_shown_for_the_time_of_the_point(tmp_path: Path, report: 
     assert clocks["cuda:0 SM clock"] == [[(i - 2) * SECOND // 2, 1000.0 + i] for i in range(2, 7)]
 
 
-def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: dict[str, Report]):
+def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: dict[str, Report]) -> None:
     report = real_job["ov-cpu-1t-f32"]
     monitor = trace_of(REAL_JOB / "ov-cpu-1t-f32" / "monitor.jsonl")
     start, end = window_of(report.points[0]) or (0, 0)
@@ -483,7 +483,7 @@ def test_the_real_jobs_points_have_the_time_of_their_monitors_phase(real_job: di
     assert end > mine[-1]
 
 
-def test_a_cpu_runtimes_work_is_its_operators_by_type():
+def test_a_cpu_runtimes_work_is_its_operators_by_type() -> None:
     path = REAL_JOB / "ort-cpu-1t" / "timeline.json"
     kind, table = work(trace_of(path))
     events = [e for e in json.loads(path.read_text()) if e["cat"] == "Node"]

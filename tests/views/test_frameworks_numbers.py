@@ -14,13 +14,13 @@ PADDLE_GPU = "traces/paddle/synthetic_gpu_2workers/host_rank{0}_time_2023_01_01_
 
 
 @pytest.mark.parametrize(("rank", "utilization"), [(0, 0.62), (1, 0.72)])
-def test_paddle_utilization_counts_overlapping_kernels_once(rank, utilization):
+def test_paddle_utilization_counts_overlapping_kernels_once(rank: int, utilization: float) -> None:
     (device,) = answer("overview", shared(PADDLE_GPU.format(rank)))["devices"]
     assert device["utilization"] == utilization  # VisualDL says 82 % for rank 1: it adds up the stages
     assert device["id"] == rank
 
 
-def test_paddle_occupancy_and_tensor_cores_by_hand():
+def test_paddle_occupancy_and_tensor_cores_by_hand() -> None:
     (device,) = answer("overview", shared(PADDLE_GPU.format(0)))["devices"]
     # kernels of a step in ms x occupancy: 2 x 50 %, 2.5 x 75 %, 2 x 10 %, 0.5 x 100 %
     assert device["occupancy"] == pytest.approx((2 * 0.5 + 2.5 * 0.75 + 2 * 0.1 + 0.5) / 7)
@@ -37,7 +37,7 @@ def test_paddle_sm_efficiency_is_capped_while_kernels_overlap() -> None:
     assert device["sm_efficiency"] == pytest.approx((0.5 * 2 + 1 * 2.5 + 0.2 * 1.2 + 1 * 0.5) / 10)
 
 
-def test_paddle_kernels_by_attributes_are_counted_once():
+def test_paddle_kernels_by_attributes_are_counted_once() -> None:
     table = answer("kernel", shared(PADDLE_GPU.format(0)), group="launch")["columns"]
     assert table["calls"] == [2, 2, 2, 2]
     found = dict(zip(table["name"], table["operator"], strict=True))
@@ -111,7 +111,7 @@ def test_megengine_static_profile_totals() -> None:
     assert int(trace.events.dur[~kernel].sum()) == 352_000
 
 
-def test_megengine_static_profile_carries_computation_and_memory():
+def test_megengine_static_profile_carries_computation_and_memory() -> None:
     table = answer("operator", shared(STATIC))["columns"]
     at = table["name"].index("conv1.Convolution")
     assert (table["device_self_ns"][at], table["flops"][at]) == (1_674_000, 59_006_976)
@@ -149,7 +149,7 @@ def test_onnxruntime_nodes_carry_their_type_and_bytes() -> None:
     assert all(v is None or v >= 0 for v in table["bytes"])
 
 
-def test_torch_stages_are_worked_out_and_say_so():
+def test_torch_stages_are_worked_out_and_say_so() -> None:
     result = answer("overview", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
     stages = dict(zip(result["stages"]["columns"]["name"], result["stages"]["columns"]["host_ratio"], strict=True))
     assert set(stages) == {"dataloader", "forward", "backward", "optimizer", "other"}

@@ -21,7 +21,7 @@ def micro(name: str) -> Path:
     return shared(f"traces/kineto/micro/{name}.json")
 
 
-def steps_us(path) -> dict[str, list[float]]:
+def steps_us(path: Path) -> dict[str, list[float]]:
     steps = answer("overview", path)["steps"]
     return {p: [v / 1000 for v in steps[f"{p}_ns"]] for p in PARTS}
 
@@ -85,16 +85,16 @@ def test_operator_times_of_hand_made_traces(name: str, expected: dict[str, list[
     assert {k: [v / 1000 for v in values] for k, values in found.items()} == expected
 
 
-def test_a_data_pipe_is_no_operator():
+def test_a_data_pipe_is_no_operator() -> None:
     assert answer("operator", micro("test_datapipe"))["total_rows"] == 0
 
 
-def test_one_call_may_launch_two_kernels():
+def test_one_call_may_launch_two_kernels() -> None:
     table = answer("kernel", micro("test_runtime_launch_multipe_kernels"))["columns"]
     assert (table["name"], table["calls"]) == (["ncclBroadcastRingLLKernel_copy_i8(ncclColl)"], [2])
 
 
-def test_device_utilization_of_overlapping_kernels():
+def test_device_utilization_of_overlapping_kernels() -> None:
     (device,) = answer("overview", micro("test_gpu_utilization"))["devices"]
     assert device["id"] == 1
     assert device["utilization"] == 60 / 120
@@ -102,7 +102,7 @@ def test_device_utilization_of_overlapping_kernels():
     assert device["occupancy"] * 100 == pytest.approx((0.6 * 10 + 0.1 * 15 + 1.0 * 25 + 0.3 * 20) / 70)
 
 
-def test_kernels_grouped_by_operator_and_launch_attributes():
+def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
     table = answer("kernel", micro("test_group_by_kernel_columns"), group="launch")["columns"]
     keys = ("operator", "grid", "block", "calls", "total_ns", "mean_ns", "min_ns", "max_ns")
     found = sorted(zip(*(table[k] for k in keys), strict=True))
@@ -113,14 +113,14 @@ def test_kernels_grouped_by_operator_and_launch_attributes():
     ]
 
 
-def test_v100_average_step():
+def test_v100_average_step() -> None:
     average = answer("overview", shared(V100))["average_step"]
     expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
                 "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
     assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
 
 
-def test_v100_first_steps():
+def test_v100_first_steps() -> None:
     steps = answer("overview", shared(V100))["steps"]
     assert steps["name"] == ["5", "6", "7", "8", "9", "10"]
     expected = [
@@ -132,7 +132,7 @@ def test_v100_first_steps():
     assert [tuple(steps[f"{p}_ns"][i] // 1000 for p in parts) for i in range(3)] == expected
 
 
-def test_v100_device():
+def test_v100_device() -> None:
     (device,) = answer("overview", shared(V100))["devices"]
     keys = ("utilization", "sm_efficiency", "occupancy", "tensor_core_ratio")
     assert [round(device[k] * 100, 2) for k in keys] == [55.51, 54.68, 49.13, 0.0]
@@ -155,7 +155,7 @@ def test_v100_operators() -> None:
     assert us["aten::cudnn_batch_norm_backward"] == [318, 61939, 61939, 12238, 30460]
 
 
-def test_v100_kernels():
+def test_v100_kernels() -> None:
     table = answer("kernel", shared(V100))["columns"]
     assert len(table["name"]) == 67
     keys = ("calls", "total_ns", "mean_ns", "max_ns", "min_ns", "blocks_per_sm", "occupancy")
@@ -170,7 +170,7 @@ def test_v100_kernels():
     ]
 
 
-def test_v100_findings():
+def test_v100_findings() -> None:
     found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100))["findings"]}
     assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.4
     assert round(found["tensor_cores_unused"]["eligible_ratio"] * 100) == 68
@@ -185,7 +185,7 @@ HTA = {
 
 
 @pytest.mark.parametrize("name", HTA)
-def test_kernels_and_collectives_are_all_counted(name):
+def test_kernels_and_collectives_are_all_counted(name: str) -> None:
     table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz"))["columns"]
     comm = ["nccl" in n for n in table["name"]]
     calls, total = np.array(table["calls"]), np.array(table["total_ns"])
@@ -202,7 +202,7 @@ def test_kernels_and_collectives_are_all_counted(name):
         ("sampled_rank-0of128", 1138, 1154),
     ],
 )
-def test_kernels_find_their_operator(name, linked, kernels):
+def test_kernels_find_their_operator(name: str, linked: int, kernels: int) -> None:
     lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
     assert kernels - lost["kernels"] == linked
 
@@ -233,7 +233,7 @@ def test_triton_launch_through_the_driver_is_a_runtime_call() -> None:
     assert "cuLaunchKernel" in rows(answer("runtime", shared("traces/kineto/hta/triton_example.json.gz")), "calls")
 
 
-def test_cpu_only_rank_has_no_device():
+def test_cpu_only_rank_has_no_device() -> None:
     assert answer("overview", shared("traces/kineto/hta/rank_non_gpu.json.gz"))["devices"] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import SAMPLES, answer, shared, trace_of
+from tests.conftest import SAMPLES, Write, answer, shared, trace_of
 from visualprof.views.answers.table import Coded, Selection, Table, page
 from visualprof.views.measure.memory import curve, lifetimes, peak, thin
 
@@ -47,13 +47,13 @@ COLUMNS = (
         ),
     ],
 )  # fmt: skip
-def test_operator_statistics_of_the_hand_made_trace(device, expected):
+def test_operator_statistics_of_the_hand_made_trace(device: str, expected: dict[str, list[int]]) -> None:
     table = answer("memory", shared(MICRO), device=device)["operators"]["columns"]
     found = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
     assert found == expected
 
 
-def test_allocations_meet_the_release_of_their_address():
+def test_allocations_meet_the_release_of_their_address() -> None:
     table = answer("memory", shared(MICRO), device="0")["events"]["columns"]
     rows = {a: i for i, a in enumerate(table["address"])}
     first = rows[hex(515)]
@@ -67,13 +67,13 @@ def test_allocations_meet_the_release_of_their_address():
     assert (table["released_ns"][never], table["lifetime_ns"][never]) == (None, None)
 
 
-def test_a_release_without_allocation_is_listed_without_a_start():
+def test_a_release_without_allocation_is_listed_without_a_start() -> None:
     table = answer("memory", shared(MICRO), device="-1")["events"]["columns"]
     at = table["address"].index(hex(690))
     assert (table["allocated_ns"][at], table["name"][at], table["released_by"][at]) == (None, "", "aten::liner")
 
 
-def test_a_curve_without_totals_counts_from_its_start():
+def test_a_curve_without_totals_counts_from_its_start() -> None:
     result = answer("memory", shared(MICRO), device="0")
     assert [d["relative"] for d in result["devices"]] == [True, True]
     assert result["curve"]["columns"]["allocated_bytes"][:4] == [4, 8, 12, 22]
@@ -87,7 +87,7 @@ def test_wrapped_totals_are_negative_and_noted() -> None:
     assert "16 totals of allocated memory had wrapped" in trace.meta.warnings[0]
 
 
-def test_the_peak_of_a_real_gpu_run_is_kept_and_explained():
+def test_the_peak_of_a_real_gpu_run_is_kept_and_explained() -> None:
     result = answer("memory", SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz", device="0")
     (device,) = [d for d in result["devices"] if d["id"] == 0]
     assert (
@@ -207,7 +207,7 @@ def test_categories_of_the_file_add_up_to_the_curve() -> None:
     assert set(result["events"]["columns"]["address"]) == {None}
 
 
-def test_the_static_plan_is_explained_by_category_and_operator():
+def test_the_static_plan_is_explained_by_category_and_operator() -> None:
     result = answer("memory", shared("traces/megengine/resnet18_w16.lite.profile.json"))
     peak_row = result["peak"]
     kinds = dict(zip(*(peak_row["categories"]["columns"][k] for k in ("name", "bytes")), strict=True))
@@ -237,7 +237,7 @@ def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() 
 
 
 @given(st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan")))), st.booleans())
-def test_numbers_are_sorted_stably_with_unknown_ones_last(values, descending):
+def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], descending: bool) -> None:
     table = Table(columns={"x": np.array(values, np.float64), "i": np.arange(len(values))})
     found = page(table, Selection("x", descending)).columns["i"]
     known = [i for i, v in enumerate(values) if v == v]

@@ -27,7 +27,7 @@ QUERIES = {
 FILES = ["resnet18_w16.profile.json", "transformer_tiny.profile.json", "lenet.profile.json"]
 
 
-def table(file: str = FILES[0], **params: str):
+def table(file: str = FILES[0], **params: str) -> dict[str, Any]:
     return answer("profile", shared(f"{FOLDER}/{file}"), **params)
 
 
@@ -70,7 +70,7 @@ def test_totals_equal_the_original(file: str) -> None:
     assert totals["host_ns"] == round(told["total_host_time"] * 1e9)
 
 
-def test_totals_of_a_trace_profile():
+def test_totals_of_a_trace_profile() -> None:
     totals = answer("profile", shared("traces/megengine/resnet18_w16.trace_get_profile.json"))["totals"]
     assert (totals["device_ns"], totals["host_ns"]) == (289_203_000, 585_381_000)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from flask import Response
+from flask import Blueprint, Response
 from msgspec import Meta
 
 from visualprof.remote.backends import Backend, all_backends
@@ -124,7 +124,7 @@ class Jobs(Resource):
         """Every backend."""
         return BackendsAnswer([_backend(backend) for backend in all_backends()])
 
-    def blueprint(self):
+    def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
         made = super().blueprint()
         made.register_error_handler(Invalid, _refused)
