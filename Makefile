@@ -61,7 +61,7 @@ page: $(PAGE)/dist/index.html ## build the page
 types: $(VENV)/dev $(MODULES) ## make the page's types from the API's declarations
 	mkdir -p build
 	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
-	$(NPM) run types
+	$(NPM) run --silent types
 	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
 $(VENV)/pip: $(VENV)/created

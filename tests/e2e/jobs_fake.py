@@ -17,11 +17,17 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from tests.e2e.live import Dashboard
+from tests.remote.draft_sites import Known
+from visualprof.remote.protocol import DTYPES, Capabilities, Request
+from visualprof.remote.queue.check.matching import takers
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
 from visualprof.server.api.job_log import LogAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
-from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer
+from visualprof.server.api.jobs import BackendsAnswer
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
@@ -315,6 +321,7 @@ class JobsFake:
         self.warnings: list[Json] = []
         self.received: list[tuple[str, str, Any]] = []
         self.uploads: dict[str, Json] = {}
+        self.kept: dict[str, Json] = {}  # what was uploaded last, by blob
         self.log = LOG
         self.revision = 1
         self.held: set[str] = set()
@@ -359,6 +366,7 @@ class JobsFake:
         if name in self.held:
             time.sleep(3)
         if name in self.uploads:
+            self.kept[self.uploads[name]["blob"]] = self.uploads[name]
             return 201, self.uploads[name], UploadAnswer
         return (
             422,
@@ -367,9 +375,8 @@ class JobsFake:
         )
 
     def _jobs(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
-        if parts == ["check"]:
-            count = len(content["sweep"]["values"]) * len(content["specs"])
-            return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, CheckAnswer
+        if parts == ["draft"]:
+            return 200, self._drafted(content), Drafted
         if not parts and method == "POST" and self.refusals:
             return *self.refusals.pop(0), None
         if not parts and method == "POST":
@@ -383,12 +390,37 @@ class JobsFake:
         if parts[1:] == ["files"]:
             blob = self._answer_of(found)["request"]["model"]["blob"]
             return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, FilesAnswer
+        if parts[1:] == ["draft"]:
+            asked = msgspec.convert(self._answer_of(found)["request"], Request)
+            return 200, msgspec.to_builtins(draft_of(asked, self._known().machines)), Draft
         if parts[1:] in (["cancel"], ["retry"]):
             found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
             for t in found["tasks"]:
                 t["state"] = found["state"]
             self.revision += 1
         return 200, self._answer_of(found), JobAnswer
+
+    def _known(self) -> Known:
+        """Its files and machines, as the rules of a real server see them."""
+        kept = {request()["model"]["blob"]: model_upload(), **self.kept}
+        files = {blob: {"kind": u["kind"], "name": u["name"], **(u["model"] or u["array"])} for blob, u in kept.items()}
+        machines = [
+            Agent(
+                *(row["id"], None, row["name"], row["public"], row["local"], row["address"]),
+                msgspec.convert(row["capabilities"], Capabilities),
+                row["registered_ns"],
+                time.time_ns() if row["online"] else 0,
+            )
+            for row in self.agents
+        ]
+        return Known(files, machines)
+
+    def _drafted(self, content: Json) -> Json:
+        """What a real server makes of a draft, with what this one finds wrong beside it."""
+        answer = msgspec.to_builtins(compose(msgspec.convert(content, Draft), self._known()))
+        answer["errors"] += [{"code": "", **error} for error in self.errors]
+        answer["warnings"] += self.warnings
+        return answer
 
     def _submit(self, content: Json) -> Json:
         known = next((row for row in self.jobs if row["id"] == f"j-{content['key'][:6]}"), None)
@@ -406,7 +438,11 @@ class JobsFake:
         return self._answer_of(known)
 
     def _answer_of(self, row: Json) -> Json:
-        return {"job": row, "request": self._requests.get(row["id"], request(row["name"])), "points": points(row)}
+        asked = self._requests.get(row["id"], request(row["name"]))
+        known = self._known()
+        online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
+        unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not takers(spec, online)]
+        return {"job": row, "request": asked, "points": points(row), "unserved": unserved}
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         offset, data = int(query.get("offset", 0)), self.log.encode()
@@ -448,7 +484,9 @@ class JobsFake:
             }
             for name, package, formats, suffixes, options in BACKENDS
         ]
-        return 200, {"backends": entries}, BackendsAnswer
+        measures = [{"name": name, "field": field, "usual": USUAL[name]} for name, field in MEASURES.items()]
+        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": measures}
+        return 200, answer, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         return 200, {"revision": self.revision, "reports": []}, ReportsAnswer
@@ -463,6 +501,7 @@ def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: A
         "dims": {"batch": 1},
         "backends": ["onnxruntime", "openvino"],
         "warnings": [],
+        "fixed_inputs": changes.get("format", "onnx") == "onnx",
     } | changes
     return {
         "blob": "b" * 64,

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work.counters import Profile, add
+from visualprof.remote.agent.work.samples import ProfileTrace, add_counters
 
 TRACES = [
     "onnxruntime-cpu/if_loop.json.gz",
@@ -50,8 +50,8 @@ def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int
     lines = [{"schema": "visualprof.monitor/1"}, *({"t_ns": start + i * 10**6, **sample} for i in range(ticks))]
     (tmp_path / "monitor.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     kind = "chrome_list" if listed else "chrome_object"
-    profile = Profile(path, kind, origin, start, start + ticks * 10**6, 1)
-    assert add(profile, tmp_path / "monitor.jsonl") == 8 * ticks
+    profile = ProfileTrace(path, kind, origin, start, start + ticks * 10**6, 1)
+    assert add_counters(profile, tmp_path / "monitor.jsonl") == 8 * ticks
     trace = read_trace(path)
     assert trace.meta.format == trace_of(SAMPLES / name).meta.format
     assert counter(trace, "CPU %") == [50.0] * ticks

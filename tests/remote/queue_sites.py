@@ -67,8 +67,8 @@ def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[Rem
 
 def upload(remote: Remote, content: bytes = MODEL, name: str = "net.onnx") -> str:
     """Keeps a model without looking at it; its blob."""
-    blob, _ = remote.keep(name, io.BytesIO(content).read)
-    remote.remember(blob, name, {**FOUND, "name": name})
+    blob, _ = remote.opened().keep(name, io.BytesIO(content).read)
+    remote.opened().blobs.remember(blob, name, {**FOUND, "name": name})
     return blob
 
 

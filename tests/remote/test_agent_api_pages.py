@@ -201,7 +201,7 @@ def test_one_task_can_be_tried_again(client: FlaskClient, queue: Queue) -> None:
 
 
 def test_a_failure_says_why(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     task = listed(client).jobs[0].tasks[0]
     assert (task.state, task.reason, task.error, task.hint) == ("failed", "crashed", "it crashed", "see the log")
 
@@ -218,7 +218,7 @@ def test_a_log_is_read_piece_by_piece(client: FlaskClient, queue: Queue, agent: 
     queue.logs.append(task, 4, b"two\n")
     second = log(client, task.id, "?offset=4")
     assert (second.text, second.offset, second.size_bytes) == ("two\n", 4, 8)
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id, "?offset=8").ended
 
 
@@ -234,7 +234,7 @@ def test_a_long_log_comes_in_pieces_that_end_between_characters(
     task = queue.jobs.one(lease.job).tasks[0]
     text = "x" + "汉" * 200_000
     queue.logs.append(task, 0, text.encode())
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     pieces, offset, ended = list[str](), 0, False
     while not ended:
         answer = log(client, task.id, f"?offset={offset}")
@@ -258,13 +258,13 @@ def test_bytes_that_are_no_text_are_shown_all_the_same(
 ) -> None:
     task = queue.jobs.one(lease.job).tasks[0]
     queue.logs.append(task, 0, b"\xff\xfea\x00b\xf0")
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id).text == "\ufffd\ufffda\x00b\ufffd"
 
 
 def test_the_log_of_an_earlier_attempt_is_kept(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
     queue.logs.append(queue.jobs.one(lease.job).tasks[0], 0, b"first")
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     queue.jobs.retry(lease.job)
     assert queue.leases.lease(agent, ["cpu"], 0)
     assert log(client, lease.task).text == ""

@@ -11,7 +11,7 @@ from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import megengine_python
 from tests.remote.fake_server import FakeServer
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.protocol import Input, Measure, Profile, Spec, Sweep
 
 pytestmark = pytest.mark.slow

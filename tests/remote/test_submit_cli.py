@@ -18,15 +18,21 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, ROOT
+from tests.remote.draft_sites import Known
 from visualprof.cli import _request, _watch, main, submit
 from visualprof.cli._server import Server as Client
 from visualprof.cli._server import Unreachable
 from visualprof.errors import BadParameter
+from visualprof.remote.protocol import Capabilities, Runtime
+from visualprof.remote.queue.draft.compose import compose
+from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.store.records import Agent
 from visualprof.server.app import Settings
 from visualprof.server.serve import Server
 
@@ -34,6 +40,7 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("onnxruntime")
 START_S = 60
+BLOB = "b" * 64
 
 
 def answer(url: str, path: str) -> dict[str, Any]:
@@ -296,62 +303,42 @@ def test_what_is_no_visualprof_server_is_told(tmp_path: Path) -> None:
 # what is typed
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("1:64", [1, 2, 4, 8, 16, 32, 64]),
-        ("1:48", [1, 2, 4, 8, 16, 32, 48]),
-        ("3:13", [3, 6, 12, 13]),
-        ("5:5", [5]),
-        ("8:64:8", [8, 16, 24, 32, 40, 48, 56, 64]),
-        ("1:64:8", [1, 9, 17, 25, 33, 41, 49, 57]),
-        ("1,2,4", [1, 2, 4]),
-        ("1, 4:16 32", [1, 4, 8, 16, 32]),
-        ("7", [7]),
-    ],
-)
-def test_sizes_are_ranges_steps_and_lists(text: str, values: list[int]) -> None:
-    assert _request.parse_sizes(text) == values
-
-
-@pytest.mark.parametrize("text", ["", "0", "0:4", "4:1", "a", "1:", "1:999999999999", "1:1000:1", "-1", "1.5"])
-def test_sizes_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(BadParameter):
-        _request.parse_sizes(text)
-
-
 def typed(*given: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(conflict_handler="resolve")
     submit.add_arguments(parser)
     return parser.parse_args(["m.onnx", *given])
 
 
-def wanted(*given: str, agents: list[dict[str, Any]] | None = None, dims: list[Any] | None = None) -> dict[str, Any]:
+def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> Drafted:
+    """What the server makes of what was typed."""
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
     sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})
-    told = {"format": "onnx", "inputs": inputs, "dims": sizes, "backends": ["onnxruntime", "openvino"], "warnings": []}
-    files = _request.Files({"blob": "b", "name": "m.onnx", "model": told}, {})
-    return _request.request(typed(*given), "key", files, agents or [])
+    model = {"kind": "model", "format": "onnx", "inputs": inputs, "outputs": [], "dims": sizes, "warnings": []}
+    files = _request.Files({"blob": BLOB, "name": "m.onnx", "model": model}, {})
+    draft = msgspec.convert(_request.draft(typed(*given), "key", files), Draft)
+    return compose(draft, Known({BLOB: {**model, "name": "m.onnx"}}, agents or []))
 
 
-def agent(name: str, *backends: str, online: bool = True, platform: str = "x86") -> dict[str, Any]:
-    runtimes = [
-        {"backend": b, "version": "1", "devices": ["cpu", "cuda:0"][: 1 + (platform == "cuda")]} for b in backends
-    ]
-    return {
-        "id": f"id-{name}",
-        "name": name,
-        "online": online,
-        "capabilities": {"platform": platform, "runtimes": runtimes},
-    }
+def wanted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> dict[str, Any]:
+    result = drafted(*given, agents=agents, dims=dims)
+    assert result.errors == []
+    return msgspec.to_builtins(result.request)
+
+
+def agent(name: str, *backends: str, online: bool = True, platform: str = "x86") -> Agent:
+    devices = ["cpu", "cuda:0"][: 1 + (platform == "cuda")]
+    runtimes = [Runtime(backend, "1", "python", "3.11", devices) for backend in backends]
+    can = Capabilities(platform, "", "", name, "", 1, 1, 0, "", runtimes=runtimes)  # type: ignore[arg-type]
+    return Agent(f"id-{name}", None, name, True, False, "", can, 0, time.time_ns() if online else 0)
 
 
 def test_specs_are_the_product_of_lists_with_readable_ids() -> None:
-    specs = wanted("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")["specs"]
-    assert [s["id"] for s in specs] == [
+    lists = ("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")
+    specs = drafted(*lists).request.specs
+    assert [s.id for s in specs] == [
         "ort-f32-1t", "ort-f32-2t", "ort-bf16-1t", "ort-bf16-2t", "ov-f32-1t", "ov-f32-2t", "ov-bf16-1t", "ov-bf16-2t",
     ]  # fmt: skip
-    assert (specs[3]["backend"], specs[3]["threads"]) == ("onnxruntime", 2)
+    assert (specs[3].backend, specs[3].threads) == ("onnxruntime", 2)
 
 
 def test_the_backends_are_those_that_an_agent_has_which_is_online() -> None:
@@ -391,17 +378,22 @@ def test_another_dimension_can_be_swept() -> None:
 
 def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep() -> None:
     assert wanted("--backend", "openvino", dims=[1, 4])["sweep"] == {"dim": "", "values": [1]}
-    with pytest.raises(BadParameter, match="no dimension to sweep"):
-        wanted("--batch", "1:4", "--backend", "openvino", dims=[1, 4])
+    (error,) = drafted("--batch", "1:4", "--backend", "openvino", dims=[1, 4]).errors
+    assert error.error == "there is no dimension to sweep"
 
 
 @pytest.mark.parametrize(
-    "given", [("--dim", "seq"), ("--dim", "seq=x"), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
+    "given", [("--dim", "seq"), ("--dim", "seq="), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
 )
 def test_what_is_typed_wrong_is_told_with_an_example(given: tuple[str, ...]) -> None:
     with pytest.raises(BadParameter) as caught:
         wanted("--backend", "openvino", *given)
     assert caught.value.hint
+
+
+def test_a_size_that_is_none_is_told_with_an_example() -> None:
+    (error,) = drafted("--backend", "openvino", "--dim", "seq=x").errors
+    assert (error.field, error.error, error.hint) == ("dims.seq", "'x' is no size", "for example: seq=64")
 
 
 # a terminal

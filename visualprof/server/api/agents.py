@@ -103,13 +103,13 @@ def _agents(remote: Remote) -> AgentsAnswer:
     if queue is not None:
         with queue.database.read() as connection:
             number = revision(connection, "agents")
-        rows = _rows(queue)
+        rows = _rows(queue, remote.intervals.lease_s)
     token = "" if remote.problem else f" --token {remote.token}"
     command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"
     return AgentsAnswer(number, rows, command, INSTALL, remote.local_agent)
 
 
-def _rows(queue: Queue) -> list[AgentRow]:
+def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:
     busy = dict[str, list[AgentTask]]()
     for job in queue.jobs.running():
         for task in job.tasks:
@@ -125,7 +125,7 @@ def _rows(queue: Queue) -> list[AgentRow]:
             address=each.address,
             public=each.public,
             local=each.local,
-            online=queue.agents.online(each),
+            online=each.online(lease_s),
             last_seen_ns=each.seen_ns,
             registered_ns=each.registered_ns,
             capabilities=each.capabilities,

@@ -7,6 +7,7 @@ import threading
 import msgspec
 
 from visualprof.remote.protocol import Phase, Reason, Request, State
+from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.views.answers.encoding import encode
@@ -76,11 +77,12 @@ class PointRow(msgspec.Struct):
 
 
 class JobAnswer(msgspec.Struct):
-    """One job with what was submitted and the points so far."""
+    """One job with what was submitted and the points so far. unserved: specs that no online machine can run."""
 
     job: JobRow
     request: Request
     points: list[PointRow]
+    unserved: list[str]
 
 
 class JobList:
@@ -129,7 +131,9 @@ class JobList:
             for task in found.tasks
             for each in points[task.id]
         ]
-        return JobAnswer(self._shown(queue, [found])[0], found.request, rows)
+        online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
+        unserved = [spec.id for spec in found.request.specs if not takers(spec, online)]
+        return JobAnswer(self._shown(queue, [found])[0], found.request, rows, unserved)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed = queue.jobs.since(self._revision)

@@ -9,8 +9,10 @@ from flask import Blueprint, Response
 from msgspec import Meta
 
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.protocol import Request
+from visualprof.remote.protocol import DTYPES, Request
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.answers import answer, raw
 from visualprof.server.api.job_log import LogAnswer, LogQuery, piece
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer
@@ -55,10 +57,20 @@ class BackendEntry(msgspec.Struct):
     options: dict[str, list[str]]
 
 
+class MeasureEntry(msgspec.Struct):
+    """A number that a draft may have about measuring: its name there, its field in a request, and what is usual."""
+
+    name: str
+    field: str
+    usual: str
+
+
 class BackendsAnswer(msgspec.Struct):
-    """Every backend, whether an agent has it or not."""
+    """Every backend, whether an agent has it or not; types of inputs; what can be said about measuring."""
 
     backends: list[BackendEntry]
+    dtypes: list[str]
+    measures: list[MeasureEntry]
 
 
 class Jobs(Resource):
@@ -97,6 +109,16 @@ class Jobs(Resource):
         errors, warnings = check_request(request, self._remote)
         return CheckAnswer(_fields(errors), _fields(warnings), points_of(request) if request.specs else 0)
 
+    @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
+    def draft(self, body: Draft) -> Drafted:
+        """A complete job of what somebody typed."""
+        return compose(body, self._remote)
+
+    @get("/jobs/<job>/draft", refuses=NO_JOB)
+    def template(self, job: str) -> Draft:
+        """What somebody would type to get this job."""
+        return draft_of(self._jobs.queue().jobs.one(job).request, self._remote.agents())
+
     @get("/jobs/<job>", refuses=NO_JOB)
     def one(self, job: str) -> JobAnswer:
         """One job."""
@@ -122,7 +144,8 @@ class Jobs(Resource):
     @get("/backends")
     def backends(self) -> BackendsAnswer:
         """Every backend."""
-        return BackendsAnswer([_backend(backend) for backend in all_backends()])
+        measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
+        return BackendsAnswer([_backend(backend) for backend in all_backends()], list(DTYPES), measures)
 
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""

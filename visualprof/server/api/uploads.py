@@ -31,7 +31,10 @@ class TensorEntry(msgspec.Struct):
 
 
 class UploadedModel(msgspec.Struct):
-    """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it."""
+    """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
+
+    fixed_inputs: whether it says names, types and dimensions of its inputs for good; else a job may change them.
+    """
 
     format: str
     inputs: list[TensorEntry]
@@ -39,6 +42,7 @@ class UploadedModel(msgspec.Struct):
     dims: dict[str, int]
     backends: list[str]
     warnings: list[str]
+    fixed_inputs: bool
 
 
 class UploadedArray(msgspec.Struct):
@@ -101,10 +105,10 @@ def _entries(remote: Remote) -> list[Entry]:
 
 def _shown(upload: Upload) -> UploadAnswer:
     model, array = None, None
-    if isinstance(upload.found, InspectedModel):
-        model = msgspec.convert(asdict(upload.found), UploadedModel)
+    if isinstance(upload.content, InspectedModel):
+        model = msgspec.convert(asdict(upload.content), UploadedModel)
     else:
-        array = UploadedArray(upload.found.dtype, upload.found.shape)
-    kind = "array" if isinstance(upload.found, InspectedArray) else "model"
+        array = UploadedArray(upload.content.dtype, upload.content.shape)
+    kind = "array" if isinstance(upload.content, InspectedArray) else "model"
     graph = GRAPH + upload.blob if model else None
     return UploadAnswer(upload.blob, upload.name, upload.size, kind, model, array, graph)

@@ -10,7 +10,7 @@ interface Pointer {
 
 /** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
 export async function listen_to_drags(chart: EChartsType, on_range: (from: number, to: number) => void): Promise<void> {
-  const { graphic } = await import("./engine");
+  const { graphic } = await import("./engine-more");
   const zr = chart.getZr();
   const mark = new graphic.Rect({ z: 100, silent: true, invisible: true, style: { fill: "#2f74d0", opacity: 0.18 } });
   zr.add(mark);

@@ -1,15 +1,15 @@
-// The parts of ECharts that the pages use. This module is only ever imported lazily.
-import { BarChart, LineChart, PieChart, ScatterChart } from "echarts/charts";
-import { DataZoomComponent, GridComponent, LegendComponent, MarkLineComponent, MarkPointComponent, TitleComponent, TooltipComponent } from "echarts/components";
-import { graphic, init, use, type EChartsType } from "echarts/core";
-import { LabelLayout } from "echarts/features";
-import { CanvasRenderer, SVGRenderer } from "echarts/renderers";
+// ECharts with what bars and rings need, as on the first page. Only ever imported lazily.
+import { BarChart, PieChart } from "echarts/charts";
+import { GridSimpleComponent, LegendComponent } from "echarts/components";
+import { init, use, type EChartsType } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
 
-use([
-  BarChart, LineChart, PieChart, ScatterChart,
-  DataZoomComponent, GridComponent, LegendComponent, MarkLineComponent, MarkPointComponent, TitleComponent, TooltipComponent,
-  CanvasRenderer, SVGRenderer,
-  LabelLayout,
-]);
+use([BarChart, PieChart, GridSimpleComponent, LegendComponent, CanvasRenderer]);
 
-export { graphic, init, type EChartsType };
+/** With the parts that a chart needs: curves, points, zooming (`more`), or answers to the pointer (`tip`). */
+export async function with_parts(more: boolean, tip: boolean): Promise<typeof init> {
+  await Promise.all([more && import("./engine-more"), tip && import("./engine-tip")]);
+  return init;
+}
+
+export type { EChartsType };

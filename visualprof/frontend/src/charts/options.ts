@@ -184,3 +184,8 @@ export function chart_option(server: JsonObject, context: Context): Option {
   const dressed = (DRESSES[kind] ?? dress_bars)(option, format, context);
   return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme) };
 }
+
+/** Whether ECharts must have more than bars and rings (engine-more.ts) to draw it. */
+export function needs_more(option: Option): boolean {
+  return objects(option["series"]).some((one) => one["type"] !== "bar" && one["type"] !== "pie") || objects(option["dataZoom"]).length > 0;
+}

@@ -21,7 +21,7 @@ function data_address(kind: PictureKind, svg: string): string {
 }
 
 export async function save_picture(kind: PictureKind, name: string, title: string, server: JsonObject, context: Context): Promise<void> {
-  const { init } = await import("./engine");
+  const init = await (await import("./engine")).with_parts(true, false);
   const ink = INK[context.theme];
   const holder = document.createElement("div");
   const chart = init(holder, null, { renderer: kind === "svg" ? "svg" : "canvas", ssr: kind === "svg", width: WIDTH, height: HEIGHT, devicePixelRatio: 2 });
