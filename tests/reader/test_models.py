@@ -136,7 +136,7 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"hello"])
-def test_other_files_are_refused_with_what_could_be_read(tmp_path, content) -> None:
+def test_other_files_are_refused_with_what_could_be_read(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
     with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:
