@@ -9,18 +9,21 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import ROOT, SAMPLES
 from tests.e2e.live import Dashboard
 
-KINDS = ("format", "model", "view")
+KINDS = ("format", "model", "view", "backend")
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 STACKS = "main;net;conv 300\nmain;net;relu 50\nmain;net;conv 100\n"
 LAYERS = "LAYERS 1\nstem.conv Conv2d\nstem.relu ReLU\n"
+IDENTITY = 'IDENTITY 1\n{"inputs": {"x": ["float32", ["batch", 4]]}}'
 
 
 def new_file(guide: str) -> tuple[str, str]:
@@ -146,8 +149,8 @@ def test_a_view_is_one_file_for_the_command_line(root: Path) -> None:
     answer = json.loads(view(root, name, CNN))
     columns = answer["columns"]
     assert answer["total_rows"] == len(columns["name"]) > 0
-    streams = json.loads(view(root, name, CNN, "json", "--param", "kind=stream"))["columns"]
-    assert set(streams["kind"]) == {"stream"} < set(columns["kind"])
+    streams = json.loads(view(root, name, CNN, "json", "--param", "side=device"))["columns"]
+    assert {"stream 7 "} == set(streams["name"]) < set(columns["name"])
     shown = view(root, name, CNN, "table")
     assert columns["name"][0] in shown
     head, first, *_ = csv.reader(view(root, name, CNN, "csv").splitlines())
@@ -167,3 +170,35 @@ def test_a_view_is_one_file_for_the_api(root: Path, tmp_path: Path, serve: Calla
     answer = dashboard.get(f"view/{name}", run=run["id"])
     assert answer["columns"] == json.loads(view(root, name, CNN))["columns"]
     assert dashboard.get(f"charts/{name}", run=run["id"])["charts"]
+
+
+LISTED = "from visualprof.remote.backends import all_backends; print(*(b.name for b in all_backends()))"
+
+
+@pytest.mark.slow
+def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
+    """Known to the API and to an agent, which runs a job of an uploaded model in the backend's own format."""
+    name = add("backend", root)
+    assert name in python(root, "-c", LISTED).split()
+    runs, model = tmp_path / "runs", tmp_path / f"same.{name}"
+    runs.mkdir()
+    model.write_text(IDENTITY)
+    dashboard = serve(runs, "--with-agent")
+    assert name in [known["name"] for known in dashboard.get("backends")["backends"]]
+    until(lambda: any(r["backend"] == name for r in runtimes(dashboard)))
+    wish = ["--batch", "1,2", "--min-s", "0.05", "--profile-runs", "3", "--wait"]  # which fails where the job does
+    python(root, "-m", "visualprof", "submit", str(model), "--server", dashboard.url, "--backend", name, *wish)
+    (profile,) = runs.glob("*/*/timeline.json")
+    table = json.loads(view(root, "operator", profile))["columns"]
+    assert (table["name"], table["calls"]) == (["copy"], [3])
+
+
+def runtimes(dashboard: Dashboard) -> list[dict[str, Any]]:
+    return [r for agent in dashboard.get("agents")["agents"] for r in agent["capabilities"]["runtimes"]]
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.1)
