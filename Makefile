@@ -4,8 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PAGE := visualprof/frontend
 SOURCES := $(shell find $(PAGE)/src $(PAGE)/public -type f 2>/dev/null) $(PAGE)/package-lock.json $(PAGE)/vite.config.ts
+MODULES := $(PAGE)/node_modules/.package-lock.json
+# npm in the page's folder, with the Node that comes as a Python package.
+NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
+# Each check prints its output in one piece (GNU make from 4.0 on).
+WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+PORT ?= 8040
 
-.PHONY: demo test check bench page types clean help
+.PHONY: demo dev test check ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -13,25 +19,50 @@ help: ## list the targets
 demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: without opening)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)
 
+dev: $(VENV)/dev $(MODULES) ## server over LOGDIR (default: the samples) and the page with hot reload on port 5173; Ctrl-C ends both
+	@$(BIN)/visualprof $(if $(LOGDIR),--logdir $(LOGDIR),demo) --port $(PORT) & server=$$!; \
+	trap 'kill $$server 2>/dev/null; wait $$server' EXIT; trap 'exit 0' INT TERM; \
+	VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
+
 test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python, page, browser (skipped without Chromium)
 	$(BIN)/python -m pytest -n 2 -q
-	$(BIN)/python -m benchmarks.npm test
+	$(NPM) test
 
-check: $(VENV)/dev ## the quick half: style, types, layers, unit tests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check visualprof tests benchmarks setup.py
+check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
+	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers
+
+unit:
+	$(BIN)/python -m pytest -n 2 -q -rfE -m "not e2e and not slow"
+
+pyright:
 	$(BIN)/pyright
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 -q -m "not e2e" tests/reader tests/views
+
+vue-tsc:
+	$(NPM) run --silent types-check
+
+vitest:
+	$(NPM) run --silent test -- --reporter=dot
+
+eslint:
+	$(NPM) run --silent lint
+
+ruff:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+layers:
+	$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
 
 page: $(PAGE)/dist/index.html ## build the page
 
-types: $(VENV)/dev ## export the OpenAPI document and the TypeScript types made from it
-	$(BIN)/python -m visualprof.server.api.openapi
-	$(BIN)/python -m benchmarks.npm run types
+types: $(VENV)/dev ## make the page's types from the API's declarations
+	mkdir -p build
+	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
+	$(NPM) run --silent types
+	sed -i "1i // $$(cat build/digest)" $(PAGE)/src/api/types.ts
 
 $(VENV)/pip: $(VENV)/created
 	$(BIN)/python -m pip install -q --upgrade pip
@@ -54,8 +85,12 @@ $(VENV)/runtimes: $(VENV)/dev
 	$(BIN)/visualprof agent install-runtime megengine==1.13.0 --folder .runtimes || echo "no MegEngine runtime: its tests are skipped"
 	touch $@
 
-$(PAGE)/dist/index.html: $(VENV)/dev $(SOURCES)
-	VISUALPROF_REBUILD=1 $(BIN)/python -c "import setup; setup.build_page()"
+$(MODULES): $(VENV)/pip $(PAGE)/package-lock.json | $(VENV)/dev
+	$(NPM) ci --no-audit --no-fund
+	touch $@
+
+$(PAGE)/dist/index.html: $(MODULES) $(SOURCES)
+	$(NPM) run build
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .runtimes $(PAGE)/dist $(PAGE)/node_modules build *.egg-info

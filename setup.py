@@ -33,7 +33,10 @@ def npm(*arguments: str) -> int:
         )
         environment["PATH"] = f"{folder}{os.pathsep}{environment.get('PATH', '')}"
         command = [str(folder / "node"), str(modules / "npm" / "bin" / "npm-cli.js")]
-    return subprocess.run([*command, *arguments], cwd=FRONTEND, env=environment, check=False).returncode
+    try:
+        return subprocess.run([*command, *arguments], cwd=FRONTEND, env=environment, check=False).returncode
+    except KeyboardInterrupt:  # npm was interrupted, too
+        return 130
 
 
 def build_page() -> None:

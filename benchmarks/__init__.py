@@ -1,1 +1,1 @@
-"""Measurements, and the npm of the Python package for the page's own scripts."""
+"""Measurements against their bars, with the baselines beside them."""

@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
+from benchmarks.rows import Row
 from benchmarks.synthetic_models import Json, transformer
 from benchmarks.timeline_page import FLAGS
-
-Row = tuple[str, str, str, bool]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "visualprof" / "frontend"
@@ -134,7 +133,7 @@ def server(models: dict[str, Json]) -> Generator[str]:
 
 def told(what: str, ms: float, bar: float | None) -> Row:
     """A figure with its bar."""
-    return what, f"{ms:,.0f} ms", "" if bar is None else f"at most {bar:,.0f} ms", bar is None or ms <= bar
+    return Row(what, f"{ms:,.0f} ms", "" if bar is None else f"at most {bar:,.0f} ms", bar is None or ms <= bar)
 
 
 def address(base: str, model: str, **more: str) -> str:
@@ -221,7 +220,7 @@ def dagre_took(boxes: int, edges: list[tuple[int, int]], limit_s: float) -> str:
 
 def beside(what: str, boxes: int, edges: list[tuple[int, int]], limit_s: float) -> Row:
     """The same layout by @dagrejs/dagre."""
-    return f"@dagrejs/dagre, {what}", dagre_took(boxes, edges, limit_s), "", True
+    return Row(f"@dagrejs/dagre, {what}", dagre_took(boxes, edges, limit_s))
 
 
 def level(model: Json) -> tuple[int, list[tuple[int, int]]]:
@@ -246,9 +245,9 @@ def main() -> int:
     parser.add_argument("--chromium", default=shutil.which("chromium") or "/usr/bin/chromium")
     options = parser.parse_args()
     rows = graph_page(options.chromium, options.nodes, options.flat, options.dagre)
-    for what, figure, bar, met in rows:
-        print(f"{'ok  ' if met else 'MISS'}  {what}: {figure}{f' ({bar})' if bar else ''}")
-    return 0 if all(met for *_, met in rows) else 1
+    for row in rows:
+        print(row.line())
+    return 0 if all(row.ok for row in rows) else 1
 
 
 def graph_page(chromium: str, nodes: int = 20_000, wide: int = 5_000, dagre_s: float = 60) -> list[Row]:
@@ -259,7 +258,7 @@ def graph_page(chromium: str, nodes: int = 20_000, wide: int = 5_000, dagre_s: f
         rows.append(beside("the opened encoder, layers folded, mask edges in", *level(nested), dagre_s))
         edges = list(zip(flat["edges"]["src"], flat["edges"]["dst"], strict=True))
         rows.append(beside(f"flat {wide:,} nodes", len(flat["nodes"]["name"]), edges, dagre_s))
-    return [(f"Graph page, {what}", *rest) for what, *rest in rows]
+    return [row._replace(what=f"Graph page, {row.what}") for row in rows]
 
 
 if __name__ == "__main__":

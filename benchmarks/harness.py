@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import Row
 from visualprof.remote.backends import Feeds, backend
 from visualprof.remote.child.measure import time_runs
 from visualprof.remote.protocol import Spec
@@ -73,18 +74,18 @@ def compare(runtime: str, path: Path, feeds: Feeds) -> tuple[float, float, float
     return ratio, statistics.median(ours), statistics.median(bare)
 
 
-def harness() -> Iterator[tuple[str, str, str, bool]]:
+def harness() -> Iterator[Row]:
     """Lines of the report: what, figure, bar, met."""
     for name, runtime, path, feeds in CASES:
         what = f"measured p50 latency against a bare loop: {runtime}, {name}"
         if importlib.util.find_spec(runtime) is None or not path.exists():
-            yield what, f"not measured: needs {path.name if not path.exists() else runtime}", "", True
+            yield Row(what, f"not measured: needs {path.name if not path.exists() else runtime}")
             continue
         ratio, ours, bare = compare(runtime, path, feeds)
         figure = f"{ours / 1e3:.1f} us against {bare / 1e3:.1f} us = {ratio:.3f} x"
-        yield what, figure, f"at most {AT_MOST} x", ratio <= AT_MOST
+        yield Row(what, figure, f"at most {AT_MOST} x", ratio <= AT_MOST)
 
 
 if __name__ == "__main__":
     for line in harness():
-        print(*line, sep="  ")
+        print(line.line())

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.kineto_file import HEAD
+from benchmarks.rows import Row, measured
 
 OPS = [
     "aten::empty",
@@ -21,9 +22,9 @@ FREE_LATER = 4096  # allocations that are alive at a time
 MEASURE = """
 import statistics, sys, time
 from visualprof.reader.cache import open_trace
-from visualprof.server.encoding import encode
+from visualprof.views.answers.encoding import encode
 from visualprof.views import view
-from visualprof.views.table import Query, page
+from visualprof.views.answers.table import Selection, page
 open_trace(sys.argv[1])  # kept now
 memory = view("memory")
 def seconds(act):
@@ -33,17 +34,17 @@ def seconds(act):
 def answer():
     trace = open_trace(sys.argv[1])
     result = memory.compute(trace, memory.parse({}))
-    encode({k: v.to_json() if k == "curve" else None for k, v in result.fields.items()})
-    encode(page(result.fields["events"], Query(limit=200)).to_json())
+    encode(result.curve)
+    encode(page(result.events, Selection(limit=200)))
     return result
 answer()
 print(statistics.median(seconds(answer) for _ in range(5)))
 result = answer()
-events = result.fields["events"]
-print(statistics.median(seconds(lambda: page(events, Query("lifetime_ns", limit=200))) for _ in range(3)))
-search = Query("name", search={"name": "conv"}, limit=200)
+events = result.events
+print(statistics.median(seconds(lambda: page(events, Selection("lifetime_ns", limit=200))) for _ in range(3)))
+search = Selection("name", search={"name": "conv"}, limit=200)
 print(statistics.median(seconds(lambda: page(events, search)) for _ in range(3)))
-print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).fields["events"]))
+print(len(view("memory").compute(open_trace(sys.argv[1]), memory.parse({})).events))
 """
 
 
@@ -80,10 +81,8 @@ def write_memory_trace(path: Path, count: int) -> None:
         file.write("\n]}\n")
 
 
-def memory_view(folder: Path, count: int) -> Iterator[tuple[str, str, str, bool]]:
+def memory_view(folder: Path, count: int) -> Iterator[Row]:
     """Lines of the report: what, figure, bar, met."""
-    from benchmarks.run import measured
-
     path = folder / "memory.json"
     write_memory_trace(path, count)
     lines: list[list[float]] = []
@@ -92,7 +91,7 @@ def memory_view(folder: Path, count: int) -> Iterator[tuple[str, str, str, bool]
         lines.append([float(line) for line in out.split()])
     first, by_lifetime, search, rows = (statistics.median(column) for column in zip(*lines, strict=True))
     what = f"memory view of {count:,} memory events ({rows:,.0f} allocations), warm"
-    yield f"{what}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5
-    yield "its table sorted by lifetime", f"{by_lifetime:.2f} s", "at most 0.5 s", by_lifetime <= 0.5
-    yield "its table searched by name", f"{search:.2f} s", "at most 0.5 s", search <= 0.5
+    yield Row(f"{what}: curve and first table page", f"{first:.2f} s", "at most 0.5 s", first <= 0.5)
+    yield Row("its table sorted by lifetime", f"{by_lifetime:.2f} s", "at most 0.5 s", by_lifetime <= 0.5)
+    yield Row("its table searched by name", f"{search:.2f} s", "at most 0.5 s", search <= 0.5)
     path.unlink()

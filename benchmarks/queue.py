@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from benchmarks.rows import Row
 
 ROOT = Path(__file__).parents[1]
 JOBS = 1000
@@ -97,7 +99,7 @@ class Agent:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[tuple[str, str]]:
+def server(folder: Path) -> Generator[tuple[str, str]]:
     """A dashboard with an uploaded model: its address and the token for agents."""
     logdir = folder / "queue-runs"
     token, blob = prepared(logdir)
@@ -224,17 +226,17 @@ def crowd(url: str, token: str, jobs: int, agents: int) -> tuple[float, int, int
     return took, len(got) - len(set(got)) + len(again), len(lost)
 
 
-def queue(folder: Path, jobs: int = JOBS, agents: int = AGENTS) -> Iterator[tuple[str, str, str, bool]]:
+def queue(folder: Path, jobs: int = JOBS, agents: int = AGENTS) -> Iterator[Row]:
     """Lines of the report: what, figure, bar, met."""
     with server(folder) as (url, token):
         took = submit_to_start(url, token)
         p95 = statistics.quantiles(took, n=20)[18]
         figure = f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms"
-        yield "job: submitted to started (an agent that waits)", figure, "p95 at most 60 ms", p95 <= 0.06
+        yield Row("job: submitted to started (an agent that waits)", figure, "p95 at most 60 ms", p95 <= 0.06)
         rate = leases(url, token)
-        yield "leases with 4 agents", f"{rate:.0f} a second", "at least 100 a second", rate >= 100
+        yield Row("leases with 4 agents", f"{rate:.0f} a second", "at least 100 a second", rate >= 100)
         seconds, twice, lost = crowd(url, token, jobs, agents)
-        yield (
+        yield Row(
             f"{jobs:,} jobs submitted while {agents} agents run them",
             f"{seconds:.1f} s, {twice} run twice, {lost} lost",
             "0 run twice, 0 lost",
@@ -247,4 +249,4 @@ if __name__ == "__main__":
 
     with tempfile.TemporaryDirectory() as name:
         for line in queue(Path(name)):
-            print(*line, sep=" | ", flush=True)
+            print(line.line(), flush=True)

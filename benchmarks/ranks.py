@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.kineto_file import write
+from benchmarks.rows import Row
 
 RANKS, EVENTS, EVERY = 64, 20_000, 40
 BAR = 1.2
 
 
-def many_ranks(folder: Path) -> Iterator[tuple[str, str, str, bool]]:
+def many_ranks(folder: Path) -> Iterator[Row]:
     """Rows (what, figure, bar, met) of 64 ranks, a collective every 40 kernels: all views of each and of the run."""
     from visualprof.reader import read_trace
     from visualprof.views import all_views
@@ -33,9 +34,9 @@ def many_ranks(folder: Path) -> Iterator[tuple[str, str, str, bool]]:
                     view.compute(trace, view.params())
     views = time.perf_counter() - start
     events = sum(len(trace.events) for _, trace in traces)
-    yield f"{RANKS} ranks, {events:,} events: parsing, one process", f"{parsing:.2f} s", "", True
+    yield Row(f"{RANKS} ranks, {events:,} events: parsing, one process", f"{parsing:.2f} s")
     ratio = views / parsing
-    yield "all views of all ranks", f"{views:.2f} s = {ratio:.2f} x parsing", f"at most {BAR} x", ratio <= BAR
+    yield Row("all views of all ranks", f"{views:.2f} s = {ratio:.2f} x parsing", f"at most {BAR} x", ratio <= BAR)
 
 
 def _write(path: Path, rank: int) -> None:

@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -21,11 +20,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
+from typing import Any
 
 from benchmarks.graph_page import graph_page
 from benchmarks.harness import harness
@@ -33,10 +31,10 @@ from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
 from benchmarks.queue import queue
 from benchmarks.ranks import many_ranks
+from benchmarks.rows import ROOT, Row, measured
 from benchmarks.tiles import levels, tiles
 from benchmarks.timeline_page import timeline_page
 
-ROOT = Path(__file__).parents[1]
 LOADS = """
 import json, sys, time
 data = open(sys.argv[1], "rb").read()
@@ -44,42 +42,7 @@ start = time.perf_counter()
 json.loads(data)
 print(time.perf_counter() - start)
 """
-MEASURE = """
-import resource, subprocess, sys, time
-start = time.perf_counter()
-done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE)
-wall = time.perf_counter() - start
-sys.stdout.buffer.write(done.stdout)
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-print("\\nMEASURED", wall, peak, done.returncode, file=sys.stderr)
-"""
 MB = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the report; bar "" where there is none."""
-
-    what: str
-    figure: str
-    bar: str = ""
-    ok: bool = True
-
-
-def measured(command: list[str], **env: str) -> tuple[float, int, str]:
-    """Wall seconds, peak resident bytes and output of a process."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, *command],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, **env},
-        check=True,
-    )
-    match = re.search(r"MEASURED (\S+) (\d+) (-?\d+)", done.stderr)
-    if match is None or match.group(3) != "0":
-        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr}")
-    return float(match.group(1)), int(match.group(2)), done.stdout
 
 
 def view(name: str, path: Path, cache: Path) -> tuple[float, int]:
@@ -120,7 +83,7 @@ def opening(folder: Path, events: int) -> Iterator[Row]:
     yield Row("second opening", f"{second:.2f} s", "at most 1.0 s", second <= 1.0)
     peak = max(peaks) / size
     yield Row("peak memory", f"{max(peaks) / MB:.0f} MiB = {peak:.2f} x the file", "at most 2.5 x", peak <= 2.5)
-    yield from starmap(Row, levels(path))
+    yield from levels(path)
 
 
 def huge(folder: Path) -> Iterator[Row]:
@@ -138,7 +101,7 @@ def huge(folder: Path) -> Iterator[Row]:
 
 
 @contextmanager
-def server(logdir: Path, cache: Path) -> Iterator[tuple[str, float]]:
+def server(logdir: Path, cache: Path) -> Generator[tuple[str, float]]:
     """A running dashboard: its address and the seconds until it answered."""
     start = time.perf_counter()
     process = subprocess.Popen(
@@ -169,7 +132,7 @@ def serving(folder: Path) -> Iterator[Row]:
         yield Row("server ready", f"{ready:.2f} s", "at most 1.5 s", ready <= 1.5)
         (folder / "m.json").rename(logdir / "m.json")
         took: list[float] = []
-        state = "waiting"
+        state, answer = "waiting", dict[str, Any]()
         stop = threading.Event()
         while state not in ("ready", "failed") and not stop.wait(0.02):
             start = time.perf_counter()
@@ -184,7 +147,7 @@ def serving(folder: Path) -> Iterator[Row]:
             "p95 at most 100 ms",
             p95 <= 0.1,
         )
-        yield from starmap(Row, tiles(address, answer["runs"][0]["id"]))
+        yield from tiles(address, answer["runs"][0]["id"])
 
 
 def pages(events: int) -> Iterator[Row]:
@@ -193,8 +156,8 @@ def pages(events: int) -> Iterator[Row]:
     if chromium is None:
         yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
-    yield from starmap(Row, timeline_page(events, chromium))
-    yield from starmap(Row, graph_page(chromium))
+    yield from timeline_page(events, chromium)
+    yield from graph_page(chromium)
 
 
 def main() -> int:
@@ -209,15 +172,15 @@ def main() -> int:
         parts = [
             opening(folder, options.events),
             serving(folder),
-            starmap(Row, memory_view(folder, options.events)),
-            starmap(Row, many_ranks(folder)),
-            starmap(Row, queue(folder)),
-            starmap(Row, harness()),
+            memory_view(folder, options.events),
+            many_ranks(folder),
+            queue(folder),
+            harness(),
             pages(10_000_000 if options.huge else options.events),
         ]
         for part in (*parts, *([huge(folder)] if options.huge else [])):
             for row in part:
-                print(f"{'ok  ' if row.ok else 'MISS'}  {row.what}: {row.figure}  {row.bar}", flush=True)
+                print(row.line(), flush=True)
                 rows.append(row)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
     lines = [

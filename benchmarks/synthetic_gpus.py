@@ -111,10 +111,10 @@ def fill(registers: int, shared: int, blocks: float, occupancy: int) -> dict[str
 def layer(out: Rank, i: int, at: float, backward: bool) -> float:
     op, kernel, dur, blocks, occupancy = LAYERS[i % len(LAYERS)]
     name = op.replace("aten::", "autograd::engine::evaluate_function: ") + "Backward0" if backward else op
-    owner = out.host(
-        name, at, 46, **{"Input Dims": [[32, 64 << (i // 4), 56, 56], [64, 64, 3, 3]], "Sequence number": i}
-    )
-    shape = {"grid": [int(blocks * 108), 1, 1], "block": [256, 1, 1], **fill(96, 16384, blocks, occupancy)}
+    call: dict[str, Any] = {"Input Dims": [[32, 64 << (i // 4), 56, 56], [64, 64, 3, 3]], "Sequence number": i}
+    owner = out.host(name, at, 46, **call)
+    grid = [int(blocks * 108), 1, 1]
+    shape: dict[str, Any] = {"grid": grid, "block": [256, 1, 1], **fill(96, 16384, blocks, occupancy)}
     out.launch(kernel, at + 20, dur * (1.9 if backward else 1.0) * out.slow, owner, **shape)
     return at + 60
 
@@ -124,15 +124,8 @@ def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
     out.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at + 5, loading, "user_annotation")
     now = at + loading + 20
     copy = out.host("aten::copy_", now, 30)
-    out.launch(
-        "Memcpy HtoD (Pinned -> Device)",
-        now + 5,
-        410,
-        copy,
-        cat="gpu_memcpy",
-        bytes=9_633_792,
-        **{"memory bandwidth (GB/s)": 23.5},
-    )
+    transfer: dict[str, Any] = {"bytes": 9_633_792, "memory bandwidth (GB/s)": 23.5}
+    out.launch("Memcpy HtoD (Pinned -> Device)", now + 5, 410, copy, cat="gpu_memcpy", **transfer)
     now += 50
     for i in range(12):
         now = layer(out, i, now, backward=False)
@@ -142,7 +135,7 @@ def step(out: Rank, number: int, at: float, ends: list[list[float]]) -> None:
             ends[number * 3 + i // 4].append(out.device_free)
     out.host("Optimizer.step#SGD.step", now, 900, "user_annotation")
     owner = out.host("aten::_foreach_add_", now + 100, 60)
-    shape = {"grid": [320, 1, 1], "block": [512, 1, 1], **fill(40, 0, 2.96, 75)}
+    shape: dict[str, Any] = {"grid": [320, 1, 1], "block": [512, 1, 1], **fill(40, 0, 2.96, 75)}
     out.launch("void at::native::multi_tensor_apply_kernel<SGD>", now + 110, 380, owner, **shape)
 
 
@@ -155,7 +148,7 @@ def collectives(ranks: list[Rank], ends: list[list[float]]) -> None:
 
 
 def all_reduce(rank: Rank, correlation: int, start: float, end: float) -> None:
-    what = {"Collective name": "allreduce", "In msg nelems": ELEMENTS, "dtype": "Float"}
+    what: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": ELEMENTS, "dtype": "Float"}
     owner = rank.host("record_param_comms", start - 60, 40, tid=2, **what)
     call = {"correlation": correlation, "External id": owner}
     rank.add("cuda_runtime", "cudaLaunchKernelExC", HOST + rank.rank, 2, start - 40, 8, call)

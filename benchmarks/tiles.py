@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
+from benchmarks.rows import Row
+
 INGEST = """
 import sys, time
 import visualprof
@@ -28,12 +30,12 @@ print(time.perf_counter() - start, ingest)
 TILES = 400
 
 
-def levels(path: Path) -> Iterator[tuple[str, str, str, bool]]:
+def levels(path: Path) -> Iterator[Row]:
     """Rows of what, figure, bar, met: building the levels beside reading the file."""
     done = subprocess.run([sys.executable, "-c", INGEST, str(path)], capture_output=True, text=True, check=True)
     built, ingest = map(float, done.stdout.split())
     ratio = built / ingest
-    yield (
+    yield Row(
         "timeline: building its levels",
         f"{built * 1e3:.0f} ms = {ratio:.3f} x reading the file ({ingest:.1f} s)",
         "at most 0.25 x",
@@ -41,7 +43,7 @@ def levels(path: Path) -> Iterator[tuple[str, str, str, bool]]:
     )
 
 
-def tiles(address: str, run: str) -> Iterator[tuple[str, str, str, bool]]:
+def tiles(address: str, run: str) -> Iterator[Row]:
     """The same of warm tiles over HTTP, one after the other, as the page asks for them."""
     meta = json.loads(urllib.request.urlopen(f"{address}/api/v1/timeline/meta?{urlencode({'run': run})}").read())
     groups = sorted({track["group"] for track in meta["tracks"]})
@@ -58,7 +60,7 @@ def tiles(address: str, run: str) -> Iterator[tuple[str, str, str, bool]]:
             took.append((time.perf_counter() - start) * 1e3)
             sizes.append(len(body))
     slowest, largest = (statistics.quantiles(values, n=20)[18] for values in (took, sizes))
-    yield (
+    yield Row(
         f"timeline: {TILES} warm tiles over HTTP",
         f"p95 {slowest:.1f} ms, {largest / 1000:.0f} kB",
         "p95 at most 30 ms, 64 kB",

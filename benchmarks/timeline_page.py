@@ -28,7 +28,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.rows import ROOT, Row
+
 THREADS, NAMES, HUGE = 24, 200, 10_000_000
 MIB = 1024 * 1024
 FLAGS = [
@@ -172,22 +173,24 @@ def heap(page: Any) -> tuple[float, float]:
     return usage["usedSize"] / MIB, (usage["usedSize"] + usage.get("backingStorageSize", 0)) / MIB
 
 
-def measure(base: str, chromium: str) -> list[tuple[str, str, str, bool]]:
+def measure(base: str, chromium: str) -> list[Row]:
     """Rows of what, figure, bar, met."""
     # Any: the package is not a requirement of the checks.
     sync_playwright: Any = importlib.import_module("playwright.sync_api").sync_playwright
-    rows: list[tuple[str, str, str, bool]] = []
+    rows: list[Row] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1920, "height": 1080})
         tiles = watch_tiles(page)
         first, complete = first_paint(page, base)
-        rows.append(("first slices after opening the page", f"{first:.2f} s", "1.5 s", first <= 1.5))
-        rows.append(("all tiles in sight", f"{complete:.2f} s", "", True))
+        rows.append(Row("first slices after opening the page", f"{first:.2f} s", "1.5 s", first <= 1.5))
+        rows.append(Row("all tiles in sight", f"{complete:.2f} s"))
         renderer = page.get_attribute("[data-renderer]", "data-renderer")
         slices = visible_slices(page, tiles)
         rows.append(
-            (f"visible slices ({renderer} renderer, 1920 x 1080)", f"{slices:,}", "at least 60,000", slices >= 60_000)
+            Row(
+                f"visible slices ({renderer} renderer, 1920 x 1080)", f"{slices:,}", "at least 60,000", slices >= 60_000
+            )
         )
         page.mouse.move(1000, 600)
         page.wait_for_timeout(500)
@@ -198,15 +201,15 @@ def measure(base: str, chromium: str) -> list[tuple[str, str, str, bool]]:
         ):
             rate, gap = frames(page, keys)
             rows.append(
-                (f"frames a second {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50)
+                Row(f"frames a second {name} (longest gap {gap:.0f} ms)", f"{rate:.1f}", "at least 50", rate >= 50)
             )
         slowest = statistics.quantiles(tiles.ms, n=20)[-1]
         largest = statistics.quantiles(tiles.sizes, n=20)[-1] / 1024
-        rows.append((f"tile latency in the page, 95th of 100 ({len(tiles.ms)} tiles)", f"{slowest:.0f} ms", "", True))
-        rows.append(("tile size, 95th of 100", f"{largest:.0f} KiB", "", True))
+        rows.append(Row(f"tile latency in the page, 95th of 100 ({len(tiles.ms)} tiles)", f"{slowest:.0f} ms"))
+        rows.append(Row("tile size, 95th of 100", f"{largest:.0f} KiB"))
         objects, together = heap(page)
-        rows.append(("JavaScript heap", f"{objects:.0f} MiB", "200 MiB", objects <= 200))
-        rows.append(("heap and array buffers", f"{together:.0f} MiB", "200 MiB", together <= 200))
+        rows.append(Row("JavaScript heap", f"{objects:.0f} MiB", "200 MiB", objects <= 200))
+        rows.append(Row("heap and array buffers", f"{together:.0f} MiB", "200 MiB", together <= 200))
         browser.close()
     return rows
 
@@ -218,12 +221,12 @@ def main() -> int:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
     rows = timeline_page(HUGE if options.huge else options.events, options.chromium)
-    for what, figure, bar, met in rows:
-        print(f"{'ok    ' if met else 'MISSED'} {what}: {figure}{f' (bar: {bar})' if bar else ''}")
-    return 0 if all(met for *_, met in rows) else 1
+    for row in rows:
+        print(row.line())
+    return 0 if all(row.ok for row in rows) else 1
 
 
-def timeline_page(events: int, chromium: str) -> list[tuple[str, str, str, bool]]:
+def timeline_page(events: int, chromium: str) -> list[Row]:
     """Rows of what, figure, bar, met."""
     with tempfile.TemporaryDirectory() as folder:
         logs, cache = Path(folder) / "logs" / "run", Path(folder) / "cache"
@@ -233,7 +236,7 @@ def timeline_page(events: int, chromium: str) -> list[tuple[str, str, str, bool]
         with server(logs.parent, cache):
             print(f"{events:,} events read in {time.perf_counter() - begun:.1f} s", flush=True)
         with server(logs.parent, cache) as base:
-            return [(f"Trace page, {what}", *rest) for what, *rest in measure(base, chromium)]
+            return [row._replace(what=f"Trace page, {row.what}") for row in measure(base, chromium)]
 
 
 if __name__ == "__main__":

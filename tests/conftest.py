@@ -14,7 +14,9 @@ from hypothesis import settings
 
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
-from visualprof.views.table import Result
+from visualprof.views.answers.encoding import encode
+
+Write = Callable[..., Path]  # what `write` gives
 
 settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure
 settings.load_profile("visualprof")
@@ -39,21 +41,30 @@ def trace_of(path: Path) -> Trace:
     return read_trace(path)
 
 
-def answer(view_name: str, path: Path, **params: str) -> Result:
-    """A view of a file."""
+def computed(view_name: str, path: Path, **params: str) -> Any:
+    """A view of a file, as computed."""
     chosen = view(view_name)
     return chosen.compute(trace_of(path), chosen.parse(params))
 
 
-def rows(result: Result, *columns: str) -> dict[str, tuple[Any, ...]]:
+def json_of(answer: object) -> dict[str, Any]:
+    """An answer as others receive it."""
+    return json.loads(encode(answer))
+
+
+def answer(view_name: str, path: Path, **params: str) -> dict[str, Any]:
+    """A view of a file, as others receive it."""
+    return json_of(computed(view_name, path, **params))
+
+
+def rows(result: dict[str, Any], *columns: str) -> dict[str, tuple[Any, ...]]:
     """The main table as {name: values of the columns}."""
-    assert result.table is not None
-    table = result.to_json()["columns"]
-    return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}  # type: ignore[index]
+    table = result["columns"]
+    return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Callable[..., Path]:
+def write(tmp_path: Path) -> Write:
     """Writes a Kineto-like file of the given events."""
 
     def _write(events: Iterable[dict[str, Any]], name: str = "t.json", packed: bool = False, **head: Any) -> Path:

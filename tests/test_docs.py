@@ -6,6 +6,7 @@ import argparse
 import importlib
 import re
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.conftest import ROOT
 from visualprof.cli import commands
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
-from visualprof.views import all_views
+from visualprof.views import View, all_views
 
 
 def text(name: str) -> str:
@@ -21,25 +22,25 @@ def text(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", [f.name for f in all_formats()])
-def test_every_format_has_a_row(name):
+def test_every_format_has_a_row(name: str) -> None:
     assert f"\n| `{name}` |" in text("docs/formats.md")
 
 
 @pytest.mark.parametrize("name", [v.name for v in all_views()])
-def test_every_view_is_defined_and_has_a_row_of_the_api(name):
+def test_every_view_is_defined_and_has_a_row_of_the_api(name: str) -> None:
     assert re.search(rf"^## {name}$", text("docs/views.md"), re.MULTILINE)
     assert f"\n| `{name}` |" in text("docs/http-api.md")
 
 
 @pytest.mark.parametrize("view", all_views(), ids=lambda v: v.name)
-def test_every_parameter_of_a_view_is_in_the_api(view):
+def test_every_parameter_of_a_view_is_in_the_api(view: View) -> None:
     row = next(line for line in text("docs/http-api.md").splitlines() if line.startswith(f"| `{view.name}` |"))
     missing = [f.name for f in fields(view.params) if f.name != "step" and not re.search(rf"\b{f.name}\b", row)]
     assert missing == []
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_flag_is_in_the_documentation(command):
+def test_every_flag_is_in_the_documentation(command: str) -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"visualprof.cli.{command}").add_arguments(parser)
     flags = {f for f in re.findall(r"--[a-z][a-z-]+", parser.format_help()) if f != "--help"}
@@ -49,12 +50,12 @@ def test_every_flag_is_in_the_documentation(command):
 
 
 @pytest.mark.parametrize("table", [Events, Track, Allocs, Steps], ids=lambda t: t.__name__)
-def test_every_column_of_the_trace_is_in_its_document(table):
+def test_every_column_of_the_trace_is_in_its_document(table: type[Any]) -> None:
     document = text("docs/trace-model.md")
     assert [f.name for f in fields(table) if f"`{f.name}`" not in document] == []
 
 
-def test_categories_and_schema_changes_are_in_the_trace_models_document():
+def test_categories_and_schema_changes_are_in_the_trace_models_document() -> None:
     document = text("docs/trace-model.md")
     assert [c.name.lower() for c in Category if not re.search(rf"\b{c.name.lower()}\b", document)] == []
     assert f"\n- {SCHEMA_VERSION}: " in document

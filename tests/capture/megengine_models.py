@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import megengine.functional as functional
 import megengine.module as module
+from megengine import Tensor
 
 
 class Residual(module.Module):
@@ -12,7 +13,7 @@ class Residual(module.Module):
         self.conv = module.Conv2d(width, width, 3, padding=1)
         self.norm = module.BatchNorm2d(width)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return functional.relu(self.norm(self.conv(x)) + x)
 
 
@@ -24,7 +25,7 @@ class LeNet(module.Module):
         self.blocks = [Residual(6), Residual(6)]
         self.fc = module.Linear(6 * 14 * 14, 10)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = self.pool(functional.relu(self.conv1(x)))
         for block in self.blocks:
             x = block(x)

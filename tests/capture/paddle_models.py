@@ -13,7 +13,7 @@ class Residual(nn.Layer):
         self.conv = nn.Conv2D(width, width, 3, padding=1)
         self.norm = nn.BatchNorm2D(width)
 
-    def forward(self, x):
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         return functional.relu(self.norm(self.conv(x)) + x)
 
 
@@ -24,7 +24,7 @@ class Cnn(nn.Layer):
         self.blocks = nn.LayerList([Residual(4), Residual(4)])
         self.fc = nn.Linear(4, 5)
 
-    def forward(self, x):
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         x = self.stem(x)
         for block in self.blocks:
             x = block(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.conftest import FIXTURES, ROOT, trace_of
 from visualprof.capture import UnsupportedModel, add_graph
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Category
-from visualprof.views.graph import compute, measured
+from visualprof.views.graph import drawn, measured
 from visualprof.views.measure.graph_join import join
 
 GRAPHS = FIXTURES / "graphs"
@@ -24,13 +25,13 @@ def document(name: str) -> dict:
     return json.loads((GRAPHS / f"{name}.graph.json").read_text())
 
 
-def test_other_objects_are_named_in_the_error(tmp_path):
+def test_other_objects_are_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match=r"cannot record a builtins\.dict .*torch\.nn\.Module"):
         add_graph({}, 1, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_importing_capture_imports_no_framework_and_no_numpy():
+def test_importing_capture_imports_no_framework_and_no_numpy() -> None:
     code = (
         "import sys, visualprof.capture as c; bad = {'numpy', 'torch', 'msgspec', 'visualprof.reader', "
         "'visualprof.views'} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
@@ -39,14 +40,14 @@ def test_importing_capture_imports_no_framework_and_no_numpy():
 
 
 @pytest.mark.parametrize(("name", "parameters"), WRITTEN.items())
-def test_parameters_are_counted_once(name, parameters):
-    summary = compute(read_model(GRAPHS / f"{name}.graph.json")).fields["model"]
-    assert summary["parameters"] == parameters
-    assert summary["parameter_bytes"] == 4 * parameters
+def test_parameters_are_counted_once(name, parameters) -> None:
+    summary = drawn(read_model(GRAPHS / f"{name}.graph.json")).model
+    assert summary.parameters == parameters
+    assert summary.parameter_bytes == 4 * parameters
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_every_operator_is_reached_from_the_inputs(name):
+def test_every_operator_is_reached_from_the_inputs(name: str) -> None:
     model = read_model(GRAPHS / f"{name}.graph.json")
     reached = {v for n in model.nodes if n.kind == "input" for v in n.outputs}
     for node in model.nodes:
@@ -56,7 +57,7 @@ def test_every_operator_is_reached_from_the_inputs(name):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_values_have_a_type_a_shape_and_one_producer(name):
+def test_values_have_a_type_a_shape_and_one_producer(name: str) -> None:
     model = read_model(GRAPHS / f"{name}.graph.json")
     assert all(v.dtype and v.shape is not None for v in model.values)
     made = [v for n in model.nodes for v in n.outputs]
@@ -64,14 +65,14 @@ def test_values_have_a_type_a_shape_and_one_producer(name):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_names_of_nodes_are_unique_and_stand_in_their_scopes(name):
+def test_names_of_nodes_are_unique_and_stand_in_their_scopes(name: str) -> None:
     nodes = document(name)["nodes"]
     names = [n["name"] for n in nodes if n["kind"] == "operator"]
     assert len(names) == len(set(names))
     assert all(n["name"].startswith(".".join(n["scope"])) for n in nodes)
 
 
-def test_built_in_layers_link_to_their_documentation():
+def test_built_in_layers_link_to_their_documentation() -> None:
     pages = {n["type"]: n["documentation"] for name in WRITTEN for n in document(name)["nodes"]}
     assert pages["Conv2d"].endswith(("torch.nn.Conv2d.html", "megengine.module.Conv2d.html"))
     assert pages["Conv2D"].endswith("paddle/nn/Conv2D_en.html")
@@ -79,7 +80,7 @@ def test_built_in_layers_link_to_their_documentation():
 
 
 @pytest.mark.parametrize("name", ["cnn", "transformer"])
-def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name):
+def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name: str) -> None:
     trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
     called = [trace.strings[i] for i in trace.events.name[trace.events.category == Category.MODULE]]
     told = document(f"torch_{name}")
@@ -89,7 +90,7 @@ def test_calls_of_modules_in_a_profile_have_the_names_in_the_graph(name):
 
 
 @pytest.mark.parametrize("name", ["cnn", "transformer"])
-def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name):
+def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name: str) -> None:
     trace = trace_of(GRAPHS / f"torch_{name}_profile.json.gz")
     model = read_model(GRAPHS / f"torch_{name}.graph.json")
     found = join(model, trace)
@@ -97,11 +98,11 @@ def test_time_of_layers_in_a_profile_is_joined_to_their_nodes(name):
     around = {s["attributes"]["profile_name"] for s in document(f"torch_{name}")["scopes"]}
     assert found.rule == "module"
     assert found.calls[found.event >= 0].sum() == sum(c not in around for c in called)
-    assert measured(model, trace)["matched_nodes"] == len({c for c in called if c not in around})
+    assert measured(model, trace).matched_nodes == len({c for c in called if c not in around})
 
 
-def test_the_example_in_the_documentation_is_a_model(tmp_path):
+def test_the_example_in_the_documentation_is_a_model(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "graph-format.md").read_text(encoding="utf-8")
     (tmp_path / "x").write_text(text.split("```json\n")[1].split("```")[0], encoding="utf-8")
-    summary = compute(read_model(tmp_path / "x")).fields["model"]
-    assert (summary["parameters"], summary["operators"]) == (9, 1)
+    summary = drawn(read_model(tmp_path / "x")).model
+    assert (summary.parameters, summary.operators) == (9, 1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,25 +17,25 @@ import numpy as np  # noqa: E402
 from tests.capture.megengine_models import LeNet  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
-from visualprof.views.graph import compute  # noqa: E402
+from visualprof.views.graph import drawn  # noqa: E402
 
 
-def image():
+def image() -> Any:
     return megengine.Tensor(np.ones((2, 1, 32, 32), "float32"))
 
 
-def test_the_fixture_is_what_is_recorded_today(tmp_path):
+def test_the_fixture_is_what_is_recorded_today(tmp_path: Path) -> None:
     made = json.loads(add_graph(LeNet(), image(), tmp_path, "megengine_lenet").read_text())
     assert made == json.loads((FIXTURES / "graphs" / "megengine_lenet.graph.json").read_text())
 
 
-def test_parameters_equal_megengines_own_count(tmp_path):
+def test_parameters_equal_megengines_own_count(tmp_path: Path) -> None:
     model = LeNet()
-    summary = compute(read_model(add_graph(model, image(), tmp_path))).fields["model"]
-    assert summary["parameters"] == sum(int(np.prod(p.shape)) for p in model.parameters())
+    summary = drawn(read_model(add_graph(model, image(), tmp_path))).model
+    assert summary.parameters == sum(int(np.prod(p.shape)) for p in model.parameters())
 
 
-def test_functions_join_the_layers(tmp_path):
+def test_functions_join_the_layers(tmp_path: Path) -> None:
     document = json.loads(add_graph(LeNet(), {"x": image()}, tmp_path).read_text())
     nodes = {n["name"]: n for n in document["nodes"]}
     add = nodes["blocks.0.ADD"]
@@ -41,13 +43,13 @@ def test_functions_join_the_layers(tmp_path):
     assert nodes["output.probability"]["inputs"] == nodes["Softmax"]["outputs"]
 
 
-def test_the_model_stays_in_training(tmp_path):
+def test_the_model_stays_in_training(tmp_path: Path) -> None:
     model = LeNet()
     add_graph(model, image(), tmp_path)
     assert all(m.training for m in model.modules())
 
 
-def test_tracing_works_before_and_after(tmp_path):
+def test_tracing_works_before_and_after(tmp_path: Path) -> None:
     from megengine.traced_module import TracedModule, trace_module
 
     assert isinstance(trace_module(LeNet(), image()), TracedModule)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,20 +16,20 @@ torch = pytest.importorskip("torch")
 from tests.capture.torch_models import Answer, Cnn, Transformer  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
-from visualprof.views.graph import compute  # noqa: E402
+from visualprof.views.graph import drawn  # noqa: E402
 
 nn = torch.nn
 
 
-def recorded(model, inputs, folder, name=None):
+def recorded(model: nn.Module, inputs: Any, folder: Path, name: str | None = None) -> dict[str, Any]:
     return json.loads(add_graph(model, inputs, folder, name).read_text())
 
 
-def operators(document):
+def operators(document: dict[str, Any]) -> dict[str, Any]:
     return {n["name"]: n for n in document["nodes"] if n["kind"] == "operator"}
 
 
-def test_the_fixtures_are_what_is_recorded_today(tmp_path):
+def test_the_fixtures_are_what_is_recorded_today(tmp_path: Path) -> None:
     torch.manual_seed(0)
     made = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path, "torch_cnn")
     kept = json.loads((FIXTURES / "graphs" / "torch_cnn.graph.json").read_text())
@@ -35,21 +37,21 @@ def test_the_fixtures_are_what_is_recorded_today(tmp_path):
 
 
 @pytest.mark.parametrize(("model", "inputs"), [(Cnn, "images"), (Transformer, "words")])
-def test_parameters_equal_torchs_own_count(tmp_path, model, inputs):
+def test_parameters_equal_torchs_own_count(tmp_path: Path, model: type[Any], inputs: str) -> None:
     given = {"images": torch.randn(2, 3, 16, 16), "words": ({"ids": torch.zeros(2, 6, dtype=torch.long)},)}[inputs]
     model = model()
-    summary = compute(read_model(add_graph(model, given, tmp_path))).fields["model"]
-    assert summary["parameters"] == sum(p.numel() for p in model.parameters())
-    assert summary["parameter_bytes"] == sum(p.nbytes for p in model.parameters())
+    summary = drawn(read_model(add_graph(model, given, tmp_path))).model
+    assert summary.parameters == sum(p.numel() for p in model.parameters())
+    assert summary.parameter_bytes == sum(p.nbytes for p in model.parameters())
 
 
-def test_shapes_are_those_of_the_tensors(tmp_path):
+def test_shapes_are_those_of_the_tensors(tmp_path: Path) -> None:
     document = recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path)
     shapes = {n: document["values"][o["outputs"][0]]["shape"] for n, o in operators(document).items()}
     assert (shapes["stem"], shapes["mean"], shapes["fc"]) == ([2, 8, 14, 14], [2, 8], [2, 10])
 
 
-def test_a_shared_module_called_twice_stands_twice_with_one_name_in_the_profile(tmp_path):
+def test_a_shared_module_called_twice_stands_twice_with_one_name_in_the_profile(tmp_path: Path) -> None:
     found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
     first, second = found["layers.0.conv"], found["layers.0#2.conv"]
     assert first["attributes"]["profile_name"] == second["attributes"]["profile_name"]
@@ -57,23 +59,23 @@ def test_a_shared_module_called_twice_stands_twice_with_one_name_in_the_profile(
     assert second["scope"] == ["layers", "0#2"]
 
 
-def test_functions_between_layers_are_operators_of_the_module_that_calls_them(tmp_path):
+def test_functions_between_layers_are_operators_of_the_module_that_calls_them(tmp_path: Path) -> None:
     found = operators(recorded(Cnn(), torch.randn(2, 3, 16, 16), tmp_path))
     assert found["layers.1.add"]["scope"] == ["layers", "1"]
     assert found["mean"]["documentation"].endswith("torch.mean.html")
     assert found["mean"]["attributes"] == {"arguments": "(2, 3)"}
 
 
-def test_nested_inputs_and_outputs_are_named_by_their_place(tmp_path):
+def test_nested_inputs_and_outputs_are_named_by_their_place(tmp_path: Path) -> None:
     document = recorded(Transformer(), {"batch": {"ids": torch.zeros(2, 6, dtype=torch.long)}}, tmp_path)
     ends = {n["name"] for n in document["nodes"] if n["kind"] in ("input", "output")}
     assert ends == {"batch.ids", "output.logits", "output.hidden.0", "output.hidden.1"}
     assert Answer.__name__ == "Answer"
 
 
-def test_writing_in_place_makes_a_new_value(tmp_path):
+def test_writing_in_place_makes_a_new_value(tmp_path: Path) -> None:
     class Model(nn.Module):
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             y = x * 2
             y[:, 0] = 0
             y += 1
@@ -85,8 +87,8 @@ def test_writing_in_place_makes_a_new_value(tmp_path):
     assert all(a["outputs"][0] in b["inputs"] for a, b in pairwise(chain))
 
 
-def test_the_model_is_left_as_it_was(tmp_path):
-    model = Cnn()
+def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
+    model: Any = Cnn()
     model.layers[0].norm.eval()
     flags = [m.training for m in model.modules()]
     before = {k: v.clone() for k, v in model.state_dict().items()}
@@ -99,7 +101,7 @@ def test_the_model_is_left_as_it_was(tmp_path):
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-def test_an_error_of_the_model_passes_and_leaves_nothing_behind(tmp_path):
+def test_an_error_of_the_model_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     model, call = nn.Sequential(nn.Linear(2, 2)), nn.Module.__call__
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         add_graph(model, torch.ones(1, 3), tmp_path)
@@ -108,32 +110,33 @@ def test_an_error_of_the_model_passes_and_leaves_nothing_behind(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_modules_that_are_not_registered_are_seen(tmp_path):
+def test_modules_that_are_not_registered_are_seen(tmp_path: Path) -> None:
     class Model(nn.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.hidden = [nn.Linear(2, 2)]
 
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             return self.hidden[0](x)
 
     assert "Linear" in operators(recorded(Model(), torch.ones(1, 2), tmp_path))
 
 
-def test_a_layer_alone_and_names_that_are_no_file_names(tmp_path):
+def test_a_layer_alone_and_names_that_are_no_file_names(tmp_path: Path) -> None:
     path = add_graph(nn.Linear(2, 3), torch.ones(1, 2), tmp_path / "new", "a/../b <x>")
     assert path == tmp_path / "new" / "a_.._b_x_.graph.json"
     assert read_model(path).name == "a/../b <x>"
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
-def test_attention_is_a_layer_with_its_four_weights(tmp_path):
+def test_attention_is_a_layer_with_its_four_weights(tmp_path: Path) -> None:
     found = operators(recorded(Transformer(), ({"ids": torch.zeros(2, 6, dtype=torch.long)},), tmp_path))
     node = found["encoder.layers.0.self_attn"]
     assert (node["type"], len(node["inputs"])) == ("MultiheadAttention", 5)
 
 
-def test_names_equal_those_of_the_profiler(tmp_path):
+@pytest.mark.slow
+def test_names_equal_those_of_the_profiler(tmp_path: Path) -> None:
     model, images = Cnn(), torch.randn(2, 3, 16, 16)
     document = recorded(model, images, tmp_path)
     with torch.profiler.profile(with_stack=True, with_modules=True) as profile:

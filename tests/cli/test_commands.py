@@ -178,6 +178,7 @@ def test_it_runs_as_a_module(trace: Path) -> None:
     assert done.stdout.startswith("name,")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, number: int) -> None:
@@ -198,6 +199,7 @@ def test_the_server_starts_with_no_command_and_ends_on_a_signal(trace: Path, num
             process.kill()
 
 
+@pytest.mark.slow
 def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
     trace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +210,7 @@ def test_the_check_of_the_demo_passes_on_good_runs_and_fails_on_bad(
     assert "notes.json" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_check_without_runs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("visualprof.cli.demo._PATIENCE_S", 1)
     (tmp_path / "none").mkdir()

@@ -1,6 +1,6 @@
 """A server that plays the Run, Agents and Evaluation pages' part of the API, in front of a real dashboard.
 
-What it answers is laid out by `visualprof.server.api.job_schema`; everything else goes through to the dashboard.
+What it answers is laid out by the structs of `visualprof.server.api`; everything else goes through to the dashboard.
 """
 
 from __future__ import annotations
@@ -17,7 +17,18 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from tests.e2e.live import Dashboard
-from visualprof.server.api import job_schema
+from tests.remote.draft_sites import Known
+from visualprof.remote.protocol import DTYPES, Capabilities, Request
+from visualprof.remote.queue.check.matching import takers
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.store.records import Agent
+from visualprof.server.api.agents import AgentsAnswer
+from visualprof.server.api.evaluation import ReportsAnswer
+from visualprof.server.api.job_log import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.jobs import BackendsAnswer
+from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -310,6 +321,7 @@ class JobsFake:
         self.warnings: list[Json] = []
         self.received: list[tuple[str, str, Any]] = []
         self.uploads: dict[str, Json] = {}
+        self.kept: dict[str, Json] = {}  # what was uploaded last, by blob
         self.log = LOG
         self.revision = 1
         self.held: set[str] = set()
@@ -354,7 +366,8 @@ class JobsFake:
         if name in self.held:
             time.sleep(3)
         if name in self.uploads:
-            return 201, self.uploads[name], job_schema.UploadAnswer
+            self.kept[self.uploads[name]["blob"]] = self.uploads[name]
+            return 201, self.uploads[name], UploadAnswer
         return (
             422,
             {"error": f"{name}: no model format recognises its content", "hint": "ONNX, MegEngine and TorchScript are"},
@@ -362,28 +375,52 @@ class JobsFake:
         )
 
     def _jobs(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
-        if parts == ["check"]:
-            count = len(content["sweep"]["values"]) * len(content["specs"])
-            return 200, {"errors": self.errors, "warnings": self.warnings, "points": count}, job_schema.CheckAnswer
+        if parts == ["draft"]:
+            return 200, self._drafted(content), Drafted
         if not parts and method == "POST" and self.refusals:
             return *self.refusals.pop(0), None
         if not parts and method == "POST":
-            return 201, self._submit(content), job_schema.JobAnswer
+            return 201, self._submit(content), JobAnswer
         if not parts:
             answer = {"revision": self.revision, "jobs": self.jobs, "problem": self.problem, "hint": None}
-            return 200, answer, job_schema.JobsAnswer
+            return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:
             return 404, {"error": f"there is no job {parts[0]}"}, None
         if parts[1:] == ["files"]:
             blob = self._answer_of(found)["request"]["model"]["blob"]
-            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, job_schema.FilesAnswer
+            return 200, {"files": [model_upload(found["model"]) | {"blob": blob}]}, FilesAnswer
+        if parts[1:] == ["draft"]:
+            asked = msgspec.convert(self._answer_of(found)["request"], Request)
+            return 200, msgspec.to_builtins(draft_of(asked, self._known().machines)), Draft
         if parts[1:] in (["cancel"], ["retry"]):
             found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
             for t in found["tasks"]:
                 t["state"] = found["state"]
             self.revision += 1
-        return 200, self._answer_of(found), job_schema.JobAnswer
+        return 200, self._answer_of(found), JobAnswer
+
+    def _known(self) -> Known:
+        """Its files and machines, as the rules of a real server see them."""
+        kept = {request()["model"]["blob"]: model_upload(), **self.kept}
+        files = {blob: {"kind": u["kind"], "name": u["name"], **(u["model"] or u["array"])} for blob, u in kept.items()}
+        machines = [
+            Agent(
+                *(row["id"], None, row["name"], row["public"], row["local"], row["address"]),
+                msgspec.convert(row["capabilities"], Capabilities),
+                row["registered_ns"],
+                time.time_ns() if row["online"] else 0,
+            )
+            for row in self.agents
+        ]
+        return Known(files, machines)
+
+    def _drafted(self, content: Json) -> Json:
+        """What a real server makes of a draft, with what this one finds wrong beside it."""
+        answer = msgspec.to_builtins(compose(msgspec.convert(content, Draft), self._known()))
+        answer["errors"] += [{"code": "", **error} for error in self.errors]
+        answer["warnings"] += self.warnings
+        return answer
 
     def _submit(self, content: Json) -> Json:
         known = next((row for row in self.jobs if row["id"] == f"j-{content['key'][:6]}"), None)
@@ -401,7 +438,11 @@ class JobsFake:
         return self._answer_of(known)
 
     def _answer_of(self, row: Json) -> Json:
-        return {"job": row, "request": self._requests.get(row["id"], request(row["name"])), "points": points(row)}
+        asked = self._requests.get(row["id"], request(row["name"]))
+        known = self._known()
+        online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
+        unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not takers(spec, online)]
+        return {"job": row, "request": asked, "points": points(row), "unserved": unserved}
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         offset, data = int(query.get("offset", 0)), self.log.encode()
@@ -414,7 +455,7 @@ class JobsFake:
             "ended": ended,
             "cut": 0,
         }
-        return 200, answer, job_schema.LogAnswer
+        return 200, answer, LogAnswer
 
     def _agents(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         found = next((row for row in self.agents if parts and row["id"] == parts[0]), None)
@@ -429,7 +470,7 @@ class JobsFake:
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
-        return 200, answer, job_schema.AgentsAnswer
+        return 200, answer, AgentsAnswer
 
     def _backends(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         entries = [
@@ -443,10 +484,12 @@ class JobsFake:
             }
             for name, package, formats, suffixes, options in BACKENDS
         ]
-        return 200, {"backends": entries}, job_schema.BackendsAnswer
+        measures = [{"name": name, "field": field, "usual": USUAL[name]} for name, field in MEASURES.items()]
+        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": measures}
+        return 200, answer, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
-        return 200, {"revision": self.revision, "reports": []}, job_schema.ReportsAnswer
+        return 200, {"revision": self.revision, "reports": []}, ReportsAnswer
 
 
 def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: Any) -> Json:
@@ -458,6 +501,7 @@ def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: A
         "dims": {"batch": 1},
         "backends": ["onnxruntime", "openvino"],
         "warnings": [],
+        "fixed_inputs": changes.get("format", "onnx") == "onnx",
     } | changes
     return {
         "blob": "b" * 64,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -12,11 +11,12 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-if TYPE_CHECKING or importlib.util.find_spec("playwright"):
+if TYPE_CHECKING or find_spec("playwright"):
     from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, Playwright, expect, sync_playwright
 else:  # the tests of this folder are skipped then (conftest.py)
     Browser = BrowserContext = Error = Locator = Page = Playwright = expect = sync_playwright = None
@@ -190,7 +190,7 @@ class Visits:
         tab = context.new_page()
         tab.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)
         tab.on("pageerror", lambda error: self._note(f"uncaught: {error}"))
-        tab.on("dialog", lambda dialog: (self._note(f"dialog: {dialog.message}"), dialog.dismiss()))
+        tab.on("dialog", lambda dialog: self._note(f"dialog: {dialog.message}") or dialog.dismiss())
         tab.goto(at or f"{dashboard.url}#/{page}" + (f"?{urlencode(query, quote_via=quote)}" if query else ""))
         return tab
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
 from tests.e2e.live import Locator, Page, expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Position
 
 # Text outside data cells, whose words are the user's own, plus what assistive technology reads.
 _WORDS = """() => {
@@ -66,7 +70,7 @@ def hover_first_slice(page: Page, chart: str) -> None:
     canvas.hover(position=_first_slice(canvas))
 
 
-def _first_slice(canvas: Locator) -> dict[str, float]:
+def _first_slice(canvas: Locator) -> Position:
     box = canvas.bounding_box()
     assert box
     radius = min(box["width"], box["height"]) / 2 * 0.66

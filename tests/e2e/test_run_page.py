@@ -98,9 +98,9 @@ def test_specs_begin_with_what_the_online_machines_have(open_page: Callable[...,
     [sent] = fake.sent("POST", "jobs")
     found = {(spec["id"], spec["backend"], spec["agent"], spec["device"]) for spec in sent["specs"]}
     assert found == {
-        ("onnxruntime-lab-x86", "onnxruntime", "a1", "cpu"),
-        ("onnxruntime-gpu-box-cuda0", "onnxruntime", "a2", "cuda:0"),
-        ("openvino-lab-x86", "openvino", "a1", "cpu"),
+        ("ort-lab-x86", "onnxruntime", "a1", "cpu"),
+        ("ort-gpu-box-cuda0", "onnxruntime", "a2", "cuda:0"),
+        ("ov-lab-x86", "openvino", "a1", "cpu"),
     }
 
 
@@ -121,7 +121,7 @@ def test_a_spec_can_be_doubled_changed_and_removed(open_page: Callable[..., Page
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
     assert sent["specs"][1] == {
-        "id": "onnxruntime-cuda-f32-4t-basic", "backend": "onnxruntime", "version": "", "agent": "",
+        "id": "ort-cuda-f32-4t-basic", "backend": "onnxruntime", "version": "", "agent": "",
         "platform": "cuda", "device": "cpu", "precision": "f32", "threads": 4, "options": {"optimization": "basic"},
     }  # fmt: skip
 
@@ -218,7 +218,8 @@ def test_an_input_of_torchscript_may_be_a_single_number(open_page: Callable[...,
 
 def test_a_job_that_no_machine_can_run_says_so(open_page: Callable[..., Page], fake: JobsFake) -> None:
     page = with_model(open_page())
-    fake.agents = []
+    for machine in fake.agents:
+        machine["online"] = False
     submit(page).click()
     expect(page.get_by_role("list", name="Jobs").get_by_role("listitem").first).to_contain_text(
         "No machine that is online can run it."

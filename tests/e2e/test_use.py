@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -76,7 +77,7 @@ def test_grouping_asks_the_server_and_is_in_the_address(samples: Dashboard, visi
 
 
 def test_an_address_brings_back_everything_that_was_chosen(samples: Dashboard, visit: Visits) -> None:
-    chosen = {
+    chosen: dict[str, Any] = {
         "run": CNN,
         "step": "4",
         "group": "shape",

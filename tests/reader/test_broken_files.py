@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +18,7 @@ from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat
 from visualprof.reader import read_trace
 from visualprof.reader.source import Source
 
+WriteFile = Callable[[str | bytes], Path]
 EVENT = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":%s,"dur":2,"args":{"External id":%s}}'
 
 
@@ -28,7 +31,7 @@ def events(n: int) -> list[str]:
 
 
 @pytest.fixture
-def file(tmp_path: Path):
+def file(tmp_path: Path) -> WriteFile:
     def _file(content: str | bytes) -> Path:
         path = tmp_path / "broken.json"
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -38,24 +41,24 @@ def file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"   \n", b"\x00" * 100])
-def test_an_empty_file_is_still_being_written(file, content):
+def test_an_empty_file_is_still_being_written(file: WriteFile, content: bytes) -> None:
     with pytest.raises(EmptyFile, match=r"broken\.json is empty"):
         read_trace(file(content))
 
 
 @pytest.mark.parametrize("content", [b"hello", b"{}", b'{"a": 1}', b"[1, 2]", b"\x89PNG\r\n", b"PK\x03\x04"])
-def test_other_content_is_refused_by_name(file, content):
+def test_other_content_is_refused_by_name(file: WriteFile, content: bytes) -> None:
     with pytest.raises(UnknownFormat, match=r"broken\.json: no profile format"):
         read_trace(file(content))
 
 
-def test_a_missing_file_says_so(tmp_path):
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"gone\.json: No such file"):
         read_trace(tmp_path / "gone.json")
 
 
 @pytest.mark.parametrize("kept", [0.35, 0.5, 0.9, 0.999])
-def test_a_cut_file_keeps_its_whole_events_and_warns(file, kept):
+def test_a_cut_file_keeps_its_whole_events_and_warns(file: WriteFile, kept: float) -> None:
     text = document(*events(100))
     cut = text[: int(len(text) * kept)]
     trace = read_trace(file(cut))
@@ -64,29 +67,29 @@ def test_a_cut_file_keeps_its_whole_events_and_warns(file, kept):
     assert "ends in the middle" in trace.meta.warnings[0]
 
 
-def test_a_cut_gzip_file_keeps_what_can_be_unpacked(file):
+def test_a_cut_gzip_file_keeps_what_can_be_unpacked(file: WriteFile) -> None:
     packed = gzip.compress(document(*events(5000)).encode())
     trace = read_trace(file(packed[: len(packed) // 2]))
     assert 100 < len(trace.events) < 5000
     assert trace.meta.truncated
 
 
-def test_a_bare_list_may_stay_open(file):
+def test_a_bare_list_may_stay_open(file: WriteFile) -> None:
     trace = read_trace(file("[" + ",\n".join(events(3)) + ",\n"))
     assert (len(trace.events), trace.meta.truncated) == (3, False)
 
 
-def test_zero_events_are_a_warning(file):
+def test_zero_events_are_a_warning(file: WriteFile) -> None:
     trace = read_trace(file(document()))
     assert (len(trace.events), trace.meta.warnings) == (0, ("the file has no events",))
 
 
-def test_deep_nesting_is_an_error(file):
+def test_deep_nesting_is_an_error(file: WriteFile) -> None:
     with pytest.raises(FormatError, match=r"broken\.json: values are nested too deeply"):
         read_trace(file('{"schemaVersion":1,"traceEvents":[{"ph":"X","args":' + "[" * 100_000 + "]" * 100_000 + "}]}"))
 
 
-def test_bare_nan_is_repaired(file):
+def test_bare_nan_is_repaired(file: WriteFile) -> None:
     trace = read_trace(
         file(
             document(
@@ -99,7 +102,7 @@ def test_bare_nan_is_repaired(file):
     assert "was repaired" in trace.meta.warnings[0]
 
 
-def test_wrong_escapes_and_control_characters_are_repaired(file):
+def test_wrong_escapes_and_control_characters_are_repaired(file: WriteFile) -> None:
     trace = read_trace(
         file(
             document(*events(1), '{"ph":"X","cat":"cpu_op","name":"C:\\Users\\x\ttab","pid":1,"tid":1,"ts":50,"dur":1}')
@@ -108,50 +111,65 @@ def test_wrong_escapes_and_control_characters_are_repaired(file):
     assert "C:\\Users\\x\ttab" in trace.strings
 
 
-def test_bytes_that_are_not_utf8_are_replaced(file):
+def test_bytes_that_are_not_utf8_are_replaced(file: WriteFile) -> None:
     trace = read_trace(file(document(*events(1)).encode().replace(b'"a"', b'"\xff\xfe"')))
     assert len(trace.events) == 1
 
 
-def test_wrong_types_lose_the_argument_and_not_the_event(file):
+@pytest.mark.parametrize("argument", ['"Input Dims": "%s"', '"Input Dims": ["%s"]', '"Input Dims": {"a":\n"%s"}'])
+@pytest.mark.parametrize("damage", [b"\xff\xfe", b"\\q"])
+def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file, argument, damage) -> None:
+    event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":5,"args":{%s}}' % (argument % "HERE")
+    trace = read_trace(file(document(event, *events(2)).encode().replace(b"HERE", damage)))
+    assert len(trace.events) == 3
+
+
+def test_a_damaged_counter_is_left_out(file) -> None:
+    counter = '{"ph":"C","name":"c","pid":1,"ts":%d,"args":{"%s":1}}'
+    text = document(counter % (1, "good"), counter % (2, "HERE"), *events(2))
+    trace = read_trace(file(text.encode().replace(b"HERE", b"\xff")))
+    assert (len(trace.events), len(trace.counters.ts)) == (2, 2)
+
+
+def test_wrong_types_lose_the_argument_and_not_the_event(file) -> None:
     trace = read_trace(file(document(EVENT % (1, '{"x": 1}'), EVENT % (20, 5))))
     assert len(trace.events) == 2
     assert "1 events have an argument of an unexpected type" in trace.meta.warnings[0]
 
 
-def test_entries_that_are_no_events_are_counted(file):
+def test_entries_that_are_no_events_are_counted(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % (1, 1), "7", '"x"', EVENT % ('"no number"', 1), "null")))
     assert len(trace.events) == 1
     assert "4 entries are no events" in trace.meta.warnings[0]
 
 
-def test_numbers_as_text_are_numbers(file):
+def test_numbers_as_text_are_numbers(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % ('"10"', '"3"'))))
     assert trace.events.ts.tolist() == [10_000]
 
 
-def test_missing_fields_are_tolerated(file):
+def test_missing_fields_are_tolerated(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","name":"no times"}', '{"ph":"X","ts":5}', "{}", *events(1))))
     assert len(trace.events) == 3
 
 
-def test_a_negative_duration_is_shown_with_zero(file):
+def test_a_negative_duration_is_shown_with_zero(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":-5}')))
     assert trace.events.dur.tolist() == [0]
     assert "negative duration" in trace.meta.warnings[0]
 
 
-def test_huge_numbers_do_not_overflow(file):
+def test_huge_numbers_do_not_overflow(file: WriteFile) -> None:
     event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1e300,"dur":1e308,"args":{"External id":%d}}'
     check_invariants(read_trace(file(document(event % 123456789012345678901234567890))))
 
 
-def test_duplicate_keys_take_the_last(file):
+def test_duplicate_keys_take_the_last(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","name":"b","pid":1,"tid":1,"ts":1,"dur":1}')))
     assert "b" in trace.strings
 
 
-def test_hostile_names_are_kept_as_they_are(file):
+def test_hostile_names_are_kept_as_they_are(file: WriteFile) -> None:
     name = "<script>alert(1)</script>\u202e\u0000名"
     trace = read_trace(
         file(document(json.dumps({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 1, "dur": 1})))
@@ -159,7 +177,7 @@ def test_hostile_names_are_kept_as_they_are(file):
     assert name in trace.strings
 
 
-def test_a_very_long_string_is_read(file):
+def test_a_very_long_string_is_read(file: WriteFile) -> None:
     trace = read_trace(
         file(
             document(
@@ -173,7 +191,8 @@ def test_a_very_long_string_is_read(file):
     assert len(trace.events) == 4
 
 
-def test_a_decompression_bomb_is_stopped(tmp_path):
+@pytest.mark.slow
+def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=9) as out:
         out.write(b'{"schemaVersion":1,"traceEvents":[')
@@ -186,7 +205,7 @@ def test_a_decompression_bomb_is_stopped(tmp_path):
         read_trace(path)
 
 
-def test_events_cross_the_borders_of_pieces_unharmed(tmp_path):
+def test_events_cross_the_borders_of_pieces_unharmed(tmp_path: Path) -> None:
     path = tmp_path / "big.json"
     dims = '[[1,{"x":"},{"}],{"a":1},\n{"b":2}]'
     nested = '{"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":%d,"dur":1,"args":{"Input Dims":' + dims + "}}"
@@ -195,7 +214,7 @@ def test_events_cross_the_borders_of_pieces_unharmed(tmp_path):
     assert len(read_trace(path).events) == 80_000
 
 
-def test_something_after_the_list_is_mentioned(file):
+def test_something_after_the_list_is_mentioned(file: WriteFile) -> None:
     trace = read_trace(file("[" + ",".join(events(2)) + "] trailing"))
     assert (len(trace.events), "follows the list" in trace.meta.warnings[0]) == (2, True)
 
@@ -207,7 +226,7 @@ SMALL = [gzip.decompress(p.read_bytes()) for p in sorted(SAMPLES.rglob("*.gz")) 
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.data())
-def test_damaged_files_end_in_a_trace_or_a_clear_error(tmp_path, data):
+def test_damaged_files_end_in_a_trace_or_a_clear_error(tmp_path: Path, data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from(SMALL))[:30_000])
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -238,9 +257,10 @@ _events = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_events, st.sampled_from(["schemaVersion", "metadata", "span_indx", "other"]))
-def test_any_list_of_objects_gives_a_sound_trace(tmp_path, entries, key):
+def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[Any], key: str) -> None:
     path = tmp_path / "any.json"
     path.write_text(json.dumps({key: 1, "traceEvents": entries}))
     try:
@@ -250,7 +270,7 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path, entries, key):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path, packed):
+def test_a_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path: Path, packed: bool) -> None:
     text = document(*(EVENT % (10 * i, i) for i in range(100_000))).encode()
     data = bytearray(gzip.compress(text) if packed else text)
     data[len(data) // 2 : len(data) // 2 + 40] = b"\xff" * 40

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work.counters import Profile, add
+from visualprof.remote.agent.work.samples import ProfileTrace, add_counters
 
 TRACES = [
     "onnxruntime-cpu/if_loop.json.gz",
@@ -38,7 +38,7 @@ def with_counters(path: Path, folder: Path) -> Path:
 
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("ticks", [50, 2000])
-def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path):
+def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int, tmp_path: Path) -> None:
     """As the agent adds them: to an object at its start, where they fill the head that formats are told by."""
     origin, path = 1_795_147_594_532_800_000, tmp_path / "timeline.json"
     path.write_bytes(gzip.decompress((SAMPLES / name).read_bytes()))
@@ -50,8 +50,8 @@ def test_the_agents_own_counters_leave_the_format_as_it_is(name: str, ticks: int
     lines = [{"schema": "visualprof.monitor/1"}, *({"t_ns": start + i * 10**6, **sample} for i in range(ticks))]
     (tmp_path / "monitor.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     kind = "chrome_list" if listed else "chrome_object"
-    profile = Profile(path, kind, origin, start, start + ticks * 10**6, 1)
-    assert add(profile, tmp_path / "monitor.jsonl") == 8 * ticks
+    profile = ProfileTrace(path, kind, origin, start, start + ticks * 10**6, 1)
+    assert add_counters(profile, tmp_path / "monitor.jsonl") == 8 * ticks
     trace = read_trace(path)
     assert trace.meta.format == trace_of(SAMPLES / name).meta.format
     assert counter(trace, "CPU %") == [50.0] * ticks
@@ -65,13 +65,13 @@ def counter(trace: Trace, name: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_counter_events_become_a_counter_track(name: str, tmp_path: Path):
+def test_counter_events_become_a_counter_track(name: str, tmp_path: Path) -> None:
     trace = read_trace(with_counters(SAMPLES / name, tmp_path))
     assert counter(trace, "CPU %") == [12.5, 99.0, 0.0]
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_counter_events_change_nothing_else(name: str, tmp_path: Path):
+def test_counter_events_change_nothing_else(name: str, tmp_path: Path) -> None:
     plain, trace = trace_of(SAMPLES / name), read_trace(with_counters(SAMPLES / name, tmp_path))
     assert trace.meta.format == plain.meta.format
     assert trace.meta.warnings == plain.meta.warnings

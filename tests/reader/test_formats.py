@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import SAMPLES, SHARED, trace_of
-from visualprof.reader import read_trace
+from visualprof.reader import Trace, read_trace
 from visualprof.reader.registry import all_formats, recognise
 from visualprof.reader.source import Source
 
@@ -20,18 +20,18 @@ FORMAT_OF = {
 }  # fmt: skip
 
 
-def same(a, b) -> None:
+def same(a: Trace, b: Trace) -> None:
     # Strings are numbered as they are met, category by category in each piece of the file.
     assert sorted(a.strings) == sorted(b.strings)
     assert a.tracks == b.tracks
     names = [np.array(t.strings, object)[t.events.name] for t in (a, b)]
-    np.testing.assert_array_equal(*names)
+    np.testing.assert_array_equal(names[0], names[1])
     for name in ("ts", "dur", "category", "track", "corr", "parent", "depth", "step", "row"):
         np.testing.assert_array_equal(getattr(a.events, name), getattr(b.events, name))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path):
+def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path) -> None:
     trace = trace_of(path)
     assert trace.meta.format == FORMAT_OF[path.parent.name]
     assert len(trace.events) > 20
@@ -57,14 +57,15 @@ def test_samples_are_found_by_content_under_any_name(path: Path, tmp_path: Path)
         ("traces/megengine/static_mem_info/Static*.json", "megengine-memory"),
     ],
 )
-def test_shared_files_are_found_by_content(pattern: str, expected: str):
+def test_shared_files_are_found_by_content(pattern: str, expected: str) -> None:
     files = [p for p in SHARED.glob(pattern) if "memory_timeline" not in p.name]
     assert files
     assert {p.name: recognise(Source(p)).name for p in files} == {p.name: expected for p in files}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the shared traces")
-def test_invariants_hold_for_every_shared_trace():
+def test_invariants_hold_for_every_shared_trace() -> None:
     for path in (
         p
         for pattern in ("kineto", "paddle", "megengine", "onnxruntime", "torch_cpu")
@@ -80,7 +81,7 @@ def test_invariants_hold_for_every_shared_trace():
         check_invariants(read_trace(path))
 
 
-def check_invariants(trace) -> None:
+def check_invariants(trace: Trace) -> None:
     """What every trace promises: sorted rows, tracks as slices, parents that contain their children."""
     events, n = trace.events, len(trace.events)
     assert sum(t.count for t in trace.tracks) == n
@@ -101,6 +102,6 @@ def check_invariants(trace) -> None:
         assert (np.diff(column.events) >= 0).all()
 
 
-def test_formats_have_distinct_names_and_priorities():
+def test_formats_have_distinct_names_and_priorities() -> None:
     found = all_formats()
     assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)

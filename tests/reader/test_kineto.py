@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
+from tests.conftest import Write
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Category, LinkKind, TrackKind
 
 
-def op(name="aten::mm", ts=100, dur=50, tid=1, **args):
+def op(name: str = "aten::mm", ts: float = 100, dur: float = 50, tid: int | str = 1, **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
-def call(ts, correlation, dur=5, name="cudaLaunchKernel", cat="cuda_runtime"):
+def call(
+    ts: float, correlation: int, dur: float = 5, name: str = "cudaLaunchKernel", cat: str = "cuda_runtime"
+) -> dict[str, Any]:
     return {
         "ph": "X",
         "cat": cat,
@@ -25,18 +31,20 @@ def call(ts, correlation, dur=5, name="cudaLaunchKernel", cat="cuda_runtime"):
     }
 
 
-def kernel(ts, correlation, dur=20, name="gemm", stream=7, **args):
+def kernel(
+    ts: float, correlation: int, dur: float = 20, name: str = "gemm", stream: int = 7, **args: Any
+) -> dict[str, Any]:
     arguments = {"device": 0, "stream": stream, "correlation": correlation, **args}
     return {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": ts, "dur": dur, "args": arguments}
 
 
-def test_fractional_microseconds_become_whole_nanoseconds(write):
+def test_fractional_microseconds_become_whole_nanoseconds(write: Write) -> None:
     trace = read_trace(write([op(ts=4458676522690.655, dur=156.777)], baseTimeNanoseconds=1711964646000000000))
     assert (trace.events.ts.tolist(), trace.events.dur.tolist()) == ([4458676522690655], [156777])
     assert trace.meta.clock_origin_ns == 1711964646000000000
 
 
-def test_absolute_times_with_a_fraction_are_exact(write):
+def test_absolute_times_with_a_fraction_are_exact(write: Write) -> None:
     path = write([op()])
     path.write_text(path.read_text().replace('"ts": 100', '"ts": 1713219380123456.789'))
     trace = read_trace(path)
@@ -44,13 +52,13 @@ def test_absolute_times_with_a_fraction_are_exact(write):
     assert trace.meta.clock_origin_ns == 0
 
 
-def test_base_time_after_the_events_is_found(write):
+def test_base_time_after_the_events_is_found(write: Write) -> None:
     path = write([op()])
     path.write_text(path.read_text()[:-1] + ', "baseTimeNanoseconds": 5}')
     assert read_trace(path).meta.clock_origin_ns == 5
 
 
-def test_kernels_are_linked_to_the_call_with_their_correlation_id(write):
+def test_kernels_are_linked_to_the_call_with_their_correlation_id(write: Write) -> None:
     trace = read_trace(
         write(
             [op(), call(110, 9), call(120, 8, cat="cuda_driver", name="cuLaunchKernel"), kernel(130, 8), kernel(150, 9)]
@@ -65,18 +73,18 @@ def test_kernels_are_linked_to_the_call_with_their_correlation_id(write):
     assert pairs == {("cudaLaunchKernel", 150_000), ("cuLaunchKernel", 130_000)}
 
 
-def test_the_same_thread_as_number_and_text_is_one_track(write):
+def test_the_same_thread_as_number_and_text_is_one_track(write: Write) -> None:
     trace = read_trace(write([op(tid=5), op(ts=200, tid="5")]))
     assert len(trace.tracks) == 1
 
 
-def test_streams_and_projected_annotations_are_tracks_of_their_own(write):
+def test_streams_and_projected_annotations_are_tracks_of_their_own(write: Write) -> None:
     projected = {**kernel(100, 0), "cat": "gpu_user_annotation", "name": "forward"}
     trace = read_trace(write([kernel(100, 1), projected, op()]))
     assert sorted(t.kind for t in trace.tracks) == [TrackKind.THREAD, TrackKind.STREAM, TrackKind.GPU_ANNOTATION]
 
 
-def test_categories_are_told_by_category_and_name(write):
+def test_categories_are_told_by_category_and_name(write: Write) -> None:
     names = {
         "aten::mm": Category.OP, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": Category.DATALOADER,
         "nccl:all_reduce": Category.COMM, "record_param_comms": Category.COMM, "ProfilerStep#3": Category.STEP,
@@ -86,14 +94,14 @@ def test_categories_are_told_by_category_and_name(write):
     assert [Category(c) for c in trace.events.category] == list(names.values())
 
 
-def test_collective_kernels_are_communication(write):
+def test_collective_kernels_are_communication(write: Write) -> None:
     trace = read_trace(
         write([kernel(1, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")])
     )
     assert trace.events.category.tolist() == [Category.COMM]
 
 
-def test_steps_take_the_number_of_profiler_step(write):
+def test_steps_take_the_number_of_profiler_step(write: Write) -> None:
     trace = read_trace(
         write([op("ProfilerStep#41", 0, 100), op(ts=10), op("ProfilerStep#42", 100, 100), op(ts=150, dur=5)])
     )
@@ -106,13 +114,13 @@ def test_steps_take_the_number_of_profiler_step(write):
     assert inside == [("aten::mm", 0), ("aten::mm", 1)]
 
 
-def test_a_kernel_belongs_to_the_step_that_launched_it(write):
+def test_a_kernel_belongs_to_the_step_that_launched_it(write: Write) -> None:
     events = [op("ProfilerStep#1", 0, 100), op("ProfilerStep#2", 100, 100), call(90, 5), kernel(120, 5)]
     trace = read_trace(write(events))
     assert trace.events.step[trace.events.category == Category.KERNEL].tolist() == [0]
 
 
-def test_forward_and_backward_are_linked(write):
+def test_forward_and_backward_are_linked(write: Write) -> None:
     flow = {"cat": "fwdbwd", "name": "fwdbwd", "id": 3, "pid": 7}
     events = [
         op("aten::mul", 100, 20),
@@ -128,12 +136,11 @@ def test_forward_and_backward_are_linked(write):
     ]
 
 
-def test_memory_events_give_allocations_inside_their_operator(write):
+def test_memory_events_give_allocations_inside_their_operator(write: Write) -> None:
     args = {"Device Type": 1, "Device Id": 0, "Addr": 140445766594560, "Bytes": -512}
     args |= {"Total Allocated": 1024, "Total Reserved": 2048}
     memory = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "s": "t", "pid": 7, "tid": 1, "ts": 110}
-    memory["args"] = args
-    trace = read_trace(write([op(), memory]))
+    trace = read_trace(write([op(), {**memory, "args": args}]))
     allocs = trace.allocs
     assert (allocs.bytes.tolist(), allocs.device.tolist(), allocs.allocated.tolist(), allocs.reserved.tolist()) == (
         [-512],
@@ -144,23 +151,14 @@ def test_memory_events_give_allocations_inside_their_operator(write):
     assert trace.strings[trace.events.name[allocs.event[0]]] == "aten::mm"
 
 
-def test_launch_attributes_are_columns(write):
-    trace = read_trace(
-        write(
-            [
-                kernel(
-                    1,
-                    1,
-                    **{
-                        "grid": [8, 1, 1],
-                        "registers per thread": 40,
-                        "est. achieved occupancy %": 75,
-                        "blocks per SM": 4.5,
-                    },
-                )
-            ]
-        )
-    )
+def test_launch_attributes_are_columns(write: Write) -> None:
+    launch: dict[str, Any] = {
+        "grid": [8, 1, 1],
+        "registers per thread": 40,
+        "est. achieved occupancy %": 75,
+        "blocks per SM": 4.5,
+    }
+    trace = read_trace(write([kernel(1, 1, **launch)]))
     row = np.array([0])
     assert (
         trace.strings[int(trace.arg("grid", row)[0])] == "[8,1,1]"
@@ -173,13 +171,13 @@ def test_launch_attributes_are_columns(write):
     )
 
 
-def test_a_bare_list_of_events_is_read(tmp_path):
+def test_a_bare_list_of_events_is_read(tmp_path: Path) -> None:
     path = tmp_path / "list.json"
     path.write_text('[{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":2}]')
     assert (read_trace(path).meta.format, len(read_trace(path).events)) == ("kineto", 1)
 
 
-def test_devices_and_rank_are_told(write):
+def test_devices_and_rank_are_told(write: Write) -> None:
     device = {"id": 0, "name": "A100", "totalGlobalMem": 42, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
     distributed = {"rank": 3, "world_size": 8, "backend": "nccl"}
     trace = read_trace(write([kernel(1, 1)], distributedInfo=distributed, deviceProperties=[device]))

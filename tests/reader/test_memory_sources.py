@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.conftest import FIXTURES, shared, trace_of
 from visualprof.errors import FormatError
-from visualprof.reader import read_trace
+from visualprof.reader import Trace, read_trace
 from visualprof.reader.formats.torch_memory import CATEGORIES
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
@@ -21,7 +24,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 TORCH = "traces/kineto/hta/memory_timeline.raw.gz"
 
 
-def names_of(trace, ids) -> list[str]:
+def names_of(trace: Trace, ids: NDArray[Any]) -> list[str]:
     return [trace.strings[i] for i in ids.tolist()]
 
 
@@ -33,7 +36,9 @@ def names_of(trace, ids) -> list[str]:
         ("resnet18_w16", 2440, 60, 20_371_488),
     ],
 )
-def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(name, tensors, empty, peak):
+def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(
+    name: str, tensors: int, empty: int, peak: int
+) -> None:
     trace = trace_of(shared(f"traces/megengine/train/{name}.chrome_timeline.json.gz"))
     allocs = trace.allocs
     assert len(allocs.ts) == 2 * (tensors - empty)
@@ -42,7 +47,7 @@ def test_megengine_tensors_give_the_measured_peaks_and_end_at_zero(name, tensors
     assert np.unique(allocs.device).tolist() == [-1]
 
 
-def test_a_megengine_tensor_belongs_to_the_operator_that_produced_it():
+def test_a_megengine_tensor_belongs_to_the_operator_that_produced_it() -> None:
     trace = trace_of(shared("traces/megengine/train/lenet_default.chrome_timeline.json.gz"))
     made = np.flatnonzero((trace.allocs.addr == 1417) & (trace.allocs.bytes > 0))
     assert len(made) == 1
@@ -61,7 +66,7 @@ def test_a_megengine_tensor_belongs_to_the_operator_that_produced_it():
         ("", -1),
     ],
 )
-def test_a_comp_node_is_the_host_or_a_device(comp_node, device):
+def test_a_comp_node_is_the_host_or_a_device(comp_node: str, device: int) -> None:
     assert memory_device(comp_node, {"xpu1:0": 7}) == device
 
 
@@ -69,7 +74,7 @@ def test_a_comp_node_is_the_host_or_a_device(comp_node, device):
     ("name", "weights", "arena"),
     [("resnet18_w16", 3_934_944, 1_605_760), ("lenet", 255_016, 47_040), ("transformer_tiny", 2_745_764, 577_536)],
 )
-def test_a_static_plan_peaks_at_the_weights_and_the_arena(name, weights, arena):
+def test_a_static_plan_peaks_at_the_weights_and_the_arena(name: str, weights: int, arena: int) -> None:
     """The arena is the extent of the planned addresses; in-place operators make the sum of sizes larger than it."""
     trace = trace_of(shared(f"traces/megengine/{name}.lite.profile.json"))
     allocs = trace.allocs
@@ -82,7 +87,7 @@ def test_a_static_plan_peaks_at_the_weights_and_the_arena(name, weights, arena):
     assert int((low + size).max() - low.min()) == arena
 
 
-def test_chunks_of_a_plan_never_share_a_place():
+def test_chunks_of_a_plan_never_share_a_place() -> None:
     allocs = trace_of(shared("traces/megengine/transformer_tiny.lite.profile.json")).allocs
     alive: dict[int, int] = {}
     for addr, size in zip(allocs.addr.tolist(), allocs.bytes.tolist(), strict=True):
@@ -93,16 +98,16 @@ def test_chunks_of_a_plan_never_share_a_place():
         assert all(a + n <= b for (a, n), (b, _) in pairwise(sorted(alive.items())))
 
 
-def test_weights_alone_are_not_taken_for_all_memory():
+def test_weights_alone_are_not_taken_for_all_memory() -> None:
     trace = trace_of(shared("traces/megengine/resnet18_w16.load_network_and_run.profile.json"))
     assert int(trace.allocs.bytes.sum()) == 3_332_832
     assert any("only the weights' memory was planned" in w for w in trace.meta.warnings)
 
 
-def plan(**columns) -> list[tuple[int, int]]:
+def plan(**columns: Any) -> list[tuple[int, int]]:
     builder = TraceBuilder("test")
     n = len(columns["begin"])
-    rest = {
+    rest: dict[str, Any] = {
         "device": np.full(n, -1),
         "made": np.full(n, -1),
         "freed": np.full(n, -1),
@@ -113,7 +118,7 @@ def plan(**columns) -> list[tuple[int, int]]:
     return list(zip(allocs.ts.tolist(), allocs.allocated.tolist(), strict=True))
 
 
-def test_a_chunk_ends_where_another_takes_its_place():
+def test_a_chunk_ends_where_another_takes_its_place() -> None:
     """The second chunk is written in place of the first one, which its operator still reads."""
     assert plan(begin=[0, 10], end=[20, 30], addr=[64, 64], size=[100, 100]) == [(0, 100), (10, 0), (10, 100), (30, 0)]
     assert plan(begin=[0, 10], end=[20, 30], addr=[64, 164], size=[100, 100]) == [
@@ -136,7 +141,7 @@ CHUNK = {
 }
 
 
-def test_a_static_memory_plan_in_steps(tmp_path):
+def test_a_static_memory_plan_in_steps(tmp_path: Path) -> None:
     chunks = {
         "0": CHUNK,
         "1": CHUNK
@@ -160,13 +165,13 @@ def test_a_static_memory_plan_in_steps(tmp_path):
     assert "1 chunks have no valid time or address" in " ".join(trace.meta.warnings)
 
 
-def test_the_shared_static_memory_plan_is_its_weights():
+def test_the_shared_static_memory_plan_is_its_weights() -> None:
     trace = trace_of(shared("traces/megengine/static_mem_info/StaticMemoryInfo.json"))
     assert (len(trace.events), len(trace.allocs.ts), int(trace.allocs.allocated.max())) == (29, 10, 247_040)
 
 
 @pytest.mark.parametrize("text", ['{"opr": {"0": {"name": "a", "id"', '{"opr": {"0": {"name": "a"}}, "chunk": [1]}'])
-def test_a_broken_static_memory_plan_says_so(tmp_path, text):
+def test_a_broken_static_memory_plan_says_so(tmp_path: Path, text: str) -> None:
     path = tmp_path / "StaticMemoryInfo.json"
     path.write_text(text)
     if text.endswith("}"):
@@ -185,7 +190,7 @@ def test_a_broken_static_memory_plan_says_so(tmp_path, text):
         ("ort_resnet10_b8_parallel", 2_449_600, 64_960),
     ],
 )
-def test_onnxruntime_memory_follows_the_allocators_counters(name, peak, last):
+def test_onnxruntime_memory_follows_the_allocators_counters(name: str, peak: int, last: int) -> None:
     path = shared(f"traces/onnxruntime/{name}.json")
     trace = trace_of(path)
     nodes = [e for e in json.loads(path.read_text()) if "mem_bytes_in_use" in e.get("args", {})]
@@ -201,11 +206,11 @@ def test_onnxruntime_memory_follows_the_allocators_counters(name, peak, last):
     assert {t: v for t, v in recorded.items() if t in at_end and at_end[t] != v} == {}
 
 
-def test_onnxruntime_before_1_24_has_no_memory():
+def test_onnxruntime_before_1_24_has_no_memory() -> None:
     assert len(trace_of(shared("traces/onnxruntime/ort_v1.23.2_resnet10_dynbatch_b2.json")).allocs.ts) == 0
 
 
-def test_torch_memory_reproduces_the_asserted_sample():
+def test_torch_memory_reproduces_the_asserted_sample() -> None:
     """Sample 744 of HTA's test, which counts what was there before as sample 0."""
     trace = trace_of(shared(TORCH))
     allocs = trace.allocs
@@ -218,7 +223,7 @@ def test_torch_memory_reproduces_the_asserted_sample():
 
 
 @pytest.mark.parametrize("path", [TORCH, None])
-def test_a_new_version_of_a_tensor_is_no_dip_of_the_total(path):
+def test_a_new_version_of_a_tensor_is_no_dip_of_the_total(path: str | None) -> None:
     file = FIXTURES / "torch_cuda" / "memory_timeline.raw.json.gz" if path is None else shared(path)
     allocs = trace_of(file).allocs
     rows = json.loads(gzip.decompress(file.read_bytes()))
@@ -231,7 +236,7 @@ def test_a_new_version_of_a_tensor_is_no_dip_of_the_total(path):
     assert (allocs.addr == NO_ADDRESS).all()
 
 
-def test_torch_memory_is_found_by_content_and_kept_when_cut(tmp_path):
+def test_torch_memory_is_found_by_content_and_kept_when_cut(tmp_path: Path) -> None:
     data = gzip.decompress((FIXTURES / "torch_cuda" / "memory_timeline.raw.json.gz").read_bytes())
     (tmp_path / "unknown").write_bytes(data)
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
@@ -242,20 +247,20 @@ def test_torch_memory_is_found_by_content_and_kept_when_cut(tmp_path):
     assert cut.allocs.allocated.tolist()[:400] == whole.allocs.allocated.tolist()[:400]
 
 
-def torch_rows(tmp_path, rows) -> tuple:
+def torch_rows(tmp_path: Path, rows: object) -> tuple[Trace, str]:
     path = tmp_path / "t.json"
     path.write_text(json.dumps(rows))
     trace = read_trace(path)
     return trace, " ".join(trace.meta.warnings)
 
 
-def test_torch_memory_that_is_released_without_allocation_is_noted(tmp_path):
+def test_torch_memory_that_is_released_without_allocation_is_noted(tmp_path: Path) -> None:
     trace, warnings = torch_rows(tmp_path, [[-1, 1, 100, 0], [5, 4, -300, 7], [6, 2, 50, 4]])
     assert trace.allocs.allocated.tolist() == [100, -200, -150]
     assert "falls to -200 bytes" in warnings
 
 
-def test_unknown_codes_and_absurd_sizes_of_torch_memory_are_left_out_and_noted(tmp_path):
+def test_unknown_codes_and_absurd_sizes_of_torch_memory_are_left_out_and_noted(tmp_path: Path) -> None:
     trace, warnings = torch_rows(tmp_path, [[-1, 1, 100, 0], [5, 2, 2**61, 7], [6, 9, 50, 4], [7, 2, 50, 4]])
     assert trace.allocs.allocated.tolist() == [100, 150]
     assert "1 memory events of over 1 PiB" in warnings

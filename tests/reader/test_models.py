@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import SAMPLES, shared
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.models import all_models, read_model
+from visualprof.reader.models import all_models, model_suffixes, read_model, usual_suffix
 
 onnx = pytest.importorskip("onnx")
 
@@ -31,7 +33,7 @@ def constant_bytes(model: ModelGraph) -> int:
     ("name", "operators", "nbytes"),
     [("lenet", 33, 246_832), ("resnet18_w16", 165, 3_332_840), ("transformer_tiny", 243, 2_614_236)],
 )
-def test_mge_operators_and_constants_equal_megengines_loader(name, operators, nbytes):
+def test_mge_operators_and_constants_equal_megengines_loader(name: str, operators: int, nbytes: int) -> None:
     model = read_model(shared(f"models/megengine/{name}.mge"))
     found = kinds(model)
     assert found["constant"] + found["input"] + found["operator"] == operators
@@ -39,7 +41,7 @@ def test_mge_operators_and_constants_equal_megengines_loader(name, operators, nb
     assert model.producer == "MegEngine 1.13.0"
 
 
-def test_mge_inputs_and_outputs_have_shapes():
+def test_mge_inputs_and_outputs_have_shapes() -> None:
     model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
     (given,) = [n for n in model.nodes if n.kind == "input"]
     (made,) = [n for n in model.nodes if n.kind == "output"]
@@ -47,7 +49,7 @@ def test_mge_inputs_and_outputs_have_shapes():
     assert (made.name, model.values[made.inputs[0]].shape) == ("out", (2, 10))
 
 
-def _graphs(graph):
+def _graphs(graph: Any) -> Iterator[Any]:
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -65,7 +67,7 @@ def onnx_files() -> list[str]:
 
 
 @pytest.mark.parametrize("file", onnx_files())
-def test_onnx_node_and_subgraph_counts_equal_onnx(file):
+def test_onnx_node_and_subgraph_counts_equal_onnx(file: str) -> None:
     path = shared(file)
     told = onnx.load(path, load_external_data=False)
     graphs = list(_graphs(told.graph))
@@ -80,14 +82,14 @@ def test_onnx_node_and_subgraph_counts_equal_onnx(file):
 
 
 @pytest.mark.parametrize(("name", "nodes"), [("densenet121", 1746), ("inception_v2", 916), ("resnet50", 415)])
-def test_models_inside_the_onnx_package(name, nodes):
+def test_models_inside_the_onnx_package(name: str, nodes: int) -> None:
     path = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light" / f"light_{name}.onnx"
     if not path.exists():
         pytest.skip("this onnx package has no test models")
     assert kinds(read_model(path))["operator"] == nodes
 
 
-def test_subgraphs_see_the_values_around_them():
+def test_subgraphs_see_the_values_around_them() -> None:
     model = read_model(SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx")
     producer = {v: n for n in model.nodes for v in n.outputs}
     inner = [n for n in model.nodes if any(s.kind == "subgraph" for s in n.scope) and n.kind == "operator"]
@@ -95,7 +97,7 @@ def test_subgraphs_see_the_values_around_them():
     assert outside
 
 
-def test_an_undefined_tensor_is_a_value_without_a_producer(tmp_path):
+def test_an_undefined_tensor_is_a_value_without_a_producer(tmp_path: Path) -> None:
     node = onnx.helper.make_node("Relu", ["nowhere"], ["y"], name="<b>relu</b>")
     graph = onnx.helper.make_graph([node, node], "g", [], [onnx.helper.make_tensor_value_info("y", 1, [1])])
     path = tmp_path / "odd"
@@ -104,7 +106,7 @@ def test_an_undefined_tensor_is_a_value_without_a_producer(tmp_path):
     assert [n.name for n in model.nodes if n.kind == "operator"] == ["<b>relu</b>"] * 2
 
 
-def test_missing_external_data_is_no_problem(tmp_path):
+def test_missing_external_data_is_no_problem(tmp_path: Path) -> None:
     tensor = onnx.TensorProto(name="w", data_type=1, dims=[1000, 1000], data_location=1)
     tensor.external_data.add(key="location", value="../../gone.bin")
     node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -117,7 +119,7 @@ def test_missing_external_data_is_no_problem(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9])
-def test_a_cut_model_is_a_clear_error(tmp_path, kept):
+def test_a_cut_model_is_a_clear_error(tmp_path: Path, kept: float) -> None:
     for source in (SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx", SAMPLES / "megengine-train" / "lenet.mge"):
         data = source.read_bytes()
         path = tmp_path / f"cut{source.suffix}"
@@ -126,7 +128,7 @@ def test_a_cut_model_is_a_clear_error(tmp_path, kept):
             read_model(path)
 
 
-def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):
+def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "wild.mge"
     path.write_bytes(struct.pack("<II4s", 64, 0xFFFFFFF0, b"mgv2") + b"\xff" * 256)
     with pytest.raises(FormatError, match=r"wild\.mge: damaged MegEngine model"):
@@ -134,14 +136,21 @@ def test_a_flatbuffer_with_wild_offsets_is_a_clear_error(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"hello"])
-def test_other_files_are_refused(tmp_path, content):
+def test_other_files_are_refused_with_what_could_be_read(tmp_path, content) -> None:
     path = tmp_path / "x.onnx"
     path.write_bytes(content)
-    with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format"):
+    with pytest.raises(UnknownFormat, match=r"x\.onnx: no model format") as refused:
         read_model(path)
+    assert all(model.label in refused.value.hint for model in all_models())
 
 
-def test_a_pickle_is_refused_unopened(tmp_path):
+def test_models_say_how_their_files_are_called() -> None:
+    assert {".onnx", ".mge", ".pt2"} == set(model_suffixes(shared=False))
+    assert {".json", ".pt", ".pth"} <= set(model_suffixes())
+    assert [usual_suffix(name) for name in ("onnx", "torchscript", "nothing")] == [".onnx", ".pt", ""]
+
+
+def test_a_pickle_is_refused_unopened(tmp_path: Path) -> None:
     path, mark = tmp_path / "model.pt", tmp_path / "mark"
     command = f"touch {mark}".encode()
     path.write_bytes(b"\x80\x02cos\nsystem\nX" + struct.pack("<I", len(command)) + command + b"\x85R.")
@@ -152,6 +161,6 @@ def test_a_pickle_is_refused_unopened(tmp_path):
     assert mark.exists()
 
 
-def test_model_formats_have_distinct_names_and_priorities():
+def test_model_formats_have_distinct_names_and_priorities() -> None:
     found = all_models()
     assert len({f.name for f in found}) == len({f.priority for f in found}) == len(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import FIXTURES
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError
 from visualprof.reader import Trace, read_trace
@@ -72,19 +72,19 @@ def whole(monitor: Monitor) -> Trace:
     return read_trace(monitor(*samples))
 
 
-def test_neighbouring_samples_of_a_phase_and_batch_are_one_slice(whole: Trace):
+def test_neighbouring_samples_of_a_phase_and_batch_are_one_slice(whole: Trace) -> None:
     assert slices(whole) == [("preparing", 0, 2), ("measuring batch 1", 2, 2), ("measuring batch 4", 4, 1),
                              ("profiling", 5, 1)]  # fmt: skip
     check_invariants(whole)
 
 
-def test_each_measured_batch_is_a_step(whole: Trace):
+def test_each_measured_batch_is_a_step(whole: Trace) -> None:
     assert [whole.strings[i] for i in whole.steps.name] == ["batch 1", "batch 4"]
     assert ((whole.steps.ts - T0) // TICK).tolist() == [2, 4]
     assert whole.events.category.tolist() == [Category.SESSION, Category.STEP, Category.STEP, Category.SESSION]
 
 
-def test_shares_become_percents_and_unknown_numbers_no_counter(monitor: Monitor):
+def test_shares_become_percents_and_unknown_numbers_no_counter(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, pressure=None), sample(1, "measuring", 1, cpu=None)))
     found = counters(trace)
     assert found["CPU %"] == [50.0]
@@ -95,7 +95,7 @@ def test_shares_become_percents_and_unknown_numbers_no_counter(monitor: Monitor)
     assert trace.meta.device_type == "cpu"
 
 
-def test_a_gpu_has_its_own_counters_and_its_name(monitor: Monitor):
+def test_a_gpu_has_its_own_counters_and_its_name(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu()]), sample(1, "measuring", 1, gpus=[None])))
     found = counters(trace)
     assert found["cuda:0 SM clock MHz"] == [1755.0]
@@ -107,7 +107,7 @@ def test_a_gpu_has_its_own_counters_and_its_name(monitor: Monitor):
     assert trace.meta.devices[0].name == "NVIDIA H200"
 
 
-def test_two_gpus_are_told_apart(monitor: Monitor):
+def test_two_gpus_are_told_apart(monitor: Monitor) -> None:
     header = HEADER | {"gpus": [{"id": "cuda:0", "name": "A"}, {"id": "cuda:1", "name": "B"}]}
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu(sm_mhz=1), gpu(sm_mhz=2)]), header=header))
     found = counters(trace)
@@ -115,7 +115,7 @@ def test_two_gpus_are_told_apart(monitor: Monitor):
 
 
 @pytest.mark.parametrize("told", ["sw_power_cap", ["sw_power_cap", "gpu_idle"], 0x4 | 0x1])
-def test_throttling_is_a_slice_and_a_warning(monitor: Monitor, told: object):
+def test_throttling_is_a_slice_and_a_warning(monitor: Monitor, told: object) -> None:
     states: list[object] = [None, told, told, None]
     trace = read_trace(monitor(*(sample(i, "measuring", 1, gpus=[gpu(throttle=s)]) for i, s in enumerate(states))))
     ((name, start, length),) = slices(trace, "cuda:0 throttled")
@@ -125,25 +125,25 @@ def test_throttling_is_a_slice_and_a_warning(monitor: Monitor, told: object):
 
 
 @pytest.mark.parametrize("told", [None, "", "none", [], ["gpu_idle"], 0, 0x1, 0x2, "applications_clocks_setting"])
-def test_idle_clocks_are_no_throttling(monitor: Monitor, told: object):
+def test_idle_clocks_are_no_throttling(monitor: Monitor, told: object) -> None:
     trace = read_trace(monitor(sample(0, "measuring", 1, gpus=[gpu(throttle=told)])))
     assert trace.meta.warnings == ()
     assert [t.name for t in trace.tracks if t.kind is TrackKind.THREAD] == ["phases"]
 
 
-def test_a_cut_last_line_is_tolerated(monitor: Monitor):
+def test_a_cut_last_line_is_tolerated(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "preparing"), sample(1, "preparing"), end='{"t_ns": 17951475941'))
     assert counters(trace)["load"] == [1.5, 1.5]
     assert trace.meta.truncated
     assert trace.meta.warnings == ("the file ends in the middle of a line; is it still being written?",)
 
 
-def test_a_last_line_without_its_end_counts_when_it_is_whole(monitor: Monitor):
+def test_a_last_line_without_its_end_counts_when_it_is_whole(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "preparing"), end=json.dumps(sample(1, "preparing"))))
     assert (len(counters(trace)["load"]), trace.meta.truncated) == (2, False)
 
 
-def test_damaged_lines_are_left_out_and_counted(monitor: Monitor):
+def test_damaged_lines_are_left_out_and_counted(monitor: Monitor) -> None:
     path = monitor(sample(0, "preparing"), "garbage", sample(1, "preparing", cpu={"a": 1}), "[" * 100_000,
                    sample(-T0 // TICK - 5, "preparing"), "", sample(2, "preparing"))  # fmt: skip
     trace = read_trace(path)
@@ -151,45 +151,48 @@ def test_damaged_lines_are_left_out_and_counted(monitor: Monitor):
     assert trace.meta.warnings[0].startswith("4 lines are no samples")
 
 
-def test_a_clock_that_was_set_back_keeps_the_samples_in_order(monitor: Monitor):
+def test_a_clock_that_was_set_back_keeps_the_samples_in_order(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(5, "b"), sample(6, "b"), sample(0, "a"), sample(1, "a")))
     assert slices(trace) == [("a", 0, 5), ("b", 5, 2)]
 
 
 @pytest.mark.parametrize("lines", [(), ("nonsense",), ({"phase": "x"},)])
-def test_a_file_without_samples_is_empty(monitor: Monitor, lines: tuple[object, ...]):
+def test_a_file_without_samples_is_empty(monitor: Monitor, lines: tuple[object, ...]) -> None:
     with pytest.raises(EmptyFile, match=r"monitor\.jsonl has no samples yet"):
         read_trace(monitor(*lines))
 
 
-def test_a_line_without_an_end_does_not_fill_the_memory(monitor: Monitor):
+def test_a_line_without_an_end_does_not_fill_the_memory(monitor: Monitor) -> None:
     with pytest.raises(FormatError, match="a line of over 1 MiB"):
         read_trace(monitor(end="{" + " " * (4 << 20)))
 
 
-def test_hostile_names_are_shortened_text(monitor: Monitor):
+def test_hostile_names_are_shortened_text(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "<img src=x>" + "y" * 10_000, gpus=[gpu(throttle="z" * 10_000)])))
     assert max(map(len, trace.strings)) <= 210
     assert trace.strings[trace.events.name[0]].startswith("<img src=x>")
 
 
-def test_more_gpus_than_a_machine_has_are_not_shown(monitor: Monitor):
+def test_more_gpus_than_a_machine_has_are_not_shown(monitor: Monitor) -> None:
     trace = read_trace(monitor(sample(0, "p", gpus=[{"util": 1}] * 1000)))
     assert len([n for n in counters(trace) if n.endswith("utilization %")]) == 64
 
 
-def test_the_prototypes_file_without_a_header_is_read():
-    trace = read_trace(shared("traces/run_job_sample/monitor.jsonl"))
-    lines = [json.loads(each) for each in shared("traces/run_job_sample/monitor.jsonl").read_text().splitlines()]
+@pytest.mark.parametrize("headed", [True, False])
+def test_a_real_file_is_read_with_and_without_its_header(tmp_path: Path, headed: bool) -> None:
+    first, *rest = (FIXTURES / "evaluation" / "real_job" / "ort-cpu-1t" / "monitor.jsonl").read_text().splitlines()
+    path = tmp_path / "monitor.jsonl"
+    path.write_text("\n".join([first, *rest] if headed else rest) + "\n")
+    trace = read_trace(path)
+    lines = [json.loads(line) for line in rest]
     found = counters(trace)
-    assert found["CPU %"] == [each["cpu"] for each in lines]
-    assert found["RSS bytes"] == [each["rss"] for each in lines]
-    assert [trace.strings[i] for i in trace.steps.name][:2] == ["ort-cpu-1t:b1", "ort-cpu-1t:b2"]
-    assert len(trace.steps) == 18
+    assert found["CPU %"] == [pytest.approx(line["cpu"] * 100) for line in lines]
+    assert found["RSS bytes"] == [line["rss_bytes"] for line in lines]
+    assert [trace.strings[i] for i in trace.steps.name] == [f"batch {n}" for n in (1, 2, 4, 8, 16, 32)]
     check_invariants(trace)
 
 
-def test_it_is_found_by_content_under_any_name(monitor: Monitor, tmp_path: Path):
+def test_it_is_found_by_content_under_any_name(monitor: Monitor, tmp_path: Path) -> None:
     data = monitor(sample(0, "preparing")).read_bytes()
     for name, content in (("unknown", data), ("packed", gzip.compress(data))):
         (tmp_path / name).write_bytes(content)
@@ -197,9 +200,9 @@ def test_it_is_found_by_content_under_any_name(monitor: Monitor, tmp_path: Path)
         assert slices(read_trace(tmp_path / name)) == [("preparing", 0, 1)]
 
 
-def test_only_the_timeline_has_something_to_show(whole: Trace):
+def test_only_the_timeline_has_something_to_show(whole: Trace) -> None:
     assert [v.name for v in all_views() if v.needs(whole)] == ["trace"]
 
 
-def test_its_slices_have_no_raw_event_to_fetch(monitor: Monitor):
+def test_its_slices_have_no_raw_event_to_fetch(monitor: Monitor) -> None:
     assert raw_events(monitor(sample(0, "preparing")), {0}) == {}

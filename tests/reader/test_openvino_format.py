@@ -51,7 +51,7 @@ def text_arg(trace: Trace, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str):
+def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str) -> None:
     path = shared(f"traces/openvino/openvino_{model}_b2.json")
     ran = [each for each in json.loads(path.read_text())["profiling_info"] if each["status"] == "EXECUTED"]
     trace = read_trace(path)
@@ -63,7 +63,7 @@ def test_the_sum_of_a_real_file_is_that_of_its_counters(model: str):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_operator_view_adds_up_to_the_counters(model: str):
+def test_the_operator_view_adds_up_to_the_counters(model: str) -> None:
     path = shared(f"traces/openvino/openvino_{model}_b2.json")
     told: dict[str, int] = {}
     for each in json.loads(path.read_text())["profiling_info"]:
@@ -72,7 +72,7 @@ def test_the_operator_view_adds_up_to_the_counters(model: str):
     assert {name: ns for name, (ns,) in rows(answer("operator", path), "host_self_ns").items()} == told
 
 
-def test_what_is_known_of_an_operator_stands_with_it():
+def test_what_is_known_of_an_operator_stands_with_it() -> None:
     trace = read_trace(shared("traces/openvino/openvino_resnet10_dynbatch_b2.json"))
     name = "/stem/stem.0/Conv/WithoutBiases"
     assert text_arg(trace, "type")[name] == "Convolution"
@@ -82,7 +82,7 @@ def test_what_is_known_of_an_operator_stands_with_it():
     assert (trace.meta.framework, trace.meta.properties["batch"]) == ("openvino", "2")
 
 
-def test_operators_stand_end_to_end_in_the_executors_order(file: Write):
+def test_operators_stand_end_to_end_in_the_executors_order(file: Write) -> None:
     graph = [{"name": "a", "execOrder": "2"}, {"name": "b", "execOrder": "0"}, {"name": "c", "execOrder": "1"}]
     trace = read_trace(file(envelope(row("a", 5), row("b", 3), row("unknown", 1), row("c", 2), graph=graph)))
     assert names(trace) == ["b", "unknown", "c", "a"]
@@ -90,11 +90,11 @@ def test_operators_stand_end_to_end_in_the_executors_order(file: Write):
     assert trace.events.dur.tolist() == [3000, 1000, 2000, 5000]
 
 
-def test_without_a_runtime_graph_the_order_is_the_files(file: Write):
+def test_without_a_runtime_graph_the_order_is_the_files(file: Write) -> None:
     assert names(read_trace(file(envelope(row("z", 5), row("a", 3))))) == ["z", "a"]
 
 
-def test_what_did_not_run_on_its_own_is_left_out_and_counted(file: Write):
+def test_what_did_not_run_on_its_own_is_left_out_and_counted(file: Write) -> None:
     document = envelope(row("a", 5), row("fused", 0, "NOT_RUN"), row("gone", 0, "OPTIMIZED_OUT"))
     trace = read_trace(file(document))
     assert names(trace) == ["a"]
@@ -102,14 +102,14 @@ def test_what_did_not_run_on_its_own_is_left_out_and_counted(file: Write):
     assert "records durations, no times" in trace.meta.warnings[1]
 
 
-def test_several_runs_are_steps(file: Write):
+def test_several_runs_are_steps(file: Write) -> None:
     trace = read_trace(file(envelope([row("a", 5), row("b", 1)], [row("a", 7)])))
     assert trace.steps.ts.tolist() == [0, 6000]
     assert trace.steps.dur.tolist() == [6000, 7000]
     assert trace.events.step.tolist() == [0, 0, 1]
 
 
-def test_the_detailed_counters_of_benchmark_app_are_read(file: Write):
+def test_the_detailed_counters_of_benchmark_app_are_read(file: Write) -> None:
     node = {"name": "conv", "node_type": "Convolution", "status": "Status.EXECUTED", "real_time": "0.010",
             "cpu_time": "0.008", "exec_type": "brgconv_avx512_bf16"}  # fmt: skip
     fused = node | {"name": "relu", "status": "Status.NOT_RUN", "real_time": "0.000"}
@@ -120,7 +120,7 @@ def test_the_detailed_counters_of_benchmark_app_are_read(file: Write):
     assert len(trace.steps) == 2
 
 
-def test_a_real_report_of_benchmark_app_is_read():
+def test_a_real_report_of_benchmark_app_is_read() -> None:
     path = FIXTURES / "evaluation" / "benchmark_detailed_counters_report.json"
     nodes = json.loads(path.read_text())["detailed_performance"][0]["nodes"]
     ran = [each for each in nodes if each["status"] == "Status.EXECUTED"]
@@ -129,7 +129,7 @@ def test_a_real_report_of_benchmark_app_is_read():
     assert trace.events.dur.tolist() == [round(float(each["real_time"]) * 1e6) for each in ran]
 
 
-def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path):
+def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path) -> None:
     data = file(envelope(row("a", 5))).read_bytes()
     (tmp_path / "unknown").write_bytes(data)
     assert recognise(Source(tmp_path / "unknown")).name == "openvino"
@@ -139,22 +139,22 @@ def test_it_is_found_by_content_under_any_name(file: Write, tmp_path: Path):
 @pytest.mark.parametrize(
     "value", [None, "x", -5, 1e300, [], {"a": 1}, True, "inf", "nan", 10**400], ids=lambda v: str(v)[:10]
 )
-def test_a_time_that_is_none_is_no_crash(file: Write, value: object):
+def test_a_time_that_is_none_is_no_crash(file: Write, value: object) -> None:
     trace = read_trace(file(envelope(row("a", value), row("b", 1))))
     assert 0 <= int(trace.events.dur[0]) <= 10**15
 
 
-def test_rows_and_graphs_of_other_types_are_ignored(file: Write):
+def test_rows_and_graphs_of_other_types_are_ignored(file: Write) -> None:
     trace = read_trace(file(envelope(row("a", 1), 5, None, graph={"name": "a"})))
     assert names(trace) == ["a"]
     odd = envelope(row("a", 1, node_type=5, exec_type=None), graph=[{"name": "a", "execOrder": [1]}, 7])
     assert names(read_trace(file(odd))) == ["a"]
 
 
-def test_a_cut_file_says_so(file: Write):
+def test_a_cut_file_says_so(file: Write) -> None:
     with pytest.raises(FormatError, match="not whole counters of OpenVINO"):
         read_trace(file(json.dumps(envelope(row("a", 1)))[:-10]))
 
 
-def test_a_file_without_operators_has_a_warning(file: Write):
+def test_a_file_without_operators_has_a_warning(file: Write) -> None:
     assert "the file has no events" in read_trace(file(envelope())).meta.warnings

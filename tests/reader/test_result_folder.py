@@ -11,7 +11,6 @@ import pytest
 from tests.conftest import SAMPLES, trace_of
 from visualprof.reader.logdir.listing import profiles
 from visualprof.views.distributed import VIEW as DISTRIBUTED
-from visualprof.views.table import Table
 
 SAMPLE = {"t_ns": 1_795_147_594_000_000_000, "phase": "measuring", "batch": 1, "cpu": 0.5}
 
@@ -35,51 +34,49 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_recordings_belong_to_one_run(folder: Path):
+def test_all_recordings_belong_to_one_run(folder: Path) -> None:
     (run,) = profiles([folder]).runs
     assert run.id == "resnet-0001/ort"
     assert [w.id for w in run.workers] == ["timeline", "profile", "monitor"]
 
 
-def test_the_first_worker_is_no_monitor(folder: Path):
+def test_the_first_worker_is_no_monitor(folder: Path) -> None:
     (folder / "resnet-0001" / "ort" / "timeline.json").unlink()
     assert profiles([folder]).find("resnet-0001/ort").found.name == "profile.json"
 
 
-def test_nothing_else_of_a_result_is_mentioned(folder: Path):
+def test_nothing_else_of_a_result_is_mentioned(folder: Path) -> None:
     assert profiles([folder]).skipped == ()
 
 
 @pytest.mark.parametrize("name", ["job.json", "env.json", "status.json"])
 @pytest.mark.parametrize("content", ["", " \n", '{"a', "nonsense"])
-def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: str, content: str):
+def test_damaged_files_of_a_result_are_not_mentioned_either(folder: Path, name: str, content: str) -> None:
     (folder / "resnet-0001" / "ort" / name).write_text(content)
     listing = profiles([folder])
     assert listing.skipped == ()
     assert [w.id for r in listing.runs for w in r.workers] == ["timeline", "profile", "monitor"]
 
 
-def test_a_profile_that_is_called_like_a_file_of_a_result_is_shown(tmp_path: Path):
+def test_a_profile_that_is_called_like_a_file_of_a_result_is_shown(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_bytes(gzip.decompress((SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz").read_bytes()))
     assert [r.id for r in profiles([tmp_path]).runs] == ["job"]
 
 
-def test_what_the_server_keeps_is_never_shown(folder: Path):
+def test_what_the_server_keeps_is_never_shown(folder: Path) -> None:
     kept = folder / ".visualprof" / "incoming" / "t1-1"
     kept.mkdir(parents=True)
     (kept / "timeline.json").write_bytes((folder / "resnet-0001" / "ort" / "timeline.json").read_bytes())
     assert [r.id for r in profiles([folder]).runs] == ["resnet-0001/ort"]
 
 
-def test_recordings_of_one_process_are_no_ranks():
+def test_recordings_of_one_process_are_no_ranks() -> None:
     ranks = [(name, trace_of(SAMPLES / "pytorch-ddp-cpu" / f"{name}.pt.trace.json.gz")) for name in ("rank0", "rank1")]
     idle = trace_of(SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz")
     params = DISTRIBUTED.parse({})
 
     def workers(given: list[tuple[str, object]]) -> set[str]:
-        table = DISTRIBUTED.compute(given, params).table
-        assert isinstance(table, Table)
-        return set(table.columns["worker"])
+        return set(DISTRIBUTED.compute(given, params).columns.worker)
 
     assert workers([*ranks, ("monitor", idle)]) == {"rank0", "rank1"}
     assert workers([("timeline", ranks[0][1]), ("profile", ranks[1][1]), ("monitor", idle)]) == {"timeline"}

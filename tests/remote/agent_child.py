@@ -16,7 +16,7 @@ from typing import Any
 def main(argv: list[str]) -> int:
     work, stage = Path(argv[0]), argv[1]
     task = json.loads((work / "task.json").read_text())
-    run = Run(work, Path(task["out"]), Path(task["events"]), task)
+    run = Run(work, work / "out", work / "events.jsonl", task)
     for word in Path(task["model"]).read_text().split():
         name, _, value = word.partition("=")
         if name.startswith("profile."):

@@ -138,21 +138,21 @@ def main() -> int:
     import argparse
 
     from visualprof.remote.agent import bundle, command
-    from visualprof.remote.agent.agent import Agent
+    from visualprof.remote.agent.daemon import AgentDaemon
     from visualprof.remote.agent.faults import AgentError
-    from visualprof.remote.agent.machine.probe import Found
+    from visualprof.remote.agent.machine.probe import Machine
     from visualprof.remote.agent.machine.probe_main import overview
-    from visualprof.remote.agent.settings import Parts, Settings
-    from visualprof.remote.agent.work import sandbox
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
+    from visualprof.remote.agent.state import Settings
     from visualprof.remote.protocol import Capabilities, Runtime
 
     devices = os.environ.get("FAKE_DEVICES", "cpu").split(",")
 
-    def look() -> Found:
+    def look(*_: object) -> Machine:
         runtime = Runtime("onnxruntime", "9.9", sys.executable, "3.11.0", devices)
-        level = sandbox.level(parsed.sandbox)[0]
+        level = sandbox_level(parsed.sandbox, command.say)
         here = Capabilities("x86", "x86_64", "Linux", "here", "a CPU", 2, 1 << 30, level, "0", [], [runtime])
-        return Found(here, {sys.executable: tuple(overview()["prefixes"])})
+        return Machine(here, {sys.executable: tuple(overview()["prefixes"])})
 
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
@@ -166,10 +166,11 @@ def main() -> int:
         memory_bytes=round(parsed.memory * 2**30),
         once=parsed.once,
         exit_with_parent=parsed.exit_with_parent,
+        code=bundle.child_archive if os.environ.get("REAL_CHILD") else fake_code,
+        look=look,
     )
-    code = bundle.child_archive if os.environ.get("REAL_CHILD") else fake_code
     try:
-        return Agent(settings, command.say, Parts(code=code, look=look)).run()
+        return AgentDaemon(settings, command.say).run()
     except AgentError as error:
         command.say(f"{error.error} ({error.hint})")
         return 2

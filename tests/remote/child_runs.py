@@ -99,9 +99,6 @@ class Job:
             "lease": asdict(lease),
             "model": str(self.model),
             "inputs": {name: str(path) for name, path in self.arrays.items()},
-            "out": str(out),
-            "events": str(events),
-            "stages": [stage],
         }
         (self.work / "task.json").write_text(json.dumps(task))
         events.unlink(missing_ok=True)
@@ -119,7 +116,7 @@ class Job:
 
 def steps(file: Path) -> list[str]:
     """Names of the steps that the overview of a profile has."""
-    told: Any = answer("overview", file).to_json()["steps"]
+    told: Any = answer("overview", file)["steps"]
     return list(told["name"])
 
 

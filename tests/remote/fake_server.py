@@ -105,7 +105,12 @@ class FakeServer:
         """Makes a task wait."""
         blobs = {name: model, **(inputs or {})}
         files = [self._file("input" if each != name else "model", each, data) for each, data in blobs.items()]
-        wish = {"measure": Measure(0.02, 0.05, 2.0, 20), "profile": Profile(0), "monitor_interval_s": 0.02, **request}
+        wish: dict[str, Any] = {
+            "measure": Measure(0.02, 0.05, 2.0, 20),
+            "profile": Profile(0),
+            "monitor_interval_s": 0.02,
+            **request,
+        }
         spec = spec or Spec("s1", "onnxruntime")
         number = len(self.tasks) + 1
         asked = Request(f"key{number}", ModelRef(files[0].sha256, name), [spec], inputs=given or [], **wish)
@@ -140,7 +145,7 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
         timeout = 20
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, format: str, *_: object) -> None:
             pass
 
         def handle(self) -> None:

@@ -67,8 +67,8 @@ def opened(folder: Path, lease_s: float = 30.0, **settings: Any) -> Iterator[Rem
 
 def upload(remote: Remote, content: bytes = MODEL, name: str = "net.onnx") -> str:
     """Keeps a model without looking at it; its blob."""
-    blob, _ = remote.keep(name, io.BytesIO(content).read)
-    remote.remember(blob, name, {**FOUND, "name": name})
+    blob, _ = remote.opened().keep(name, io.BytesIO(content).read)
+    remote.opened().blobs.remember(blob, name, {**FOUND, "name": name})
     return blob
 
 
@@ -317,7 +317,7 @@ class NoParser:
     """Of a log directory whose files nobody opens."""
 
     def start(self, listener: Any) -> None: ...
-    def submit(self, *given: Any) -> None: ...
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None: ...
     def hurry(self, key: str) -> None: ...
     def cancel(self, key: str) -> None: ...
     def close(self) -> None: ...

@@ -410,7 +410,7 @@ def test_a_result_that_differs_is_refused_and_the_task_goes_on(agent: Agent, lea
 def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     import errno
 
-    from visualprof.remote.queue.tasks import ingest
+    from visualprof.remote.queue.tasks import results
 
     files = result(lease.job, lease.task)
     urls = agent.announce(lease, files)
@@ -420,7 +420,7 @@ def test_a_full_disk_is_said(agent: Agent, lease: Lease, remote: Remote, monkeyp
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(ingest, "place", full)
+    monkeypatch.setattr(results, "place", full)
     answer = agent.finish(lease, state="succeeded", reason=None, files=list(files))
     assert answer.status_code == 507
     assert agent.finish(lease, reason="disk_full").status_code == 200

@@ -22,9 +22,12 @@ from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import Beat
-from visualprof.server.api import job_schema as schema
-from visualprof.server.api import jobs as jobs_module
+from visualprof.server.api.agents import AgentsAnswer
+from visualprof.server.api.job_log import LogAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobRefused
 from visualprof.server.app import Settings, create_app
+from visualprof.server.routes import MAX_BODY
 
 
 def clients(folder: Path, remote: Remote, **settings: Any) -> Iterator[FlaskClient]:
@@ -62,8 +65,8 @@ def lease(queue: Queue, agent: Agent) -> Lease:
     return lease
 
 
-def listed(client: FlaskClient) -> schema.JobsAnswer:
-    return msgspec.json.decode(client.get("/api/v1/jobs").data, type=schema.JobsAnswer)
+def listed(client: FlaskClient) -> JobsAnswer:
+    return msgspec.json.decode(client.get("/api/v1/jobs").data, type=JobsAnswer)
 
 
 def test_where_nothing_was_submitted_the_list_is_empty_and_makes_nothing(tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_where_nothing_was_submitted_the_list_is_empty_and_makes_nothing(tmp_pat
 def test_a_submitted_job_is_answered_and_listed(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs", json=submitted("k", name="first"))
     assert answer.status_code == 201, answer.data
-    found = msgspec.json.decode(answer.data, type=schema.JobAnswer)
+    found = msgspec.json.decode(answer.data, type=JobAnswer)
     assert (found.job.name, found.job.model, found.job.state) == ("first", "net.onnx", "waiting")
     assert found.request.sweep.values == [1]
     assert [job.id for job in listed(client).jobs] == [found.job.id]
@@ -113,7 +116,7 @@ def test_the_same_key_for_another_job_is_a_conflict(client: FlaskClient, agent: 
 def test_a_wrong_job_is_refused_with_its_fields_and_not_queued(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs", json=submitted("k", Spec("s", "onnxruntime", agent="nobody")))
     assert answer.status_code == 400
-    refused = msgspec.json.decode(answer.data, type=schema.JobRefused)
+    refused = msgspec.json.decode(answer.data, type=JobRefused)
     assert [each.field for each in refused.errors] == ["specs[0].agent"]
     assert refused.error.startswith("specs[0].agent: ")
     assert listed(client).jobs == []
@@ -129,17 +132,17 @@ def test_what_is_no_job_is_refused(client: FlaskClient, body: bytes) -> None:
 
 def test_a_job_that_is_too_large_is_refused(client: FlaskClient) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
-        assert client.post(path, data=b" " * (jobs_module.MAX_JOB + 1)).status_code == 413
+        assert client.post(path, data=b" " * (MAX_BODY + 1)).status_code == 413
 
 
 def test_a_check_tells_everything_and_queues_nothing(client: FlaskClient, agent: Agent) -> None:
     answer = client.post("/api/v1/jobs/check", json=submitted("k", Spec("s", "nothing"), Spec("t", "onnxruntime")))
-    found = msgspec.json.decode(answer.data, type=schema.CheckAnswer)
+    found = msgspec.json.decode(answer.data, type=CheckAnswer)
     assert answer.status_code == 200
     assert "specs[0].backend" in [each.field for each in found.errors]
     assert listed(client).jobs == []
     good = client.post("/api/v1/jobs/check", json=submitted("k"))
-    assert msgspec.json.decode(good.data, type=schema.CheckAnswer).errors == []
+    assert msgspec.json.decode(good.data, type=CheckAnswer).errors == []
     assert good.get_json()["points"] == 1
 
 
@@ -198,13 +201,13 @@ def test_one_task_can_be_tried_again(client: FlaskClient, queue: Queue) -> None:
 
 
 def test_a_failure_says_why(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     task = listed(client).jobs[0].tasks[0]
     assert (task.state, task.reason, task.error, task.hint) == ("failed", "crashed", "it crashed", "see the log")
 
 
-def log(client: FlaskClient, task: str, query: str = "") -> schema.LogAnswer:
-    return msgspec.json.decode(client.get(f"/api/v1/tasks/{task}/log{query}").data, type=schema.LogAnswer)
+def log(client: FlaskClient, task: str, query: str = "") -> LogAnswer:
+    return msgspec.json.decode(client.get(f"/api/v1/tasks/{task}/log{query}").data, type=LogAnswer)
 
 
 def test_a_log_is_read_piece_by_piece(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
@@ -215,7 +218,7 @@ def test_a_log_is_read_piece_by_piece(client: FlaskClient, queue: Queue, agent: 
     queue.logs.append(task, 4, b"two\n")
     second = log(client, task.id, "?offset=4")
     assert (second.text, second.offset, second.size_bytes) == ("two\n", 4, 8)
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id, "?offset=8").ended
 
 
@@ -231,7 +234,7 @@ def test_a_long_log_comes_in_pieces_that_end_between_characters(
     task = queue.jobs.one(lease.job).tasks[0]
     text = "x" + "汉" * 200_000
     queue.logs.append(task, 0, text.encode())
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     pieces, offset, ended = list[str](), 0, False
     while not ended:
         answer = log(client, task.id, f"?offset={offset}")
@@ -255,13 +258,13 @@ def test_bytes_that_are_no_text_are_shown_all_the_same(
 ) -> None:
     task = queue.jobs.one(lease.job).tasks[0]
     queue.logs.append(task, 0, b"\xff\xfea\x00b\xf0")
-    queue.ending.finish(agent, task.id, lease.lease, FAILED)
+    queue.finisher.finish(agent, task.id, lease.lease, FAILED)
     assert log(client, task.id).text == "\ufffd\ufffda\x00b\ufffd"
 
 
 def test_the_log_of_an_earlier_attempt_is_kept(client: FlaskClient, queue: Queue, agent: Agent, lease: Lease) -> None:
     queue.logs.append(queue.jobs.one(lease.job).tasks[0], 0, b"first")
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     queue.jobs.retry(lease.job)
     assert queue.leases.lease(agent, ["cpu"], 0)
     assert log(client, lease.task).text == ""
@@ -281,8 +284,8 @@ def test_the_log_of_nobody_is_not_found(client: FlaskClient) -> None:
     assert client.get("/api/v1/tasks/nobody/log").status_code == 404
 
 
-def answered(client: FlaskClient) -> schema.AgentsAnswer:
-    return msgspec.json.decode(client.get("/api/v1/agents").data, type=schema.AgentsAnswer)
+def answered(client: FlaskClient) -> AgentsAnswer:
+    return msgspec.json.decode(client.get("/api/v1/agents").data, type=AgentsAnswer)
 
 
 def test_agents_are_shown_with_what_they_do(client: FlaskClient, agent: Agent, lease: Lease) -> None:
@@ -331,7 +334,7 @@ def test_an_impossible_change_of_an_agent_is_refused(client: FlaskClient, agent:
 
 
 def test_backends_are_listed(client: FlaskClient) -> None:
-    found = msgspec.json.decode(client.get("/api/v1/backends").data, type=schema.BackendsAnswer)
+    found = msgspec.json.decode(client.get("/api/v1/backends").data, type=BackendsAnswer)
     assert "onnxruntime" in [each.name for each in found.backends]
 
 

@@ -14,10 +14,12 @@ import pytest
 from tests.remote.agent_runs import ROOT, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer
 from tests.remote.test_agent_faults import small_disk
-from visualprof.remote.agent.files import remove
-from visualprof.remote.agent.link.transfer import pieces_of
-from visualprof.remote.agent.work import sandbox
-from visualprof.remote.agent.work.events import EventFile, plain
+from visualprof.remote.agent.child_files import remove
+from visualprof.remote.agent.link.transfer import result_files
+from visualprof.remote.agent.machine import sandbox
+from visualprof.remote.agent.work.child_events import EventReader, plain
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server", "small_disk", "start"]
 
@@ -76,7 +78,7 @@ def test_a_result_holds_no_more_than_a_server_takes(tmp_path: Path) -> None:
             file.truncate(40)
     limits = pytest.MonkeyPatch()
     limits.setattr("visualprof.remote.agent.link.transfer.ALL_MAX", 100)
-    pieces, left_out = pieces_of(tmp_path)
+    pieces, left_out = result_files(tmp_path)
     limits.undo()
     assert [piece.name for piece in pieces] == ["status.json", "a"]
     assert left_out == ["b", "c"]
@@ -103,7 +105,7 @@ def test_a_folder_that_its_owner_may_not_enter_is_removed(tmp_path: Path) -> Non
         import os, sys
         sys.path.insert(0, {str(ROOT)!r})
         from pathlib import Path
-        from visualprof.remote.agent.files import remove
+        from visualprof.remote.agent.child_files import remove
         os.chdir({str(folder)!r}); os.setuid(65534)
         for each in Path(".").iterdir(): remove(each)
         print(os.listdir("."))
@@ -162,7 +164,7 @@ def test_a_line_that_never_ends_takes_bounded_memory(tmp_path: Path) -> None:
         file.truncate(100 << 20)
         file.seek(0, 2)
         file.write(b'\n{"event": "done"}\n')
-    events, found, before = EventFile(path), list[dict[str, object]](), -1
+    events, found, before = EventReader(path), list[dict[str, object]](), -1
     while before != events.offset:
         before = events.offset
         found += events.read()

@@ -15,6 +15,8 @@ from tests.remote.agent_runs import server
 from tests.remote.fake_server import TOKEN, FakeServer
 from visualprof.remote.agent import bundle
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server"]
 
 

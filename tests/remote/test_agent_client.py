@@ -9,7 +9,8 @@ import pytest
 
 from tests.remote.agent_runs import server
 from tests.remote.fake_server import TOKEN, FakeServer
-from visualprof.remote.agent.link.client import Answered, Client, Stopped, Unreachable, retried
+from visualprof.remote.agent.faults import StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
 
 __all__ = ["server"]
 
@@ -41,6 +42,7 @@ def test_the_token_is_not_sent_to_another_place_of_files(server: FakeServer) -> 
         assert "Authorization" not in store.requests[0][2]
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_asked_again_when_it_says(server: FakeServer) -> None:
     client = registered(server)
     server.busy = [(503, "1"), (502, "")]
@@ -62,7 +64,7 @@ def test_waiting_for_the_server_ends_when_it_is_told_to(server: FakeServer) -> N
     stop = threading.Event()
     server.down = True
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(StopRequested):
         retried(lambda: Client(server.url).post("register", {}), stop)
 
 

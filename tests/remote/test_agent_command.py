@@ -12,11 +12,10 @@ import pytest
 
 from visualprof.cli import main
 from visualprof.remote.agent import command
-from visualprof.remote.agent.faults import AgentError, Failure, of_system
-from visualprof.remote.agent.journal import Journal
-from visualprof.remote.agent.state import Identity, StateFolder, default_folder
-from visualprof.remote.agent.work.sandbox import outermost
-from visualprof.remote.protocol import Lease, ModelRef, Request, Spec
+from visualprof.remote.agent.faults import AgentError, failed, failure_of
+from visualprof.remote.agent.machine.sandbox import outermost
+from visualprof.remote.agent.state import Identity, Journal, StateFolder, default_folder
+from visualprof.remote.protocol import Lease, ModelRef, Request, Spec, TaskFailure
 
 
 def run(*arguments: str) -> int:
@@ -117,7 +116,7 @@ def test_a_journal_keeps_what_it_was_told(tmp_path: Path) -> None:
     journal.add(lease(), "http://a", tmp_path / "work")
     journal.add(lease(2), "http://a", tmp_path / "work2")
     journal.child(lease(), 12, 34)
-    outcome = Failure("timeout", "too slow").outcome()
+    outcome = failed(TaskFailure("timeout", "too slow"))
     journal.ended(lease(2), outcome)
     journal.again(lease(2))
     journal.close()
@@ -143,4 +142,4 @@ def test_a_journal_that_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("number", "reason"), [(28, "disk_full"), (122, "disk_full"), (13, "agent_error")])
 def test_an_error_of_the_disk_is_named(number: int, reason: str) -> None:
-    assert of_system(OSError(number, "why")).reason == reason
+    assert failure_of(OSError(number, "why")).reason == reason

@@ -20,6 +20,8 @@ from tests.remote.agent_runs import ROOT, AgentProcess, StartAgent, agents, serv
 from tests.remote.fake_server import FakeServer, Task
 from visualprof.remote.protocol import Intervals
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["server", "start"]
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.remote.agent_runs import ROOT, marked
 from visualprof.remote.agent.machine.processes import MARK, kill_orphan, start_ticks, sweep
-from visualprof.remote.agent.work import guard
-from visualprof.remote.agent.work.guard import CappedLog, Child
+from visualprof.remote.agent.work import child_process
+from visualprof.remote.agent.work.child_process import CappedLog, Child
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_beyond_its_cap_a_log_takes_everything_and_keeps_nothing(tmp_path: Path)
     for _ in range(3):
         log.write(b"12345678")
     log.close()
-    assert log.path.read_bytes() == b"1234567812" + guard.CUT
+    assert log.path.read_bytes() == b"1234567812" + child_process.CUT
 
 
 def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
@@ -114,6 +114,8 @@ def test_the_tail_is_the_last_lines(tmp_path: Path) -> None:
 @pytest.fixture
 def orphan(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(["sleep", "60"], env={MARK: str(tmp_path)}, start_new_session=True)
+    while MARK not in psutil.Process(process.pid).environ():  # the kernel shows it a moment after the start
+        time.sleep(0.001)
     yield process
     process.kill()
     process.wait()

@@ -20,7 +20,7 @@ from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.processes import Tree
+from visualprof.remote.agent.machine.processes import ProcessTree
 from visualprof.remote.protocol import Spec
 
 __all__ = ["server", "start"]
@@ -68,7 +68,7 @@ def run_monitor(path: Path, nvml: Nvml, gpus: list[str], seconds: float = 0.3) -
     child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     monitor = Monitor(path, 0.05, nvml, gpus)
     try:
-        monitor.watch(Tree(child.pid))
+        monitor.watch(ProcessTree(child.pid))
         monitor.phase, monitor.batch = "measuring", 8
         monitor.start()
         time.sleep(seconds)
@@ -149,7 +149,7 @@ def test_a_tree_has_the_memory_of_all_its_processes() -> None:
     parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {code!r}]); time.sleep(60)"
     process = subprocess.Popen([sys.executable, "-c", parent])
     try:
-        tree = Tree(process.pid)
+        tree = ProcessTree(process.pid)
         end = time.monotonic() + 5
         while tree.rss_bytes() < 50 << 20 and time.monotonic() < end:
             time.sleep(0.05)
@@ -195,6 +195,7 @@ def test_the_unmodified_pynvml_gives_the_librarys_samples(replayed: dict[str, st
     assert samples[0]["throttle"] is None, "the library lacks that function"
 
 
+@pytest.mark.slow
 def test_a_task_on_a_gpu_has_its_energy_and_its_clocks(
     server: FakeServer, start: StartAgent, replayed: dict[str, str], tmp_path: Path
 ) -> None:

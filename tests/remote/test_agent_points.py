@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.remote.agent.work.points import GpuHistory, complete
+from visualprof.remote.agent.work.samples import GpuHistory, complete_points
 
 S = 1_000_000_000
 
@@ -81,7 +81,7 @@ def monitor(folder: Path, rows: list[tuple[float, float | None, list[str] | None
 def completed(folder: Path, rows: list[tuple[float, float | None, list[str] | None]], text: str) -> list[Any]:
     points = folder / "points.jsonl"
     points.write_text(text)
-    complete(points, monitor(folder, rows))
+    complete_points(points, monitor(folder, rows))
     return points.read_text().splitlines()
 
 
@@ -142,5 +142,5 @@ def test_without_a_gpu_the_file_is_not_touched(tmp_path: Path) -> None:
     before = points.stat().st_mtime_ns
     head = tmp_path / "monitor.jsonl"
     head.write_text('{"schema": "visualprof.monitor/1"}\n{"t_ns": 1, "gpus": []}\n')
-    complete(points, head)
+    complete_points(points, head)
     assert points.stat().st_mtime_ns == before

@@ -9,8 +9,10 @@ import pytest
 
 from visualprof.remote.agent.machine import probe as module
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import Found, Interpreter, own, probe
-from visualprof.remote.protocol import Capabilities, Runtime
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, probe
+from visualprof.remote.protocol import Capabilities, Runtime, Spec
+
+pytestmark = pytest.mark.slow
 
 
 def interpreter(folder: Path, **modules: str) -> str:
@@ -32,7 +34,7 @@ def interpreter(folder: Path, **modules: str) -> str:
 ORT = "__version__ = '1.2'\ndef get_available_providers(): return ['CPUExecutionProvider']\nprint('noise')\n"
 
 
-def found(python: str, backend: str = "") -> tuple[Found, list[str]]:
+def found(python: str, backend: str = "") -> tuple[Machine, list[str]]:
     said: list[str] = []
     return probe([Interpreter(python, backend)], ["lab"], 0, Nvml(object()), said.append), said
 
@@ -104,7 +106,7 @@ def test_an_interpreter_is_asked_only_for_the_backend_that_it_was_named_for(tmp_
 
 
 def test_the_agents_own_interpreter_counts() -> None:
-    assert own().python == sys.executable
+    assert Interpreter().python == sys.executable
 
 
 def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
@@ -113,9 +115,9 @@ def test_a_spec_gets_the_newest_runtime_that_fits() -> None:
         Runtime("torch", "2.13.0", "/b", "3.11", ["cpu"]),
         Runtime("torch", "2.10.0", "/c", "3.11", ["cpu", "cuda:0"]),
     ]
-    here = Found(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
-    assert getattr(here.runtime("torch", "", "cpu"), "python", None) == "/b"
-    assert getattr(here.runtime("torch", "", "cuda:0"), "python", None) == "/c"
-    assert getattr(here.runtime("torch", "2.9.0", "cpu"), "python", None) == "/a"
-    assert here.runtime("torch", "2.9.0", "cuda:0") is None
+    here = Machine(Capabilities("x86", "x86_64", "Linux", "h", "c", 1, 1, 0, "0", [], runtimes))
+    assert getattr(here.runtime(Spec("s", "torch", "", device="cpu")), "python", None) == "/b"
+    assert getattr(here.runtime(Spec("s", "torch", "", device="cuda:0")), "python", None) == "/c"
+    assert getattr(here.runtime(Spec("s", "torch", "2.9.0", device="cpu")), "python", None) == "/a"
+    assert here.runtime(Spec("s", "torch", "2.9.0", device="cuda:0")) is None
     assert here.devices() == ["cpu", "cuda:0"]

@@ -11,8 +11,10 @@ from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.child_runs import megengine_python
 from tests.remote.fake_server import FakeServer
 from visualprof.reader.trace import TrackKind
-from visualprof.remote.agent.work.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.protocol import Input, Measure, Profile, Spec, Sweep
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server", "start"]
 QUICK = Measure(warmup_s=0.02, min_s=0.1, max_s=1.0, min_n=20)

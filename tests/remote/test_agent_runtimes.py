@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_the_newest_python_that_a_backend_has_packages_for_is_taken(
 ) -> None:
     there = [runtimes.Python(str(python(f"python{version}")), version) for version in ("3.77", "3.10", "3.9")]
     monkeypatch.setattr(runtimes, "pythons", lambda: there)
-    monkeypatch.setattr(type(backend("onnxruntime")), "python", "3.9 3.10")
+    monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     said: list[str] = []
     install("onnxruntime", "", tmp_path / "runtimes", said.append)
     assert said[0].startswith("onnxruntime with Python 3.10 ")
@@ -126,7 +127,7 @@ def test_without_a_fitting_python_those_that_are_there_are_named(
 ) -> None:
     there = [runtimes.Python(str(python("python3.77")), "3.77")]
     monkeypatch.setattr(runtimes, "pythons", lambda: there)
-    monkeypatch.setattr(type(backend("onnxruntime")), "python", "3.9 3.10")
+    monkeypatch.setattr(runtimes, "all_backends", lambda: (replace(backend("onnxruntime"), python="3.9 3.10"),))
     with pytest.raises(
         AgentError, match=r"has packages for Python 3\.9 3\.10 alone, and this machine has 3\.77"
     ) as told:

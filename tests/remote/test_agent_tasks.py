@@ -10,8 +10,10 @@ import pytest
 
 from tests.remote.agent_runs import StartAgent, server, start
 from tests.remote.fake_server import FakeServer
-from visualprof.remote.agent.work.sandbox import usable
+from visualprof.remote.agent.machine.sandbox import usable
 from visualprof.remote.protocol import Input, Profile, Spec
+
+pytestmark = pytest.mark.slow
 
 __all__ = ["server", "start"]
 

@@ -12,6 +12,8 @@ from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:

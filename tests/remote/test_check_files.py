@@ -31,6 +31,8 @@ from visualprof.remote.queue.check.inspect import (
     safe_name,
 )
 
+pytestmark = pytest.mark.slow
+
 MakeModel = Callable[..., Path]
 
 
@@ -105,7 +107,7 @@ def dims(found: InspectedModel) -> dict[str, Any]:
         ),
     ],
 )
-def test_inputs_and_sizes_of_the_shared_models(file, inputs, sizes):
+def test_inputs_and_sizes_of_the_shared_models(file: str, inputs: dict[str, Any], sizes: dict[str, Any]) -> None:
     path = shared(f"models/{file}")
     found = inspect_model(path, path.name)
     assert dims(found) == inputs
@@ -113,7 +115,7 @@ def test_inputs_and_sizes_of_the_shared_models(file, inputs, sizes):
     assert found.outputs
 
 
-def test_backends_are_those_that_load_the_format():
+def test_backends_are_those_that_load_the_format() -> None:
     path = shared("models/onnx/resnet10_dynbatch.onnx")
     found = inspect_model(path, path.name)
     assert {"onnxruntime", "openvino"} <= set(found.backends)
@@ -121,46 +123,46 @@ def test_backends_are_those_that_load_the_format():
     assert inspect_model(shared("models/megengine/lenet.mge"), "lenet.mge").backends == ["megengine"]
 
 
-def test_torchscript_declares_no_shapes_and_says_so():
+def test_torchscript_declares_no_shapes_and_says_so() -> None:
     found = inspect_model(FIXTURES / "graphs" / "torch_cnn_script.pt", "cnn.pt")
     assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "", None)]
     assert "fill them in" in found.warnings[0]
     assert found.backends == ["torch"]
 
 
-def test_exported_program_has_types_and_shapes():
+def test_exported_program_has_types_and_shapes() -> None:
     found = inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2")
     assert [(t.name, t.dtype, t.dims) for t in found.inputs] == [("x", "float32", [2, 3, 16, 16])]
 
 
-def test_a_static_onnx_model_warns_that_its_batch_cannot_be_swept(model):
+def test_a_static_onnx_model_warns_that_its_batch_cannot_be_swept(model: MakeModel) -> None:
     found = inspect_model(model([("x", TensorProto.FLOAT, [4, 2])]), "m.onnx")
     assert dims(found) == {"x": [4, 2]}
     assert "cannot be swept" in found.warnings[0]
     assert "dynamic_shapes" in found.warnings[0]
 
 
-def test_unnamed_dimensions_get_names(model):
+def test_unnamed_dimensions_get_names(model: MakeModel) -> None:
     found = inspect_model(model([("x", TensorProto.FLOAT, [None, 2, None])]), "m.onnx")
     assert dims(found) == {"x": ["x_dim0", 2, "x_dim2"]}
     assert found.dims == {"x_dim0": 1, "x_dim2": 64}
     assert found.warnings == ["the file has no size for x_dim2: 64 is a guess"]
 
 
-def test_initializers_listed_as_inputs_are_none(model):
+def test_initializers_listed_as_inputs_are_none(model: MakeModel) -> None:
     weight = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
     path = model([("x", TensorProto.FLOAT, ["N", 2]), ("w", TensorProto.FLOAT, [2])], initializer=[weight])
     assert list(dims(inspect_model(path, "m.onnx"))) == ["x"]
 
 
 @pytest.mark.parametrize(("kind", "told"), [(TensorProto.STRING, "string"), (TensorProto.BFLOAT16, "bfloat16")])
-def test_inputs_of_types_that_cannot_be_fed_are_refused(model, kind, told):
+def test_inputs_of_types_that_cannot_be_fed_are_refused(model: MakeModel, kind: int, told: str) -> None:
     error = refused(model([("text", kind, ["N"])]))
     assert f"'text' is of type {told}" in error.error
     assert "float32" in error.hint
 
 
-def test_a_model_without_inputs_is_refused(tmp_path):
+def test_a_model_without_inputs_is_refused(tmp_path: Path) -> None:
     node = helper.make_node("Constant", [], ["y"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [1.0]))
     graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])])
     path = tmp_path / "m.onnx"
@@ -169,7 +171,7 @@ def test_a_model_without_inputs_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["initializer", "attribute"])
-def test_weights_in_other_files_are_refused_and_not_opened(tmp_path, where):
+def test_weights_in_other_files_are_refused_and_not_opened(tmp_path: Path, where: str) -> None:
     outside = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
     outside.ClearField("float_data")
     outside.data_location = TensorProto.EXTERNAL
@@ -184,7 +186,7 @@ def test_weights_in_other_files_are_refused_and_not_opened(tmp_path, where):
     assert "1 tensors of the model are in other files" in refused(path).error
 
 
-def test_what_was_found_survives_being_kept():
+def test_what_was_found_survives_being_kept() -> None:
     for found in (
         inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2"),
         InspectedArray("float32", [2, 3]),
@@ -195,7 +197,7 @@ def test_what_was_found_survives_being_kept():
 # what is no model
 
 
-def test_a_hostile_pickle_is_refused_and_never_runs(tmp_path):
+def test_a_hostile_pickle_is_refused_and_never_runs(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     for name in ("model.pt", "model.tm", "x.npy", "model.onnx"):
         path = tmp_path / "blob"
@@ -204,14 +206,14 @@ def test_a_hostile_pickle_is_refused_and_never_runs(tmp_path):
     assert not mark.exists()
 
 
-def test_an_array_of_objects_is_refused_and_never_unpickled(tmp_path):
+def test_an_array_of_objects_is_refused_and_never_unpickled(tmp_path: Path) -> None:
     mark, path = tmp_path / "ran", tmp_path / "blob"
     saved(path, np.array([Touch(mark)], dtype=object))
     assert "Python objects (a pickle)" in refused(path, "x.npy").error
     assert not mark.exists()
 
 
-def test_weights_of_torch_are_refused(tmp_path):
+def test_weights_of_torch_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     mark = tmp_path / "ran"
     with zipfile.ZipFile(path, "w") as archive:
@@ -232,7 +234,7 @@ def test_weights_of_torch_are_refused(tmp_path):
     ],
     ids=["nothing", "text", "html", "gzip", "zip"],
 )
-def test_other_files_are_refused_by_name(tmp_path, content, told):
+def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "blob"
     path.write_bytes(content)
     error = refused(path, "<b>thing</b>.bin")
@@ -240,11 +242,11 @@ def test_other_files_are_refused_by_name(tmp_path, content, told):
     assert error.hint
 
 
-def test_graphs_without_weights_are_refused():
+def test_graphs_without_weights_are_refused() -> None:
     assert "without weights" in refused(FIXTURES / "graphs" / "torch_cnn.graph.json", "cnn.json").error
 
 
-def test_cut_models_are_refused(tmp_path):
+def test_cut_models_are_refused(tmp_path: Path) -> None:
     for file in ("megengine/lenet.mge", "onnx/resnet10_dynbatch.onnx"):
         data = shared(f"models/{file}").read_bytes()
         path = tmp_path / "blob"
@@ -262,7 +264,7 @@ def archive(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORE
     return path
 
 
-def test_a_zip_bomb_is_refused_without_unpacking_it(tmp_path):
+def test_a_zip_bomb_is_refused_without_unpacking_it(tmp_path: Path) -> None:
     bomb = archive(tmp_path / "blob", {"m/code/__torch__/m.py": bytes(300 << 20)}, zipfile.ZIP_DEFLATED)
     assert bomb.stat().st_size < 1 << 20
     began = time.monotonic()
@@ -272,12 +274,12 @@ def test_a_zip_bomb_is_refused_without_unpacking_it(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../evil.py", "m/../../x", "/etc/cron.d/x", "..\\..\\x", "C:\\x"])
-def test_names_that_lead_out_of_an_archive_are_refused(tmp_path, name):
+def test_names_that_lead_out_of_an_archive_are_refused(tmp_path: Path, name: str) -> None:
     path = archive(tmp_path / "blob", {"m/code/__torch__/m.py": b"class A(Module):\n  pass\n", name: b""})
     assert "leads out of it" in refused(path, "m.pt").error
 
 
-def test_archives_of_absurdly_many_files_are_refused(tmp_path):
+def test_archives_of_absurdly_many_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with zipfile.ZipFile(path, "w") as made:
         for i in range(100_001):
@@ -286,7 +288,7 @@ def test_archives_of_absurdly_many_files_are_refused(tmp_path):
         inspect_model(path, "m.pt")
 
 
-def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path):
+def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with zipfile.ZipFile(path, "w") as made:
         made.writestr("m/code/__torch__/m.py", b"a")
@@ -295,7 +297,7 @@ def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path):
     assert "one name" in refused(path, "m.pt").error
 
 
-def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path):
+def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     with path.open("wb") as file:
         np.savez(file, a=np.zeros(3))
@@ -318,27 +320,27 @@ def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path):
     ],
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_arrays_of_numbers_of_every_version(tmp_path, values, version):
+def test_arrays_of_numbers_of_every_version(tmp_path: Path, values: np.ndarray, version: tuple[int, int]) -> None:
     path = tmp_path / "blob"
     with path.open("wb") as file:
         np.lib.format.write_array(file, values, version)
     assert inspect_array(path, "x.npy") == InspectedArray(values.dtype.name, list(values.shape))
 
 
-def test_an_array_is_known_by_its_content_whatever_its_name(tmp_path):
+def test_an_array_is_known_by_its_content_whatever_its_name(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     saved(path, np.zeros(3, np.int32))
     assert inspect_file(path, "model.onnx") == InspectedArray("int32", [3])
 
 
-def test_a_cut_array_says_how_many_bytes_are_missing(tmp_path):
+def test_a_cut_array_says_how_many_bytes_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     saved(path, np.zeros((100, 10), np.float32))
     path.write_bytes(path.read_bytes()[:-1234])
     assert "1,234 of 4,000 bytes of the values are missing" in refused(path, "x.npy").error
 
 
-def test_an_array_with_more_bytes_than_its_head_says_is_refused(tmp_path):
+def test_an_array_with_more_bytes_than_its_head_says_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     saved(path, np.zeros(3))
     path.write_bytes(path.read_bytes() + b"more")
@@ -355,7 +357,7 @@ def test_an_array_with_more_bytes_than_its_head_says_is_refused(tmp_path):
         (np.zeros((0, 3)), "without values"),
     ],
 )
-def test_arrays_that_cannot_be_fed_are_refused(tmp_path, values, told):
+def test_arrays_that_cannot_be_fed_are_refused(tmp_path: Path, values: np.ndarray, told: str) -> None:
     path = tmp_path / "blob"
     saved(path, values)
     assert told in refused(path, "x.npy").error
@@ -374,13 +376,13 @@ def test_arrays_that_cannot_be_fed_are_refused(tmp_path, values, told):
         ("[1, 2]", "damaged"),
     ],
 )
-def test_hostile_heads_of_arrays_are_refused(tmp_path, head, told):
+def test_hostile_heads_of_arrays_are_refused(tmp_path: Path, head: str, told: str) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + bytes(4))
     assert told in refused(path, "x.npy").error
 
 
-def test_a_head_that_claims_gigabytes_is_not_read(tmp_path):
+def test_a_head_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFFF) + bytes(100))
     assert "4,294,967,295 bytes long" in refused(path, "x.npy").error
@@ -401,19 +403,19 @@ def grow(path: Path, name: str) -> None:
     bytearray(8 << 30)
 
 
-def test_a_reader_that_hangs_is_ended(tmp_path):
+def test_a_reader_that_hangs_is_ended(tmp_path: Path) -> None:
     (tmp_path / "blob").touch()
     with pytest.raises(FormatError, match=r"x\.onnx: reading it takes over"):
         bounded.call(hang, tmp_path / "blob", "x.onnx", limit_s=1.5)
 
 
-def test_a_reader_that_crashes_takes_only_its_file(tmp_path):
+def test_a_reader_that_crashes_takes_only_its_file(tmp_path: Path) -> None:
     (tmp_path / "blob").touch()
     with pytest.raises(FormatError, match=r"x\.onnx: the process that read it was ended by SIGSEGV"):
         bounded.call(crash, tmp_path / "blob", "x.onnx")
 
 
-def test_a_reader_that_takes_too_much_memory_is_refused_it(tmp_path):
+def test_a_reader_that_takes_too_much_memory_is_refused_it(tmp_path: Path) -> None:
     (tmp_path / "blob").touch()
     with pytest.raises(FormatError, match=r"x\.onnx: reading it takes too much memory"):
         bounded.call(grow, tmp_path / "blob", "x.onnx")
@@ -437,17 +439,17 @@ def test_a_reader_that_takes_too_much_memory_is_refused_it(tmp_path):
         ("\udcff.onnx", "_.onnx"),
     ],
 )
-def test_names_lose_folders_and_control_characters(given, safe):
+def test_names_lose_folders_and_control_characters(given: str, safe: str) -> None:
     assert safe_name(given) == safe
 
 
-def test_long_names_keep_their_suffix_and_fit_a_file_system():
+def test_long_names_keep_their_suffix_and_fit_a_file_system() -> None:
     safe = safe_name("模" * 500 + ".onnx")
     assert len(safe.encode()) <= 150
     assert safe.endswith("模.onnx")
 
 
-def test_models_get_a_suffix_that_backends_know():
+def test_models_get_a_suffix_that_backends_know() -> None:
     assert model_name("job.json", "onnx") == "job.json.onnx"
     assert model_name("a.onnx", "onnx") == "a.onnx"
     assert model_name("lenet", "megengine") == "lenet.mge"

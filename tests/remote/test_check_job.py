@@ -120,11 +120,11 @@ def invalid(body: bytes | dict[str, Any]) -> dict[str, str]:
         bert(text("attention_mask"), text("input_ids")),
     ],
 )
-def test_a_job_that_fits_its_model_has_no_errors(known, given):
+def test_a_job_that_fits_its_model_has_no_errors(known: Known, given: dict[str, Any]) -> None:
     assert refused(known, given) == {}
 
 
-def test_points_are_specs_times_sizes():
+def test_points_are_specs_times_sizes() -> None:
     specs = [{"id": f"s{i}", "backend": "onnxruntime"} for i in range(3)]
     given = job(specs=specs, sweep={"dim": "batch", "values": [1, 2]})
     assert points_of(parse_request(json.dumps(given).encode())) == 6
@@ -134,20 +134,20 @@ def test_points_are_specs_times_sizes():
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"key": NaN}', b"[" * 100_000, b'{"a": "\\ud800"}'])
-def test_what_is_no_json_is_refused(body):
+def test_what_is_no_json_is_refused(body: bytes) -> None:
     assert "this is no JSON" in invalid(body)[""]
 
 
-def test_a_job_of_megabytes_is_refused_unread():
+def test_a_job_of_megabytes_is_refused_unread() -> None:
     assert "over 1 MiB" in invalid(b" " * (MAX_BYTES + 1))[""]
 
 
 @pytest.mark.parametrize("body", [b"[]", b"7", b"null", b'"x"'])
-def test_what_is_no_object_is_refused(body):
+def test_what_is_no_object_is_refused(body: bytes) -> None:
     assert "must be an object" in invalid(body)[""]
 
 
-def test_unknown_fields_are_named_with_their_path_and_the_nearest_known_one():
+def test_unknown_fields_are_named_with_their_path_and_the_nearest_known_one() -> None:
     given = job(measur={}, inputs=[{"name": "input", "dtype": "f", "dims": [], "shape": []}])
     given["specs"][0]["agents"] = "x"
     with pytest.raises(Invalid) as caught:
@@ -158,7 +158,7 @@ def test_unknown_fields_are_named_with_their_path_and_the_nearest_known_one():
     assert "inputs[0].shape" in told
 
 
-def test_missing_fields_and_wrong_types_are_all_named_at_once():
+def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
     given = {
         "model": {"blob": 7},
         "specs": [{"id": "a", "backend": "x", "threads": True, "precision": "f64", "options": {"a": 1}}],
@@ -183,7 +183,7 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once():
     }  # fmt: skip
 
 
-def test_thousands_of_mistakes_are_told_in_little():
+def test_thousands_of_mistakes_are_told_in_little() -> None:
     began = time.monotonic()
     assert len(invalid({f"x{i}": 1 for i in range(50_000)})) <= 210
     assert time.monotonic() - began < 2
@@ -234,11 +234,11 @@ def test_thousands_of_mistakes_are_told_in_little():
         ({"inputs": [{"name": "x", "dtype": "float32", "dims": [1], "blob": RESNET}]}, "inputs[0].blob"),
     ],
 )
-def test_values_out_of_range_are_refused_by_field(known, changes, field):
+def test_values_out_of_range_are_refused_by_field(known: Known, changes: dict[str, Any], field: str) -> None:
     assert list(refused(known, {**job(), **changes})) == [field]
 
 
-def test_what_is_out_of_range_does_not_hide_what_does_not_fit(known):
+def test_what_is_out_of_range_does_not_hide_what_does_not_fit(known: Known) -> None:
     given = job(inputs=[], timeout_s=0, specs=[{"id": "s", "backend": "onnxrt"}])
     assert list(refused(known, given)) == ["timeout_s", "specs[0].backend", "inputs"]
 
@@ -246,15 +246,15 @@ def test_what_is_out_of_range_does_not_hide_what_does_not_fit(known):
 # the model
 
 
-def test_a_model_that_is_not_here_is_refused(known):
+def test_a_model_that_is_not_here_is_refused(known: Known) -> None:
     assert refused(known, job(UNKNOWN)) == {"model.blob": "this file is not here"}
 
 
-def test_an_array_is_no_model(known):
+def test_an_array_is_no_model(known: Known) -> None:
     assert refused(known, job(known.array("x.npy", "float32", 1))) == {"model.blob": "x.npy is an array, not a model"}
 
 
-def test_a_wrong_name_names_the_nearest_input(known):
+def test_a_wrong_name_names_the_nearest_input(known: Known) -> None:
     given = job(inputs=[{"name": "inputs", "dtype": "float32", "dims": ["batch", 3, 96, 96]}])
     errors, _ = check_request(parse_request(json.dumps(given).encode()), known)
     assert [(e.field, e.error, e.hint) for e in errors] == [
@@ -263,11 +263,11 @@ def test_a_wrong_name_names_the_nearest_input(known):
     ]
 
 
-def test_a_missing_input_is_named(known):
+def test_a_missing_input_is_named(known: Known) -> None:
     assert refused(known, bert(text("input_ids"))) == {"inputs": "the model's input 'attention_mask' is missing"}
 
 
-def test_wrong_types_ranks_and_sizes_are_told_together(known):
+def test_wrong_types_ranks_and_sizes_are_told_together(known: Known) -> None:
     given = bert(text("input_ids", dtype="float32"), text("attention_mask", ["batch"]))
     assert refused(known, given) == {
         "inputs[0].dtype": "the model wants int64, the job has float32",
@@ -276,34 +276,34 @@ def test_wrong_types_ranks_and_sizes_are_told_together(known):
 
 
 @pytest.mark.parametrize("size", [4, "batch"])
-def test_a_fixed_size_of_the_model_must_be_kept(known, size):
+def test_a_fixed_size_of_the_model_must_be_kept(known: Known, size: int | str) -> None:
     given = job(inputs=[{"name": "input", "dtype": "float32", "dims": ["batch", size, 96, 96]}])
     assert refused(known, given) == {"inputs[0].dims[1]": f"the model wants 3, the job has {size}"}
 
 
-def test_a_named_dimension_of_the_model_has_one_size(known):
+def test_a_named_dimension_of_the_model_has_one_size(known: Known) -> None:
     told = refused(known, bert(text("input_ids"), text("attention_mask", ["batch", 8])))
     assert told == {"inputs[1].dims[1]": "is 8 here and 'seq' in inputs[0].dims[1]"}
 
 
-def test_a_dimension_without_a_size_is_refused(known):
+def test_a_dimension_without_a_size_is_refused(known: Known) -> None:
     assert refused(known, bert(dims={})) == {
         "inputs[0].dims[1]": "nothing gives 'seq' a size",
         "inputs[1].dims[1]": "nothing gives 'seq' a size",
     }
 
 
-def test_a_sweep_over_a_dimension_that_is_not_there_is_refused(known):
+def test_a_sweep_over_a_dimension_that_is_not_there_is_refused(known: Known) -> None:
     fixed = [{"name": "input", "dtype": "float32", "dims": [1, 3, 96, 96]}]
     told = refused(known, job(STATIC, fixed, sweep={"dim": "batch", "values": [1, 2]}))
     assert told == {"sweep.dim": "no input has the dimension 'batch'"}
 
 
-def test_a_size_for_a_dimension_that_is_not_there_is_a_warning(known):
+def test_a_size_for_a_dimension_that_is_not_there_is_a_warning(known: Known) -> None:
     assert warned(known, bert(dims={"seq": 4, "width": 3})) == {"dims.width": "no input has this dimension"}
 
 
-def test_megengine_models_take_any_batch_but_no_other_size(known):
+def test_megengine_models_take_any_batch_but_no_other_size(known: Known) -> None:
     spec = [{"id": "m", "backend": "megengine"}]
     right = job(LENET, [{"name": "data", "dtype": "float32", "dims": ["batch", 1, 32, 32]}], specs=spec)
     wrong = job(LENET, [{"name": "data", "dtype": "float64", "dims": ["batch", 3, 32, 32]}], specs=spec)
@@ -314,7 +314,7 @@ def test_megengine_models_take_any_batch_but_no_other_size(known):
     }
 
 
-def test_inputs_of_torchscript_are_the_users_word(known):
+def test_inputs_of_torchscript_are_the_users_word(known: Known) -> None:
     spec = [{"id": "t", "backend": "torch"}]
     assert (
         refused(known, job(SCRIPT, [{"name": "x", "dtype": "float32", "dims": ["batch", 3, 16, 16]}], specs=spec)) == {}
@@ -324,17 +324,17 @@ def test_inputs_of_torchscript_are_the_users_word(known):
 # arrays
 
 
-def test_arrays_that_fit_give_named_dimensions_their_size(known):
+def test_arrays_that_fit_give_named_dimensions_their_size(known: Known) -> None:
     blob = known.array("ids.npy", "int32", 4, 48)
     assert refused(known, bert(text("input_ids", fill="file", blob=blob), text("attention_mask"), dims={})) == {}
 
 
-def test_an_array_that_is_not_here_is_refused(known):
+def test_an_array_that_is_not_here_is_refused(known: Known) -> None:
     given = bert(text("input_ids", fill="file", blob=UNKNOWN), text("attention_mask"))
     assert refused(known, given) == {"inputs[0].blob": "this file is not here"}
 
 
-def test_a_model_is_no_array(known):
+def test_a_model_is_no_array(known: Known) -> None:
     given = bert(text("input_ids", fill="file", blob=RESNET), text("attention_mask"))
     assert refused(known, given) == {"inputs[0].blob": "resnet10_dynbatch.onnx is a model, not an array"}
 
@@ -347,25 +347,27 @@ def test_a_model_is_no_array(known):
         ("float32", (8, 4, 96, 96), "dimension 1 is 4 in x.npy, the model wants 3"),
     ],
 )
-def test_an_array_that_does_not_fit_its_input_is_refused(known, dtype, shape, told):
+def test_an_array_that_does_not_fit_its_input_is_refused(
+    known: Known, dtype: str, shape: tuple[int, ...], told: str
+) -> None:
     blob = known.array("x.npy", dtype, *shape)
     given = [{"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "file", "blob": blob}]
     assert refused(known, job(inputs=given)) == {"inputs[0].blob": told}
 
 
-def test_a_swept_dimension_may_have_any_size_in_an_array(known):
+def test_a_swept_dimension_may_have_any_size_in_an_array(known: Known) -> None:
     blob = known.array("x.npy", "float32", 5, 3, 96, 96)
     given = [{"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "file", "blob": blob}]
     assert refused(known, job(inputs=given, sweep={"dim": "batch", "values": [1, 64]})) == {}
 
 
-def test_arrays_that_contradict_each_other_are_both_named(known):
+def test_arrays_that_contradict_each_other_are_both_named(known: Known) -> None:
     ids, mask = known.array("ids.npy", "int64", 1, 16), known.array("mask.npy", "int64", 1, 32)
     given = bert(text("input_ids", fill="file", blob=ids), text("attention_mask", fill="file", blob=mask), dims={})
     assert refused(known, given) == {"inputs[1].blob": "'seq' is 32 in mask.npy and 16 in ids.npy"}
 
 
-def test_a_size_that_an_array_overrules_is_a_warning(known):
+def test_a_size_that_an_array_overrules_is_a_warning(known: Known) -> None:
     ids = known.array("ids.npy", "int64", 1, 48)
     given = bert(text("input_ids", fill="file", blob=ids), text("attention_mask"), dims={"seq": 64})
     assert warned(known, given) == {"dims.seq": "an uploaded array has 48 here, so 64 is not used"}
@@ -374,14 +376,14 @@ def test_a_size_that_an_array_overrules_is_a_warning(known):
 # memory
 
 
-def test_points_of_over_16_gib_are_refused_and_of_over_1_gib_warned_of(known):
+def test_points_of_over_16_gib_are_refused_and_of_over_1_gib_warned_of(known: Known) -> None:
     large = warned(known, job(sweep={"dim": "batch", "values": [1, 16_384]}))
     assert large == {"sweep.values[1]": "the inputs of this point take 1.7 GiB"}
     huge = bert(sweep={"dim": "batch", "values": [1, 65_536]}, dims={"seq": 100_000})
     assert refused(known, huge) == {"sweep.values[1]": "the inputs of this point take 97.7 GiB"}
 
 
-def test_a_deadline_that_the_points_cannot_keep_is_a_warning(known):
+def test_a_deadline_that_the_points_cannot_keep_is_a_warning(known: Known) -> None:
     given = job(sweep={"dim": "batch", "values": list(range(1, 33))}, timeout_s=60)
     assert warned(known, given) == {"timeout_s": "is 60 s, but the points of a spec take 96 s and more"}
 
@@ -393,17 +395,17 @@ def spec(**changes: Any) -> dict[str, Any]:
     return job(specs=[{"id": "s", "backend": "onnxruntime", **changes}])
 
 
-def test_an_unknown_backend_is_refused(known):
+def test_an_unknown_backend_is_refused(known: Known) -> None:
     assert refused(known, spec(backend="onnxrt")) == {"specs[0].backend": "there is no backend 'onnxrt'"}
 
 
-def test_a_backend_that_does_not_load_the_model_is_refused(known):
+def test_a_backend_that_does_not_load_the_model_is_refused(known: Known) -> None:
     assert refused(known, spec(backend="megengine")) == {
         "specs[0].backend": "megengine does not load onnx models"
     }  # fmt: skip
 
 
-def test_a_precision_that_the_backend_cannot_be_told_is_refused(known):
+def test_a_precision_that_the_backend_cannot_be_told_is_refused(known: Known) -> None:
     assert refused(known, spec(precision="f32")) == {}
     assert refused(known, spec(precision="f16")) == {
         "specs[0].precision": "onnxruntime cannot be told to run in f16"
@@ -411,20 +413,20 @@ def test_a_precision_that_the_backend_cannot_be_told_is_refused(known):
 
 
 @pytest.mark.parametrize("backend", all_backends(), ids=lambda b: b.name)
-def test_every_backend_says_what_is_checked_before_queueing(backend):
+def test_every_backend_says_what_is_checked_before_queueing(backend: Any) -> None:
     assert backend.formats
     assert set(backend.precisions) <= set(get_args(Precision))
     assert all(isinstance(values, tuple) for values in backend.options.values())
 
 
-def test_options_are_those_of_the_backend(known):
+def test_options_are_those_of_the_backend(known: Known) -> None:
     assert refused(known, spec(options={"optimization": "most", "speed": "9"})) == {
         "specs[0].options.optimization": "is 'most'",
         "specs[0].options.speed": "onnxruntime has no such option",
     }
 
 
-def test_an_agent_that_is_not_registered_is_refused(known):
+def test_an_agent_that_is_not_registered_is_refused(known: Known) -> None:
     assert refused(known, spec(agent="zzz")) == {"specs[0].agent": "there is no agent 'zzz'"}
 
 
@@ -437,11 +439,13 @@ def test_an_agent_that_is_not_registered_is_refused(known):
         ({"backend": "openvino"}, "backend", "box has no openvino"),
     ],
 )
-def test_an_agent_without_what_is_wanted_of_it_is_refused(known, changes, field, told):
+def test_an_agent_without_what_is_wanted_of_it_is_refused(
+    known: Known, changes: dict[str, str], field: str, told: str
+) -> None:
     assert refused(known, spec(agent="aaaaaaaaaa", **changes)) == {f"specs[0].{field}": told}
 
 
-def test_an_agent_that_is_away_is_a_warning():
+def test_an_agent_that_is_away_is_a_warning() -> None:
     known = Known()
     known.agent(seen_s=31)
     assert warned(known, spec(agent="aaaaaaaaaa")) == {
@@ -450,7 +454,7 @@ def test_an_agent_that_is_away_is_a_warning():
     assert warned(known, spec()) == {"specs[0].backend": "no agent with onnxruntime for cpu is there now: this waits"}
 
 
-def test_a_wish_that_no_agent_fulfils_is_a_warning_with_what_there_is(known):
+def test_a_wish_that_no_agent_fulfils_is_a_warning_with_what_there_is(known: Known) -> None:
     given = json.dumps(spec(platform="cuda", device="cuda:0")).encode()
     errors, (warning,) = check_request(parse_request(given), known)
     assert errors == []
@@ -459,7 +463,7 @@ def test_a_wish_that_no_agent_fulfils_is_a_warning_with_what_there_is(known):
     assert warning.hint == "this waits until one is registered; there is onnxruntime 1.31.1 on x86"
 
 
-def test_hostile_texts_come_back_as_they_are_and_short(known):
+def test_hostile_texts_come_back_as_they_are_and_short(known: Known) -> None:
     name = "<img src=x onerror=alert(1)>" + "'; drop table jobs; --" * 200
     told = refused(known, spec(backend=name))
     assert "<img src=x onerror=alert(1)>" in told["specs[0].backend"]

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visualprof.remote.backends import Refused
-from visualprof.remote.child.feeds import feeds, open_arrays
-from visualprof.remote.child.shapes import Point, points
-from visualprof.remote.protocol import DTYPES, Input, ModelRef, Request, Sweep
+from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
+from visualprof.remote.protocol import DTYPES, Input, ModelRef, Request, Sweep, TaskFailure
 
 
 def request(inputs: list[Input], sweep: Sweep | None = None, **dims: int) -> Request:
@@ -22,8 +20,8 @@ def request(inputs: list[Input], sweep: Sweep | None = None, **dims: int) -> Req
 def made(inputs: list[Input], sweep: Sweep, arrays: dict[str, Path], **dims: int) -> list[dict[str, Any]]:
     job = request(inputs, sweep, **dims)
     opened = open_arrays(inputs, arrays)
-    todo = points(job, {name: a.shape for name, a in opened.items()})
-    return [feeds(inputs, point, opened, sweep.dim) for point in todo]
+    todo = sweep_points(job, {name: a.shape for name, a in opened.items()})
+    return [point_feeds(inputs, point, opened, sweep.dim) for point in todo]
 
 
 def saved(folder: Path, values: Any) -> Path:
@@ -34,20 +32,22 @@ def saved(folder: Path, values: Any) -> Path:
 
 def test_the_swept_dimension_takes_each_size_and_others_theirs() -> None:
     inputs = [Input("ids", "int64", ["batch", "seq"]), Input("x", "float32", ["batch", 3])]
-    todo = points(request(inputs, Sweep("batch", [1, 8]), seq=5), {})
-    assert todo == [Point(1, 1, {"ids": (1, 5), "x": (1, 3)}), Point(8, 8, {"ids": (8, 5), "x": (8, 3)})]
+    todo = sweep_points(request(inputs, Sweep("batch", [1, 8]), seq=5), {})
+    assert todo == [SweepPoint(1, 1, {"ids": (1, 5), "x": (1, 3)}), SweepPoint(8, 8, {"ids": (8, 5), "x": (8, 3)})]
 
 
 def test_a_sweep_over_another_dimension_does_not_change_how_many_samples_a_run_has() -> None:
     inputs = [Input("ids", "int64", ["batch", "seq"]), Input("mask", "int64", ["batch", "seq"])]
-    todo = points(request(inputs, Sweep("seq", [16, 32]), batch=4), {})
+    todo = sweep_points(request(inputs, Sweep("seq", [16, 32]), batch=4), {})
     assert [(p.batch, p.samples) for p in todo] == [(16, 4), (32, 4)]
 
 
 def test_without_a_sweep_there_is_one_point_of_the_models_own_size() -> None:
-    assert points(request([Input("x", "float32", [2, 3])], Sweep("", [])), {}) == [Point(2, 2, {"x": (2, 3)})]
-    assert points(request([Input("x", "float32", [2, 3])]), {}) == [Point(2, 2, {"x": (2, 3)})]
-    assert points(request([Input("x", "float32", [])]), {}) == [Point(1, 1, {"x": ()})]
+    assert sweep_points(request([Input("x", "float32", [2, 3])], Sweep("", [])), {}) == [
+        SweepPoint(2, 2, {"x": (2, 3)})
+    ]
+    assert sweep_points(request([Input("x", "float32", [2, 3])]), {}) == [SweepPoint(2, 2, {"x": (2, 3)})]
+    assert sweep_points(request([Input("x", "float32", [])]), {}) == [SweepPoint(1, 1, {"x": ()})]
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_without_a_sweep_there_is_one_point_of_the_models_own_size() -> None:
 def test_a_dimension_without_a_proper_size_is_named(
     inputs: list[Input], sweep: Sweep, dims: dict[str, int], told: str
 ) -> None:
-    with pytest.raises(Refused, match=told) as refused:
-        points(request(inputs, sweep, **dims), {})
+    with pytest.raises(TaskFailure, match=told) as refused:
+        sweep_points(request(inputs, sweep, **dims), {})
     assert refused.value.reason == "input_error"
 
 
@@ -124,7 +124,7 @@ def test_an_array_of_another_shape_is_refused(
     tmp_path: Path, dims: list[int | str], shape: tuple[int, ...], told: str
 ) -> None:
     path = saved(tmp_path, np.zeros(shape, np.float32))
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(TaskFailure, match=told):
         made([Input("x", "float32", dims, "file")], Sweep(), {"x": path})
 
 
@@ -143,7 +143,7 @@ def test_an_array_that_loses_nothing_is_converted(tmp_path: Path, stored: str, w
 )
 def test_an_array_that_would_lose_something_is_refused(tmp_path: Path, stored: str, wanted: str) -> None:
     path = saved(tmp_path, np.ones((2,), np.dtype(stored)))
-    with pytest.raises(Refused, match=f"the file holds {stored}, the model wants {wanted}"):
+    with pytest.raises(TaskFailure, match=f"the file holds {stored}, the model wants {wanted}"):
         made([Input("x", wanted, ["batch"], "file")], Sweep(), {"x": path})
 
 
@@ -177,24 +177,24 @@ def test_a_file_that_is_no_plain_array_is_refused_and_not_unpickled(tmp_path: Pa
         path.write_bytes(path.read_bytes()[:300])
     else:
         path.write_bytes(b"" if content == "nothing" else b"1 2 3\n")
-    with pytest.raises(Refused, match=r"input 'x': its \.npy cannot be read") as refused:
+    with pytest.raises(TaskFailure, match=r"input 'x': its \.npy cannot be read") as refused:
         made([Input("x", "float32", ["batch"], "file")], Sweep(), {"x": path})
     assert refused.value.reason == "input_error"
     assert not hostile.mark.exists()
 
 
 def test_a_missing_file_is_named() -> None:
-    with pytest.raises(Refused, match="input 'x': there is no file"):
+    with pytest.raises(TaskFailure, match="input 'x': there is no file"):
         open_arrays([Input("x", "float32", [1], "file")], {})
 
 
 def test_an_unknown_dtype_is_named() -> None:
-    with pytest.raises(Refused, match="input 'x': dtype 'string' is unknown"):
+    with pytest.raises(TaskFailure, match="input 'x': dtype 'string' is unknown"):
         made([Input("x", "string", [1])], Sweep("", []), {})
 
 
 @pytest.mark.parametrize("size", [10**12, 10**18])
 def test_sizes_beyond_all_memory_end_as_out_of_memory(size: int) -> None:
-    with pytest.raises(Refused, match="input 'x': no memory for float32") as refused:
+    with pytest.raises(TaskFailure, match="input 'x': no memory for float32") as refused:
         made([Input("x", "float32", [size, 1000])], Sweep("", []), {})
     assert refused.value.reason == "out_of_memory"

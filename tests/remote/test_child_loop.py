@@ -14,11 +14,22 @@ import pytest
 
 from tests.conftest import ROOT
 from visualprof.remote.backends import Feeds
-from visualprof.remote.child.host import Load, Watch
-from visualprof.remote.child.measure import ROOM, measure_point, time_runs, warm_up
-from visualprof.remote.child.point import ENOUGH, describe, distribution, kept, nearest_rank
-from visualprof.remote.child.shapes import Point
+from visualprof.remote.child.host import HostLoad, LoadMeter
+from visualprof.remote.child.inputs import SweepPoint
+from visualprof.remote.child.measure import (
+    ENOUGH,
+    ROOM,
+    describe,
+    distribution,
+    measure_point,
+    nearest_rank,
+    packed,
+    time_runs,
+    warm_up,
+)
 from visualprof.remote.protocol import Measure
+
+pytestmark = pytest.mark.slow
 
 
 class Hands:
@@ -231,14 +242,14 @@ def test_too_few_samples_for_thirds_are_not_called_stable() -> None:
 
 def test_a_sample_beyond_four_seconds_saturates_in_the_file_but_not_in_the_figures() -> None:
     samples = np.array([5_000_000_000, 7], np.int64)
-    assert np.frombuffer(kept(samples), "<u4").tolist() == [4294967295, 7]
+    assert np.frombuffer(packed(samples), "<u4").tolist() == [4294967295, 7]
     assert distribution(samples)["max_ns"] == 5_000_000_000
 
 
 def test_a_point_tells_rates_of_runs_and_of_samples(clock: Hands) -> None:
     session = Sleeper(clock, 0.001, 0.001, 0.002)
     measured = measure_point(session, {}, Measure(warmup_s=0.01, min_s=0.05, max_s=5, min_n=5), clock)
-    told = describe(Point(64, 4, {}), measured, 77, 1000, 16)
+    told = describe(SweepPoint(64, 4, {}), measured, 77, 1000, 16)
     assert (told["batch"], told["n"], told["duration_ns"]) == (64, 50, 50_000_000)
     assert (told["qps"], told["samples_per_s"]) == (pytest.approx(1000), pytest.approx(4000))
     assert told["whole_samples_per_s"] == pytest.approx(4 * 250)
@@ -252,8 +263,8 @@ def test_a_busy_host_is_seen_by_the_switches_it_forces(monkeypatch: pytest.Monke
 
     switches = iter([100, 100 + 1_000_000])
     monkeypatch.setattr(host, "_switches", lambda: next(switches))
-    monkeypatch.setattr(host, "_waited_us", lambda: None)
-    assert Watch().load() == Load(1_000_000, None, True)
+    monkeypatch.setattr(host, "waited_us", lambda: None)
+    assert LoadMeter().load() == HostLoad(1_000_000, None, True)
 
 
 @pytest.mark.parametrize(("cpu_s", "busy"), [(0.0, True), (1.0, True), (2.0, False), (16.0, False)])
@@ -264,10 +275,10 @@ def test_a_runtime_on_many_cores_may_be_interrupted_on_each(
 
     switches, worked, wall = iter([0, 30]), iter([5.0, 5.0 + cpu_s]), iter([0, 10**9])
     monkeypatch.setattr(host, "_switches", lambda: next(switches))
-    monkeypatch.setattr(host, "_waited_us", lambda: None)
+    monkeypatch.setattr(host, "waited_us", lambda: None)
     monkeypatch.setattr(host.time, "process_time", lambda: next(worked))
     monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
-    assert Watch().load() == Load(30, None, busy)
+    assert LoadMeter().load() == HostLoad(30, None, busy)
 
 
 @pytest.mark.parametrize(("waited_us", "busy"), [(99_000, False), (101_000, True)])
@@ -276,9 +287,9 @@ def test_a_busy_host_is_seen_by_its_pressure(monkeypatch: pytest.MonkeyPatch, wa
 
     waited, wall = iter([7, 7 + waited_us]), iter([0, 10**9])
     monkeypatch.setattr(host, "_switches", lambda: 0)
-    monkeypatch.setattr(host, "_waited_us", lambda: next(waited))
+    monkeypatch.setattr(host, "waited_us", lambda: next(waited))
     monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(wall))
-    assert Watch().load() == Load(0, waited_us / 1e6, busy)
+    assert LoadMeter().load() == HostLoad(0, waited_us / 1e6, busy)
 
 
 PEAKS = """

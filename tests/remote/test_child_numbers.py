@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from visualprof.reader.results.points import PERCENTILES
-from visualprof.remote.child.host import Watch, forget_peak, peak_rss_bytes
-from visualprof.remote.child.point import ENOUGH, distribution
+from visualprof.remote.child.host import LoadMeter, forget_peak, peak_rss_bytes
+from visualprof.remote.child.measure import ENOUGH, distribution
 from visualprof.views.measure.evaluation import ENOUGH as SHOWN
+
+pytestmark = pytest.mark.slow
 
 SAMPLES = st.lists(st.integers(1, 10**11), min_size=1, max_size=800)
 
@@ -67,7 +69,7 @@ def test_involuntary_switches_are_those_that_psutil_counts() -> None:
     spinning = threading.Thread(target=spin)  # switches of every thread count
     spinning.start()
     outer = of_all_threads(me)
-    watch = Watch()
+    watch = LoadMeter()
     inner = of_all_threads(me)
     end = time.monotonic() + 0.2
     while time.monotonic() < end:
@@ -108,7 +110,7 @@ def test_pressure_is_what_the_kernel_added_to_its_total_meanwhile() -> None:
         return int(dict(part.split("=") for part in some.split()[1:])["total"])
 
     outer_us, outer_ns = total_us(), time.monotonic_ns()
-    watch = Watch()
+    watch = LoadMeter()
     inner_us, inner_ns = total_us(), time.monotonic_ns()
     time.sleep(0.2)
     inner_us, inner_ns = total_us() - inner_us, time.monotonic_ns() - inner_ns

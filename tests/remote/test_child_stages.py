@@ -13,9 +13,10 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.remote.child_runs import TINY_INPUTS, Job, tiny_onnx
-from visualprof.remote.child.events import Events
-from visualprof.remote.child.main import explain
+from visualprof.remote.child.main import EventLog, explain
 from visualprof.remote.protocol import Input, Measure, Profile, Sweep
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -157,9 +158,9 @@ def test_a_full_disk_can_still_be_told(tmp_path: Path) -> None:
     script = f"""
 import errno, sys
 from pathlib import Path
-from visualprof.remote.child.events import Events
+from visualprof.remote.child.main import EventLog
 disk = Path({str(tmp_path)!r}) / "disk"
-events = Events(disk / "events.jsonl")
+events = EventLog(disk / "events.jsonl")
 try:
     with (disk / "filler").open("wb", buffering=0) as filler:
         while filler.write(bytes(4096)):
@@ -184,7 +185,7 @@ except OSError as error:
 
 
 def test_the_room_for_the_last_event_is_given_back(tmp_path: Path) -> None:
-    events = Events(tmp_path / "events.jsonl")
+    events = EventLog(tmp_path / "events.jsonl")
     events.tell("done")
     events.close()
     assert [f.name for f in tmp_path.iterdir()] == ["events.jsonl"]

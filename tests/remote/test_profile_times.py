@@ -14,7 +14,9 @@ import pytest
 from tests.conftest import FIXTURES, ROOT, shared, trace_of
 from tests.remote.child_runs import megengine_python, tiny_onnx
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.remote.agent.work import counters
+from visualprof.remote.agent.work import samples
+
+pytestmark = pytest.mark.slow
 
 # A profiler reads its epoch and its own clock one after the other: on a busy machine not at once. On an idle one all
 # stamps agree within 50 us. Runs are 10 ms apart, samples of the monitor 20 ms.
@@ -30,7 +32,7 @@ from visualprof.remote.protocol import Spec
 
 name, session_class, stage, path, out, shapes = sys.argv[2:8]
 runtime = backend(name)
-module = sys.modules[type(runtime).__module__]
+module = sys.modules[runtime.load.__module__]
 stamps = []
 
 class Noted(getattr(module, session_class)):
@@ -44,7 +46,7 @@ class Noted(getattr(module, session_class)):
 setattr(module, session_class, Noted)
 feeds = {name: np.ones(shape, "f4") for name, shape in json.loads(shapes).items()}
 begin = time.time_ns()
-[profile] = runtime.profile(stage, Path(path), Spec("s", name, threads=1), feeds, int(sys.argv[8]), Path(out))
+[profile] = runtime.passes[stage](Path(path), Spec("s", name, threads=1), feeds, int(sys.argv[8]), Path(out))
 end = time.time_ns()
 print(json.dumps({"stamps": stamps, "start_ns": profile.start_ns, "name": profile.name, "kind": profile.counters,
                   "begin": begin, "end": end}))
@@ -78,7 +80,8 @@ def markers(told: Any, file: Path, folder: Path) -> None:
     lines = [{"t_ns": before, "cpu": i / 100} for i, (before, _) in enumerate(told["stamps"], 1)]
     monitor.write_text("{}\n" + "".join(json.dumps(line) + "\n" for line in lines))
     window = told["begin"], told["end"]
-    assert counters.add(counters.Profile(file, told["kind"], told["start_ns"], *window, 999), monitor) == RUNS
+    profile = samples.ProfileTrace(file, told["kind"], told["start_ns"], *window, 999)
+    assert samples.add_counters(profile, monitor) == RUNS
     trace = trace_of(file)
     [number] = [i for i, t in enumerate(trace.tracks) if t.kind is TrackKind.COUNTER and t.name == "CPU %"]
     mine = trace.counters.track == number

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_sites import (
@@ -34,10 +35,11 @@ from visualprof.remote.queue.refusals import Damaged, Oversize, Unfit
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import blobs, tasks
-from visualprof.remote.queue.tasks import tidy as tidy_module
-from visualprof.remote.queue.tasks.reaper import Reaper
-from visualprof.remote.queue.tasks.tidy import UNUSED_S, tidy
+from visualprof.remote.queue.tasks import upkeep as upkeep_module
+from visualprof.remote.queue.tasks.upkeep import UNUSED_S, Upkeep, remove_leftovers
 from visualprof.server.serve import Server
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -137,13 +139,13 @@ def test_a_server_that_ends_between_a_rename_and_its_note_publishes_again(
     agent.http("POST", "/api/v1/jobs", submitted("k"))
     lease = agent.lease()
     assert lease
-    publish = queue.ingest.publish
+    publish = queue.results.publish
 
     def ends(folder: Path, run: str) -> None:
         publish(folder, run)
         raise RuntimeError("it ends here")
 
-    monkeypatch.setattr(type(queue.ingest), "publish", lambda _, folder, run: ends(folder, run))
+    monkeypatch.setattr(type(queue.results), "publish", lambda _, folder, run: ends(folder, run))
     with pytest.raises(Refused):
         agent.succeed(lease)
     assert (root / lease["run"]).is_dir()
@@ -249,19 +251,19 @@ def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
 ) -> None:
     with opened(tmp_path / "runs", lease_s=0.4) as remote:
         queue = remote.opened()
-        remote._reaper.close()  # type: ignore[union-attr]
-        reaper = Reaper(queue.database, queue.bell, 0.4, lambda _: None)
+        remote._upkeep.close()  # type: ignore[union-attr]
+        upkeep = Upkeep(queue.database, queue.notifier, 0.4, lambda _: None)
         _, _, lease = leased(remote)
         before = time.time_ns()
         jumped(monkeypatch, seconds)
-        reaper.look()
+        upkeep.look()
         [task] = queue.jobs.one(lease.job).tasks
         assert task.state == "running"
         with queue.database.read() as connection:
             deadline = connection.execute(select(tasks.c.deadline_ns)).scalar_one()
         assert abs(deadline - before - (900.4 + seconds) * 1e9) < 1e9
         time.sleep(0.5)
-        reaper.look()
+        upkeep.look()
         assert queue.jobs.one(lease.job).tasks[0].state == "waiting"
 
 
@@ -272,9 +274,9 @@ def test_agents_that_speak_after_the_clock_was_set_are_online(
     queue = remote.opened()
     agent = member(queue)
     jumped(monkeypatch, seconds)
-    assert not queue.agents.online(agent)
+    assert not agent.online(remote.intervals.lease_s)
     queue.agents.seen(agent)
-    assert queue.agents.online(queue.agents.all()[0])
+    assert queue.agents.all()[0].online(remote.intervals.lease_s)
 
 
 # --- what is thrown away when ---
@@ -291,7 +293,7 @@ def age(remote: Remote, sha256: str, seconds: float) -> Path:
 
 def tidied(remote: Remote) -> None:
     queue = remote.opened()
-    tidy(queue.database, remote.folder, queue.ingest.partial)
+    remove_leftovers(queue.database, remote.folder, queue.results.partial)
 
 
 def test_an_upload_that_no_job_names_goes_after_a_week(remote: Remote) -> None:
@@ -331,7 +333,7 @@ def test_a_file_that_the_database_does_not_know_goes_after_an_hour(remote: Remot
 
 
 def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("visualprof.remote.queue.tasks.reaper.EVERY_S", 0.2)
+    monkeypatch.setattr("visualprof.remote.queue.tasks.upkeep.REMOVE_EVERY_S", 0.2)
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     with served(tmp_path / "runs", lease_s=0.6) as server:
         agent = FakeAgent(server.url, token_of(tmp_path / "runs")).register()
@@ -348,7 +350,7 @@ def test_what_a_lost_agent_uploaded_goes_without_a_restart(tmp_path: Path, monke
 
 
 def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive = tidy_module._alive
+    alive = upkeep_module._live
     folder = remote.folder / "incoming" / "later-0-1"
 
     def slow(connection: object) -> set[str]:
@@ -356,7 +358,7 @@ def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypat
         folder.mkdir(parents=True)
         return found
 
-    monkeypatch.setattr(tidy_module, "_alive", slow)
+    monkeypatch.setattr(upkeep_module, "_live", slow)
     tidied(remote)
     assert folder.exists()
 
@@ -366,14 +368,15 @@ def test_tidying_spares_what_began_to_arrive_meanwhile(remote: Remote, monkeypat
 
 def test_closing_pulls_no_trigger_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another pull may wake the server's thread between the note of the last pull and its byte."""
-    from waitress.trigger import trigger
+    from waitress import trigger as module
 
+    trigger: Any = module.trigger
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     written, pull = list[bool](), trigger._physical_pull
     with served(tmp_path / "runs"):
         main = threading.get_ident()
 
-        def late(self: trigger) -> None:
+        def late(self: Any) -> None:
             if threading.get_ident() == main:
                 pull(self)  # somebody else's byte
                 time.sleep(0.3)

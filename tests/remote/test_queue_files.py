@@ -19,7 +19,7 @@ from visualprof.reader.logdir.scan import Root
 from visualprof.remote.queue.refusals import BadSignature, DiskFull, Elsewhere, Oversize
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store import signing
-from visualprof.remote.queue.store.files import LocalStore
+from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks import logs as logs_module
@@ -29,8 +29,8 @@ BLOB = "blobs/" + "0" * 64
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path, Signer(b"secret"))
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path, Signer(b"secret"))
 
 
 @pytest.fixture
@@ -43,32 +43,32 @@ def read(data: bytes) -> io.BytesIO:
     return io.BytesIO(data)
 
 
-def test_a_file_is_kept_under_its_content(store: LocalStore) -> None:
+def test_a_file_is_kept_under_its_content(store: Store) -> None:
     sha256, size = store.put(read(b"abc").read, 10)
     assert (sha256, size) == (hashlib.sha256(b"abc").hexdigest(), 3)
     with store.open(f"blobs/{sha256}") as file:
         assert file.read() == b"abc"
 
 
-def test_the_same_content_is_kept_once(store: LocalStore, tmp_path: Path) -> None:
+def test_the_same_content_is_kept_once(store: Store, tmp_path: Path) -> None:
     first = store.put(read(b"abc").read, 10)
     inode = store.path(f"blobs/{first[0]}").stat().st_ino
     assert store.put(read(b"abc").read, 10) == first
     assert [path.stat().st_ino for path in (tmp_path / "blobs").iterdir()] == [inode]
 
 
-def test_a_kept_file_cannot_be_overwritten_by_accident(store: LocalStore) -> None:
+def test_a_kept_file_cannot_be_overwritten_by_accident(store: Store) -> None:
     sha256, _ = store.put(read(b"abc").read, 10)
     assert stat.S_IMODE(store.path(f"blobs/{sha256}").stat().st_mode) == 0o444
 
 
-def test_a_file_that_is_too_large_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_leaves_nothing(store: Store, tmp_path: Path) -> None:
     with pytest.raises(Oversize):
         store.put(read(b"x" * 11).read, 10)
     assert list((tmp_path / "blobs").iterdir()) == []
 
 
-def test_a_file_whose_sender_goes_away_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
+def test_a_file_whose_sender_goes_away_leaves_nothing(store: Store, tmp_path: Path) -> None:
     def gone(size: int) -> bytes:
         raise ConnectionResetError
 
@@ -80,13 +80,13 @@ def test_a_file_whose_sender_goes_away_leaves_nothing(store: LocalStore, tmp_pat
 @pytest.mark.parametrize(
     "key", ["../secret", "blobs/../secret", "/etc/passwd", "blobs/abc", "incoming/../../x", "secret"]
 )
-def test_a_key_that_leads_elsewhere_is_no_key(store: LocalStore, key: str) -> None:
+def test_a_key_that_leads_elsewhere_is_no_key(store: Store, key: str) -> None:
     for act in (store.path, store.size, store.open, store.expect, store.delete):
         with pytest.raises(NotFound):
             act(key)
 
 
-def test_bytes_are_added_at_the_end_alone(store: LocalStore) -> None:
+def test_bytes_are_added_at_the_end_alone(store: Store) -> None:
     store.expect(KEY)
     assert store.append(KEY, 0, read(b"abc").read, 10) == 3
     assert store.append(KEY, 3, read(b"de").read, 10) == 5
@@ -97,7 +97,7 @@ def test_bytes_are_added_at_the_end_alone(store: LocalStore) -> None:
     assert store.path(KEY).read_bytes() == b"abcde"
 
 
-def test_more_than_was_announced_is_not_kept(store: LocalStore) -> None:
+def test_more_than_was_announced_is_not_kept(store: Store) -> None:
     store.expect(KEY)
     store.append(KEY, 0, read(b"abc").read, 5)
     with pytest.raises(Oversize):
@@ -105,7 +105,7 @@ def test_more_than_was_announced_is_not_kept(store: LocalStore) -> None:
     assert store.size(KEY) == 3
 
 
-def test_nothing_is_added_to_a_file_that_nobody_expects(store: LocalStore, tmp_path: Path) -> None:
+def test_nothing_is_added_to_a_file_that_nobody_expects(store: Store, tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         store.append(KEY, 0, read(b"abc").read, 5)
     assert not (tmp_path / "incoming").exists()
@@ -117,7 +117,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_named_and_nothing_half_is_left(small_disk: Path) -> None:
-    store = LocalStore(small_disk, Signer(b"secret"))
+    store = Store(small_disk, Signer(b"secret"))
     store.expect(KEY)
     store.append(KEY, 0, read(b"abc").read, 1 << 30)
     with pytest.raises(DiskFull, match="is full"):
@@ -150,14 +150,14 @@ def facts(url: str) -> tuple[str, dict[str, str]]:
     return parts.path.removeprefix("/api/v1/agent/files/"), dict(parse_qsl(parts.query))
 
 
-def test_a_signed_address_is_good_for_its_file_and_purpose(store: LocalStore) -> None:
+def test_a_signed_address_is_good_for_its_file_and_purpose(store: Store) -> None:
     signer = Signer(b"secret")
     key, given = facts(store.get_url(BLOB, "näme & co.onnx"))
     assert signer.check("get", key, given)["name"] == "näme & co.onnx"
 
 
 @pytest.mark.parametrize("changed", ["key", "purpose", "fact", "signature", "expires", "none", "secret"])
-def test_a_changed_address_is_refused(store: LocalStore, changed: str) -> None:
+def test_a_changed_address_is_refused(store: Store, changed: str) -> None:
     signer, purpose = Signer(b"other" if changed == "secret" else b"secret"), "put"
     key, given = facts(store.put_url(KEY, 10))
     if changed == "key":
@@ -188,14 +188,14 @@ def test_what_inspection_found_is_remembered(remote: Remote) -> None:
     found = remote.inspected(blob)
     assert found
     assert found["format"] == "onnx"
-    assert remote.blob_path(blob).read_bytes() == MODEL
+    assert remote.opened().blobs.path(blob).read_bytes() == MODEL
     assert remote.inspected("0" * 64) is None
 
 
 def test_a_file_that_is_not_here_has_no_path(remote: Remote) -> None:
     for blob in ("0" * 64, "../jobs.sqlite", ""):
         with pytest.raises(NotFound):
-            remote.blob_path(blob)
+            remote.opened().blobs.path(blob)
 
 
 def test_secrets_are_for_their_owner_alone(remote: Remote) -> None:

@@ -127,7 +127,7 @@ def test_what_runs_is_cancelled_by_its_agent(queue: Queue) -> None:
     queue.jobs.cancel(job)
     assert states(queue, job) == ["running"]
     assert queue.leases.beat(agent, [Beat(lease.task, lease.lease)]) == ([lease.task], [])
-    queue.ending.finish(agent, lease.task, lease.lease, Report("cancelled"))
+    queue.finisher.finish(agent, lease.task, lease.lease, Report("cancelled"))
     assert states(queue, job) == ["cancelled"]
 
 
@@ -138,7 +138,7 @@ def test_a_retry_takes_what_failed_or_was_cancelled_and_leaves_the_rest(queue: Q
     second = queue.leases.lease(agent, ["cpu"], 0)
     assert first
     assert second
-    queue.ending.finish(agent, first.task, first.lease, FAILED)
+    queue.finisher.finish(agent, first.task, first.lease, FAILED)
     queue.jobs.retry(job)
     assert states(queue, job) == ["waiting", "running", "waiting"]
     again = queue.leases.lease(agent, ["cpu"], 0)
@@ -158,7 +158,7 @@ def test_a_retry_forgets_why_it_failed(queue: Queue) -> None:
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     assert queue.jobs.one(job).tasks[0].reason == "crashed"
     queue.jobs.retry(job)
     task = queue.jobs.one(job).tasks[0]
@@ -192,7 +192,7 @@ def test_the_state_of_a_job_is_that_of_its_tasks_together(queue: Queue, ends: li
 
     job, _ = queue.jobs.submit(request("k", *SPECS))
     one = queue.jobs.one(job)
-    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]  # type: ignore[arg-type]
+    tasks = [replace(task, state=end) for task, end in zip(one.tasks, ends, strict=True)]
     assert replace(one, tasks=tasks).state == state
 
 
@@ -203,7 +203,7 @@ def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: Queue) -> None:
     assert lease
     queue.leases.beat(agent, [Beat(lease.task, lease.lease, "measuring", 0.5)])
     assert queue.jobs.one(job).progress == 0.25
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     assert queue.jobs.one(job).progress == 0.5
 
 

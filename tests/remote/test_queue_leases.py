@@ -18,7 +18,7 @@ from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.tasks.leases import Beat, Report
-from visualprof.remote.queue.tasks.reaper import Reaper
+from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 LEASE_S = 30.0
 
@@ -30,9 +30,9 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def reaper(queue: Queue) -> Reaper:
+def upkeep(queue: Queue) -> Upkeep:
     """Another one than the queue's own, which only looks when it is told to."""
-    return Reaper(queue.database, queue.bell, LEASE_S, lambda _: None)
+    return Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None)
 
 
 def taken(queue: Queue, agent: Agent, *devices: str) -> Lease:
@@ -197,18 +197,18 @@ def test_a_wrong_lease_is_stale(queue: Queue, wrong: str) -> None:
     with pytest.raises(Stale):
         queue.leases.holder(who, task, token)
     with pytest.raises(Stale):
-        queue.ending.finish(who, task, token, FAILED)
+        queue.finisher.finish(who, task, token, FAILED)
     with pytest.raises(Stale):
         queue.leases.point(who, task, token, 1, point())
     assert task_of(queue, lease).state == "running"
 
 
-def test_a_lost_task_is_given_out_again(queue: Queue, reaper: Reaper) -> None:
+def test_a_lost_task_is_given_out_again(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k"))
     first, second = member(queue, "first"), member(queue, "second")
     lost = taken(queue, first)
     later(queue, lost, lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     again = taken(queue, second)
     assert (again.task, again.attempt) == (lost.task, 2)
     assert again.lease != lost.lease
@@ -216,57 +216,57 @@ def test_a_lost_task_is_given_out_again(queue: Queue, reaper: Reaper) -> None:
     assert beat(queue, second, again) == ([], [])
 
 
-def test_a_late_heartbeat_takes_back_what_still_waits(queue: Queue, reaper: Reaper) -> None:
+def test_a_late_heartbeat_takes_back_what_still_waits(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     assert task_of(queue, lease).state == "waiting"
     assert beat(queue, agent, lease) == ([], [])
     assert (task_of(queue, lease).state, task_of(queue, lease).attempt) == ("running", 1)
     assert queue.leases.lease(member(queue, "other"), ["cpu"], 0) is None
 
 
-def test_a_late_finish_counts_while_the_task_still_waits(queue: Queue, reaper: Reaper) -> None:
+def test_a_late_finish_counts_while_the_task_still_waits(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    reaper.look()
-    queue.ending.finish(agent, lease.task, lease.lease, FAILED)
+    upkeep.look()
+    queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
     assert task_of(queue, lease).reason == "crashed"
 
 
-def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: Queue, reaper: Reaper) -> None:
+def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     queue.jobs.cancel(job)
     assert beat(queue, agent, lease) == ([], [lease.task])
     queue.jobs.retry(job)
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
-def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: Queue, reaper: Reaper) -> None:
+def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k", retries=1))
     agent = member(queue)
     for attempt in (1, 2):
         lease = taken(queue, agent)
         assert lease.attempt == attempt
         later(queue, lease, lease_until_ns=1)
-        reaper.look()
+        upkeep.look()
     task = task_of(queue, lease)
     assert (task.state, task.reason, task.error) == ("failed", "agent_lost", "its agent was lost 2 times")
 
 
-def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, reaper: Reaper) -> None:
+def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k", retries=0))
     agent = member(queue)
     later(queue, taken(queue, agent), lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     assert queue.jobs.one(job).state == "failed"
     queue.jobs.retry(job)
     lease = taken(queue, agent)
@@ -274,25 +274,25 @@ def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, reaper: Reape
     assert beat(queue, agent, lease) == ([], [])
 
 
-def test_a_failure_is_not_tried_again(queue: Queue, reaper: Reaper) -> None:
+def test_a_failure_is_not_tried_again(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
-    queue.ending.finish(agent, lease.task, lease.lease, Report("failed", "model_error", "no"))
-    reaper.look()
+    queue.finisher.finish(agent, lease.task, lease.lease, Report("failed", "model_error", "no"))
+    upkeep.look()
     assert queue.jobs.one(job).state == "failed"
 
 
-def test_a_lost_task_that_should_be_cancelled_is(queue: Queue, reaper: Reaper) -> None:
+def test_a_lost_task_that_should_be_cancelled_is(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k"))
     lease = taken(queue, member(queue))
     queue.jobs.cancel(job)
     later(queue, lease, lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     assert queue.jobs.one(job).state == "cancelled"
 
 
-def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, reaper: Reaper) -> None:
+def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -302,11 +302,11 @@ def test_an_agent_that_does_not_cancel_is_not_waited_for(queue: Queue, reaper: R
         patience = connection.execute(tasks.select()).one().deadline_ns - time.time_ns()
     assert patience < (2 * LEASE_S + 21) * 1e9
     later(queue, lease, deadline_ns=1)
-    reaper.look()
+    upkeep.look()
     assert queue.jobs.one(job).state == "cancelled"
 
 
-def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, reaper: Reaper) -> None:
+def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
@@ -315,42 +315,42 @@ def test_a_task_beyond_its_time_fails_though_its_agent_is_alive(queue: Queue, re
     assert 85e9 < allowed < 91e9, "a lease more than the agent allows"
     later(queue, lease, deadline_ns=1)
     beat(queue, agent, lease, "measuring")
-    reaper.look()
+    upkeep.look()
     task = task_of(queue, lease)
     assert (task.state, task.reason, task.error) == ("failed", "timeout", "it took longer than 60 s")
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
 @pytest.mark.parametrize("phase", ["preparing", "uploading"])
-def test_fetching_and_uploading_are_not_the_tasks_own_time(queue: Queue, reaper: Reaper, phase: str) -> None:
+def test_fetching_and_uploading_are_not_the_tasks_own_time(queue: Queue, upkeep: Upkeep, phase: str) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, deadline_ns=1)
     beat(queue, agent, lease, phase)
-    reaper.look()
+    upkeep.look()
     assert task_of(queue, lease).state == "running"
 
 
-def test_fetching_has_an_end_too(queue: Queue, reaper: Reaper) -> None:
+def test_fetching_has_an_end_too(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k", timeout_s=60.0))
     agent = member(queue)
     lease = taken(queue, agent)
     later(queue, lease, started_ns=time.time_ns() - 3 * 3600 * 10**9)
     beat(queue, agent, lease, "preparing")
-    reaper.look()
+    upkeep.look()
     assert task_of(queue, lease).reason == "timeout"
 
 
-def test_an_upload_that_is_never_completed_expires(queue: Queue, reaper: Reaper) -> None:
+def test_an_upload_that_is_never_completed_expires(queue: Queue, upkeep: Upkeep) -> None:
     from visualprof.remote.protocol import Input
 
     job, _ = queue.jobs.submit(request("k", inputs=[Input("x", "float32", [1], "file", "0" * 64)]))
-    reaper.look()
+    upkeep.look()
     assert queue.jobs.one(job).state == "initiated"
     with queue.database.write() as connection:
         connection.execute(update(tasks).values(updated_ns=time.time_ns() - 3601 * 10**9))
-    reaper.look()
+    upkeep.look()
     task = queue.jobs.one(job).tasks[0]
     assert (task.state, task.reason) == ("failed", "expired")
 
@@ -364,7 +364,7 @@ def test_at_start_every_running_lease_is_extended(tmp_path: Path) -> None:
         later(queue, lease, lease_until_ns=1, deadline_ns=1)
     with opened(tmp_path / "runs") as remote:
         queue = remote.opened()
-        Reaper(queue.database, queue.bell, LEASE_S, lambda _: None).look()
+        Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None).look()
         assert task_of(queue, lease).state == "running"
         assert beat(queue, agent, lease) == ([], [])
 
@@ -387,12 +387,12 @@ def test_two_servers_on_one_database_never_give_out_a_task_twice(tmp_path: Path)
         assert len(got) == len(set(got)) == 60
 
 
-def test_two_reapers_take_a_lost_task_back_once(queue: Queue) -> None:
+def test_two_servers_take_a_lost_task_back_once(queue: Queue) -> None:
     queue.jobs.submit(request("k", retries=1))
     lease = taken(queue, member(queue))
     later(queue, lease, lease_until_ns=1)
-    reapers = [Reaper(queue.database, queue.bell, LEASE_S, lambda _: None) for _ in range(4)]
-    threads = [threading.Thread(target=each.look) for each in reapers]
+    upkeeps = [Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None) for _ in range(4)]
+    threads = [threading.Thread(target=each.look) for each in upkeeps]
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert taken(queue, member(queue, "b")).attempt == 2
@@ -408,13 +408,13 @@ def test_points_of_a_size_replace_each_other(queue: Queue) -> None:
     assert [(each["batch"], each["p50_ns"]) for each in found] == [(1, 6), (2, 7)]
 
 
-def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: Queue, reaper: Reaper) -> None:
+def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: Queue, upkeep: Upkeep) -> None:
     job, _ = queue.jobs.submit(request("k"))
     agent = member(queue)
     lease = taken(queue, agent)
     queue.leases.point(agent, lease.task, lease.lease, 1, point())
     later(queue, lease, lease_until_ns=1)
-    reaper.look()
+    upkeep.look()
     taken(queue, agent)
     one = queue.jobs.one(job)
     assert queue.jobs.points(one) == {lease.task: []}

@@ -21,12 +21,11 @@ from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artefacts, tasks
-from visualprof.remote.queue.tasks import ingest as ingest_module
-from visualprof.remote.queue.tasks.ingest import Announced
+from visualprof.remote.queue.tasks import results as results_module
 from visualprof.remote.queue.tasks.leases import Report
 from visualprof.remote.queue.tasks.names import MAX_FILE, MAX_FILES
-from visualprof.remote.queue.tasks.reaper import Reaper
-from visualprof.remote.queue.tasks.remains import Remains
+from visualprof.remote.queue.tasks.results import Announced
+from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 
 @dataclass
@@ -54,7 +53,7 @@ class Bench:
         return result(self.lease.job, self.lease.task, **more)
 
     def send(self, files: dict[str, bytes]) -> None:
-        uploads = self.queue.ingest.announce(self.task, [Announced(**each) for each in announced(files)])
+        uploads = self.queue.results.announce(self.task, [Announced(**each) for each in announced(files)])
         for each in uploads:
             self.write(each.url, each.have, files[each.name][each.have :])
 
@@ -65,7 +64,7 @@ class Bench:
 
     def finish(self, files: dict[str, bytes], state: str = "succeeded", reason: str | None = None) -> None:
         report = Report(state, reason, "e" if reason else None, None, [], list(files))  # type: ignore[arg-type]
-        self.queue.ending.finish(self.agent, self.lease.task, self.lease.lease, report)
+        self.queue.finisher.finish(self.agent, self.lease.task, self.lease.lease, report)
 
     def left(self) -> list[Path]:
         """What is not published and yet there."""
@@ -168,30 +167,30 @@ def test_the_models_name_cannot_lead_elsewhere(bench: Bench, name: str) -> None:
 )
 def test_a_name_that_could_lead_elsewhere_is_refused(bench: Bench, name: str) -> None:
     with pytest.raises(Unfit, match="cannot be the name"):
-        bench.queue.ingest.announce(bench.task, [Announced(name, 1, "0" * 64)])
+        bench.queue.results.announce(bench.task, [Announced(name, 1, "0" * 64)])
     assert bench.left() == []
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("a", "A"), ("a", "a/b")])
 def test_names_that_meet_on_some_disk_are_refused(bench: Bench, names: tuple[str, ...]) -> None:
     with pytest.raises(Unfit, match="same name"):
-        bench.queue.ingest.announce(bench.task, [Announced(name, 1, "0" * 64) for name in names])
+        bench.queue.results.announce(bench.task, [Announced(name, 1, "0" * 64) for name in names])
 
 
 def test_too_many_files_are_refused(bench: Bench) -> None:
     with pytest.raises(Oversize, match="at most 200"):
-        bench.queue.ingest.announce(bench.task, [Announced(str(i), 1, "0" * 64) for i in range(MAX_FILES + 1)])
+        bench.queue.results.announce(bench.task, [Announced(str(i), 1, "0" * 64) for i in range(MAX_FILES + 1)])
 
 
 @pytest.mark.parametrize(("size", "kind"), [(MAX_FILE + 1, Oversize), (-1, Unfit)])
 def test_a_file_of_an_impossible_size_is_refused(bench: Bench, size: int, kind: type[VisualprofError]) -> None:
     with pytest.raises(kind):
-        bench.queue.ingest.announce(bench.task, [Announced("a", size, "0" * 64)])
+        bench.queue.results.announce(bench.task, [Announced("a", size, "0" * 64)])
 
 
 def test_a_file_that_differs_is_refused_and_can_be_sent_again(bench: Bench) -> None:
     files = bench.result()
-    [upload] = bench.queue.ingest.announce(bench.task, [Announced(**announced({"env.json": b"{}"})[0])])
+    [upload] = bench.queue.results.announce(bench.task, [Announced(**announced({"env.json": b"{}"})[0])])
     bench.write(upload.url, 0, b"[]")
     bench.send({name: data for name, data in files.items() if name != "env.json"})
     with pytest.raises(Unfit, match=r"env.json differs from its sha256"):
@@ -204,7 +203,7 @@ def test_a_file_that_differs_is_refused_and_can_be_sent_again(bench: Bench) -> N
 
 def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) -> None:
     files = bench.result(**{"big.bin": b"0123456789"})
-    uploads = bench.queue.ingest.announce(bench.task, [Announced(**each) for each in announced(files)])
+    uploads = bench.queue.results.announce(bench.task, [Announced(**each) for each in announced(files)])
     for each in uploads:
         bench.write(each.url, 0, files[each.name] if each.name != "big.bin" else b"01234")
     with pytest.raises(Unfit, match=r"big\.bin has 5 of 10 bytes"):
@@ -216,17 +215,17 @@ def test_a_file_that_is_not_whole_is_refused_and_can_be_completed(bench: Bench) 
 
 def test_an_upload_goes_on_where_it_stopped(bench: Bench) -> None:
     wanted = [Announced(**announced({"a": b"0123456789"})[0])]
-    [upload] = bench.queue.ingest.announce(bench.task, wanted)
+    [upload] = bench.queue.results.announce(bench.task, wanted)
     bench.write(upload.url, 0, b"0123")
-    [again] = bench.queue.ingest.announce(bench.task, wanted)
+    [again] = bench.queue.results.announce(bench.task, wanted)
     assert again.have == 4
     assert again.url.partition("?")[0] == upload.url.partition("?")[0]
 
 
 def test_another_file_of_the_same_name_begins_anew(bench: Bench) -> None:
-    [upload] = bench.queue.ingest.announce(bench.task, [Announced("a", 4, "0" * 64)])
+    [upload] = bench.queue.results.announce(bench.task, [Announced("a", 4, "0" * 64)])
     bench.write(upload.url, 0, b"0123")
-    [again] = bench.queue.ingest.announce(bench.task, [Announced("a", 4, "1" * 64)])
+    [again] = bench.queue.results.announce(bench.task, [Announced("a", 4, "1" * 64)])
     assert again.have == 0
 
 
@@ -296,7 +295,7 @@ def test_another_finish_is_stale(bench: Bench) -> None:
 def test_only_the_lease_that_holds_may_publish(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     files = bench.result()
     bench.send(files)
-    prepare = bench.queue.ingest.prepare
+    prepare = bench.queue.results.prepare
 
     def slow(*args: object) -> Path:
         folder = prepare(*args)  # type: ignore[arg-type]
@@ -304,7 +303,7 @@ def test_only_the_lease_that_holds_may_publish(bench: Bench, monkeypatch: pytest
             connection.execute(update(tasks).values(lease="another", attempt=2))
         return folder
 
-    monkeypatch.setattr(bench.queue.ingest, "prepare", slow)
+    monkeypatch.setattr(bench.queue.results, "prepare", slow)
     with pytest.raises(Stale):
         bench.finish(files)
     assert not bench.run.exists()
@@ -362,8 +361,7 @@ def test_what_a_lost_task_reported_becomes_a_run(bench: Bench) -> None:
     with bench.queue.database.write() as connection:
         connection.execute(update(tasks).values(lease_until_ns=1, tries=9))
     q = bench.queue
-    remains = Remains(q.database, q.jobs, q.agents, q.blobs, q.logs, q.ingest)
-    Reaper(q.database, q.bell, 30, remains.publish).look()
+    Upkeep(q.database, q.notifier, 30, q.finisher.salvage).look()
     assert bench.task.reason == "agent_lost"
     assert json.loads((bench.run / "status.json").read_text())["reason"] == "agent_lost"
 
@@ -397,7 +395,7 @@ def test_a_full_or_read_only_disk_is_a_named_end(
     def full(source: Path, target: Path) -> None:
         raise OSError(code, os.strerror(code), str(target))
 
-    monkeypatch.setattr(ingest_module, "place", full)
+    monkeypatch.setattr(results_module, "place", full)
     with pytest.raises(DiskFull, match=text):
         bench.finish(files)
     task = bench.task
@@ -413,7 +411,7 @@ def test_the_agents_own_report_after_a_full_disk_is_taken(bench: Bench, monkeypa
     def full(source: Path, target: Path) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(ingest_module, "place", full)
+    monkeypatch.setattr(results_module, "place", full)
     with pytest.raises(DiskFull):
         bench.finish(files)
     bench.finish({}, "failed", "disk_full")
@@ -511,7 +509,7 @@ def test_each_spec_has_its_own_folder(tmp_path: Path) -> None:
 
 def test_a_report_is_cut_to_what_can_be_shown(bench: Bench) -> None:
     long = Report("failed", "crashed", "e" * 10_000, "h" * 10_000, ["w" * 5000] * 100)
-    bench.queue.ending.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
+    bench.queue.finisher.finish(bench.agent, bench.lease.task, bench.lease.lease, long)
     task = bench.task
     assert (len(str(task.error)), len(str(task.hint)), len(task.warnings), len(task.warnings[0])) == (
         4000,

@@ -32,6 +32,8 @@ from queue_sites import (
 from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import Spec
 
+pytestmark = pytest.mark.slow
+
 _GONE = (OSError, http.client.HTTPException)
 
 

@@ -18,20 +18,29 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, ROOT
+from tests.remote.draft_sites import Known
 from visualprof.cli import _request, _watch, main, submit
 from visualprof.cli._server import Server as Client
 from visualprof.cli._server import Unreachable
 from visualprof.errors import BadParameter
+from visualprof.remote.protocol import Capabilities, Runtime
+from visualprof.remote.queue.draft.compose import compose
+from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.store.records import Agent
 from visualprof.server.app import Settings
 from visualprof.server.serve import Server
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnxruntime")
 START_S = 60
+BLOB = "b" * 64
 
 
 def answer(url: str, path: str) -> dict[str, Any]:
@@ -99,7 +108,7 @@ def run(url: str, *given: object, code: int = 0) -> subprocess.CompletedProcess[
 QUICK = ("--min-s", "0.1", "--max-s", "0.5", "--profile-runs", "0", "--backend", "onnxruntime")
 
 
-def test_a_job_is_waited_for_and_shows_its_points(served, tmp_path):
+def test_a_job_is_waited_for_and_shows_its_points(served: tuple[str, Path], tmp_path: Path) -> None:
     url, runs = served
     out = run(url, model(tmp_path / "net.onnx"), *QUICK, "--batch", "1:4", "--threads", "1", "--wait").stdout
     assert "1 spec, 3 points" in out
@@ -111,7 +120,7 @@ def test_a_job_is_waited_for_and_shows_its_points(served, tmp_path):
     assert (runs / place.partition("run=")[2].replace("%2F", "/") / "points.jsonl").is_file()
 
 
-def test_json_has_the_finished_job_and_nothing_else_on_stdout(served, tmp_path):
+def test_json_has_the_finished_job_and_nothing_else_on_stdout(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     done = run(url, model(tmp_path / "net.onnx"), *QUICK, "--batch", "2", "--name", "nightly", "--wait", "--json")
     job = json.loads(done.stdout)
@@ -120,14 +129,14 @@ def test_json_has_the_finished_job_and_nothing_else_on_stdout(served, tmp_path):
     assert "succeeded" in done.stderr
 
 
-def test_without_waiting_it_says_where_the_job_is(served, tmp_path):
+def test_without_waiting_it_says_where_the_job_is(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx"), *QUICK).stdout
     assert f"{url}#/run?job=" in out
     assert len(out.splitlines()) == 1
 
 
-def test_values_come_from_an_array(served, tmp_path):
+def test_values_come_from_an_array(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
     given = ("--input", f"x={tmp_path / 'x.npy'}", "--batch", "1,3", "--wait", "--json")
@@ -136,14 +145,14 @@ def test_values_come_from_an_array(served, tmp_path):
     assert [p["batch"] for p in job["points"]] == [1, 3]
 
 
-def test_a_job_that_fails_says_why_and_exits_with_1(served, tmp_path):
+def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     out = run(url, model(tmp_path / "net.onnx", [3, 5]), *QUICK, "--batch", "1", "--wait", code=1).stdout
     assert "ort: failed (model_error): " in out
     assert "hint: " in out
 
 
-def test_ctrl_c_cancels_the_job_and_exits_with_3(served, tmp_path):
+def test_ctrl_c_cancels_the_job_and_exits_with_3(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     given = ("--min-s", "60", "--max-s", "120", "--backend", "onnxruntime", "--wait")
     asked = command(url, model(tmp_path / "net.onnx"), *given)
@@ -163,7 +172,7 @@ def test_ctrl_c_cancels_the_job_and_exits_with_3(served, tmp_path):
     assert "ort: cancelled" in rest
 
 
-def test_every_wrong_field_is_named_and_nothing_is_queued(lonely, tmp_path):
+def test_every_wrong_field_is_named_and_nothing_is_queued(lonely: str, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((2, 5)))
     given = ("--input", f"x={tmp_path / 'x.npy'}", "--backend", "onnxrt", "--timeout", "100", "--json")
     done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
@@ -174,44 +183,44 @@ def test_every_wrong_field_is_named_and_nothing_is_queued(lonely, tmp_path):
     assert answer(lonely, "jobs")["jobs"] == []
 
 
-def test_a_number_out_of_range_is_named(lonely, tmp_path):
+def test_a_number_out_of_range_is_named(lonely: str, tmp_path: Path) -> None:
     done = run(lonely, model(tmp_path / "net.onnx"), "--backend", "onnxruntime", "--timeout", "1e9", code=2)
     assert "timeout_s: is 1e+09 (allowed: 1 to 86,400)" in done.stderr
 
 
-def test_an_unknown_input_names_the_nearest(lonely, tmp_path):
+def test_an_unknown_input_names_the_nearest(lonely: str, tmp_path: Path) -> None:
     given = ("--shape", "xs=float32[batch,4]", "--backend", "onnxruntime")
     done = run(lonely, model(tmp_path / "net.onnx"), *given, code=2)
     assert "the model has no input 'xs' (did you mean 'x'?)" in done.stderr
 
 
-def test_without_an_agent_it_says_how_to_start_one(lonely, tmp_path):
+def test_without_an_agent_it_says_how_to_start_one(lonely: str, tmp_path: Path) -> None:
     done = run(lonely, model(tmp_path / "net.onnx"), code=2)
     assert "no agent that is online can run this onnx model" in done.stderr
     assert "visualprof agent" in done.stderr
 
 
-def test_a_named_backend_queues_for_an_agent_to_come(lonely, tmp_path):
+def test_a_named_backend_queues_for_an_agent_to_come(lonely: str, tmp_path: Path) -> None:
     done = run(lonely, model(tmp_path / "net.onnx"), "--backend", "onnxruntime")
     assert "no registered agent has onnxruntime" in done.stderr
     (job,) = answer(lonely, "jobs")["jobs"]
     assert job["state"] == "waiting"
 
 
-def test_a_guessed_size_is_told_unless_it_was_typed(lonely, tmp_path):
+def test_a_guessed_size_is_told_unless_it_was_typed(lonely: str, tmp_path: Path) -> None:
     net, wanted = model(tmp_path / "net.onnx", width="seq"), ("--backend", "onnxruntime")
     assert "the file has no size for seq: 64 is a guess" in run(lonely, net, *wanted).stderr
     assert "guess" not in run(lonely, net, *wanted, "--dim", "seq=16").stderr
 
 
-def test_a_pickle_is_refused_before_anything_is_queued(lonely, tmp_path):
+def test_a_pickle_is_refused_before_anything_is_queued(lonely: str, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(pickle.dumps({"weights": [1, 2]}))
     done = run(lonely, tmp_path / "model.pt", code=2)
     assert "model.pt: a Python pickle" in done.stderr
     assert "hint: visualprof runs ONNX" in done.stderr
 
 
-def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely):
+def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely: str) -> None:
     script = FIXTURES / "graphs" / "torch_cnn_script.pt"
     done = run(lonely, script, "--backend", "torch", code=2)
     assert "does not say the shape of its input 'x'" in done.stderr
@@ -223,20 +232,22 @@ def test_torchscript_asks_for_the_shapes_that_it_lacks(lonely):
     assert asked["sweep"] == {"dim": "batch", "values": [1, 2, 4, 8]}
 
 
-def test_an_unknown_agent_names_those_that_are_there(served, tmp_path):
+def test_an_unknown_agent_names_those_that_are_there(served: tuple[str, Path], tmp_path: Path) -> None:
     done = run(served[0], model(tmp_path / "net.onnx"), "--agent", "nobody", code=2)
     assert "there is no agent 'nobody'" in done.stderr
     assert "there is local (" in done.stderr
 
 
-def test_nobody_at_the_address_names_the_command_that_starts_one(capsys, tmp_path):
+def test_nobody_at_the_address_names_the_command_that_starts_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert main(["submit", str(model(tmp_path / "net.onnx")), "--server", "127.0.0.1:1"]) == 2
     told = capsys.readouterr().err
     assert "no server answers at http://127.0.0.1:1/" in told
     assert "visualprof --logdir runs --with-agent" in told
 
 
-def test_a_missing_file_is_named(lonely, capsys):
+def test_a_missing_file_is_named(lonely: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["submit", "nowhere.onnx", "--server", lonely]) == 2
     assert "nowhere.onnx: No such file or directory" in capsys.readouterr().err
 
@@ -260,7 +271,7 @@ class Forgetful(BaseHTTPRequestHandler):
         """Not into the tests' output."""
 
 
-def test_a_lost_answer_is_asked_for_again_with_the_same_key():
+def test_a_lost_answer_is_asked_for_again_with_the_same_key() -> None:
     handler = type("Handler", (Forgetful,), {"keys": []})
     with HTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -274,7 +285,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_key():
             thread.join()
 
 
-def test_what_is_no_visualprof_server_is_told(tmp_path):
+def test_what_is_no_visualprof_server_is_told(tmp_path: Path) -> None:
     handler = type(
         "Handler", (Forgetful,), {"keys": ["x"], "do_GET": lambda self: self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nhi")}
     )
@@ -292,70 +303,50 @@ def test_what_is_no_visualprof_server_is_told(tmp_path):
 # what is typed
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("1:64", [1, 2, 4, 8, 16, 32, 64]),
-        ("1:48", [1, 2, 4, 8, 16, 32, 48]),
-        ("3:13", [3, 6, 12, 13]),
-        ("5:5", [5]),
-        ("8:64:8", [8, 16, 24, 32, 40, 48, 56, 64]),
-        ("1:64:8", [1, 9, 17, 25, 33, 41, 49, 57]),
-        ("1,2,4", [1, 2, 4]),
-        ("1, 4:16 32", [1, 4, 8, 16, 32]),
-        ("7", [7]),
-    ],
-)
-def test_sizes_are_ranges_steps_and_lists(text, values):
-    assert _request.parse_sizes(text) == values
-
-
-@pytest.mark.parametrize("text", ["", "0", "0:4", "4:1", "a", "1:", "1:999999999999", "1:1000:1", "-1", "1.5"])
-def test_sizes_that_are_none_are_refused(text):
-    with pytest.raises(BadParameter):
-        _request.parse_sizes(text)
-
-
 def typed(*given: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(conflict_handler="resolve")
     submit.add_arguments(parser)
     return parser.parse_args(["m.onnx", *given])
 
 
-def wanted(*given: str, agents: list[dict[str, Any]] | None = None, dims: list[Any] | None = None) -> dict[str, Any]:
+def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> Drafted:
+    """What the server makes of what was typed."""
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
     sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})
-    told = {"format": "onnx", "inputs": inputs, "dims": sizes, "backends": ["onnxruntime", "openvino"], "warnings": []}
-    files = _request.Files({"blob": "b", "name": "m.onnx", "model": told}, {})
-    return _request.request(typed(*given), "key", files, agents or [])
+    model = {"kind": "model", "format": "onnx", "inputs": inputs, "outputs": [], "dims": sizes, "warnings": []}
+    files = _request.Files({"blob": BLOB, "name": "m.onnx", "model": model}, {})
+    draft = msgspec.convert(_request.draft(typed(*given), "key", files), Draft)
+    return compose(draft, Known({BLOB: {**model, "name": "m.onnx"}}, agents or []))
 
 
-def agent(name: str, *backends: str, online: bool = True, platform: str = "x86") -> dict[str, Any]:
-    runtimes = [
-        {"backend": b, "version": "1", "devices": ["cpu", "cuda:0"][: 1 + (platform == "cuda")]} for b in backends
-    ]
-    return {
-        "id": f"id-{name}",
-        "name": name,
-        "online": online,
-        "capabilities": {"platform": platform, "runtimes": runtimes},
-    }
+def wanted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | None = None) -> dict[str, Any]:
+    result = drafted(*given, agents=agents, dims=dims)
+    assert result.errors == []
+    return msgspec.to_builtins(result.request)
 
 
-def test_specs_are_the_product_of_lists_with_readable_ids():
-    specs = wanted("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")["specs"]
-    assert [s["id"] for s in specs] == [
+def agent(name: str, *backends: str, online: bool = True, platform: str = "x86") -> Agent:
+    devices = ["cpu", "cuda:0"][: 1 + (platform == "cuda")]
+    runtimes = [Runtime(backend, "1", "python", "3.11", devices) for backend in backends]
+    can = Capabilities(platform, "", "", name, "", 1, 1, 0, "", runtimes=runtimes)  # type: ignore[arg-type]
+    return Agent(f"id-{name}", None, name, True, False, "", can, 0, time.time_ns() if online else 0)
+
+
+def test_specs_are_the_product_of_lists_with_readable_ids() -> None:
+    lists = ("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")
+    specs = drafted(*lists).request.specs
+    assert [s.id for s in specs] == [
         "ort-f32-1t", "ort-f32-2t", "ort-bf16-1t", "ort-bf16-2t", "ov-f32-1t", "ov-f32-2t", "ov-bf16-1t", "ov-bf16-2t",
     ]  # fmt: skip
-    assert (specs[3]["backend"], specs[3]["threads"]) == ("onnxruntime", 2)
+    assert (specs[3].backend, specs[3].threads) == ("onnxruntime", 2)
 
 
-def test_the_backends_are_those_that_an_agent_has_which_is_online():
+def test_the_backends_are_those_that_an_agent_has_which_is_online() -> None:
     there = [agent("a", "openvino", "torch"), agent("b", "onnxruntime", online=False)]
     assert [s["backend"] for s in wanted(agents=there)["specs"]] == ["openvino"]
 
 
-def test_a_platform_chooses_its_backends_and_its_device():
+def test_a_platform_chooses_its_backends_and_its_device() -> None:
     there = [agent("a", "openvino"), agent("b", "onnxruntime", platform="cuda")]
     (spec,) = wanted("--platform", "cuda", agents=there)["specs"]
     assert (spec["id"], spec["backend"], spec["device"], spec["platform"]) == (
@@ -366,38 +357,43 @@ def test_a_platform_chooses_its_backends_and_its_device():
     )
 
 
-def test_an_agent_is_named_by_name_or_id():
+def test_an_agent_is_named_by_name_or_id() -> None:
     there = [agent("a", "openvino"), agent("b", "onnxruntime")]
     for name in ("b", "id-b"):
         (spec,) = wanted("--agent", name, agents=there)["specs"]
         assert (spec["agent"], spec["backend"]) == ("id-b", "onnxruntime")
 
 
-def test_the_batch_is_swept_and_other_dimensions_have_a_size():
+def test_the_batch_is_swept_and_other_dimensions_have_a_size() -> None:
     asked = wanted("--batch", "1:4", "--dim", "seq=16", "--backend", "openvino")
     assert asked["sweep"] == {"dim": "batch", "values": [1, 2, 4]}
     assert asked["dims"] == {"seq": 16}
 
 
-def test_another_dimension_can_be_swept():
+def test_another_dimension_can_be_swept() -> None:
     asked = wanted("--batch", "16,32", "--sweep-dim", "seq", "--dim", "batch=2", "--backend", "openvino")
     assert asked["sweep"] == {"dim": "seq", "values": [16, 32]}
     assert asked["dims"] == {"batch": 2}
 
 
-def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep():
+def test_a_model_of_fixed_sizes_has_one_point_and_no_sweep() -> None:
     assert wanted("--backend", "openvino", dims=[1, 4])["sweep"] == {"dim": "", "values": [1]}
-    with pytest.raises(BadParameter, match="no dimension to sweep"):
-        wanted("--batch", "1:4", "--backend", "openvino", dims=[1, 4])
+    (error,) = drafted("--batch", "1:4", "--backend", "openvino", dims=[1, 4]).errors
+    assert error.error == "there is no dimension to sweep"
 
 
 @pytest.mark.parametrize(
-    "given", [("--dim", "seq"), ("--dim", "seq=x"), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
+    "given", [("--dim", "seq"), ("--dim", "seq="), ("--shape", "x=float32"), ("--dim", "seq=1", "--dim", "seq=2")]
 )
-def test_what_is_typed_wrong_is_told_with_an_example(given):
+def test_what_is_typed_wrong_is_told_with_an_example(given: tuple[str, ...]) -> None:
     with pytest.raises(BadParameter) as caught:
         wanted("--backend", "openvino", *given)
     assert caught.value.hint
+
+
+def test_a_size_that_is_none_is_told_with_an_example() -> None:
+    (error,) = drafted("--backend", "openvino", "--dim", "seq=x").errors
+    assert (error.field, error.error, error.hint) == ("dims.seq", "'x' is no size", "for example: seq=64")
 
 
 # a terminal
@@ -436,7 +432,7 @@ def state(what: str, progress: float, *batches: int, name: str = "ort") -> dict[
     return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points}
 
 
-def test_on_a_terminal_the_same_lines_are_drawn_again(monkeypatch):
+def test_on_a_terminal_the_same_lines_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_watch, "ASK_S", 0)
     out, server = Terminal(), Played(state("running", 0.1), state("running", 0.5, 1), state("succeeded", 1.0, 1, 2))
     _watch.wait(server, "j", out)  # type: ignore[arg-type]
@@ -444,7 +440,7 @@ def test_on_a_terminal_the_same_lines_are_drawn_again(monkeypatch):
     assert "running, measuring on box  50 %  batch 1: 10.0 runs/s" in out.getvalue()
 
 
-def test_names_cannot_steer_the_terminal(monkeypatch):
+def test_names_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_watch, "ASK_S", 0)
     out = io.StringIO()
     _watch.wait(Played(state("succeeded", 1.0, name="a\x1b[2Jb\n")), "j", out)  # type: ignore[arg-type]

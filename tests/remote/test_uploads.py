@@ -20,7 +20,10 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
-from visualprof.server.api import job_schema
+from visualprof.server.api.jobs import JobRefused
+from visualprof.server.api.uploads import UploadAnswer
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -51,9 +54,9 @@ def kept(site: Site) -> list[Path]:
     return sorted((site.folder / ".visualprof" / "blobs").iterdir())
 
 
-def test_a_model_is_kept_and_described(empty):
+def test_a_model_is_kept_and_described(empty: Site) -> None:
     answer = send(empty, "net.onnx", onnx_model())
-    msgspec.convert(answer, job_schema.UploadAnswer)
+    msgspec.convert(answer, UploadAnswer)
     assert answer["kind"] == "model"
     assert answer["model"]["inputs"] == [{"name": "x", "dtype": "float32", "dims": ["batch", 4]}]
     assert answer["model"]["dims"] == {"batch": 1}
@@ -62,21 +65,21 @@ def test_a_model_is_kept_and_described(empty):
     assert [p.name for p in kept(empty)] == [answer["blob"]]
 
 
-def test_an_array_is_kept_and_described(empty):
+def test_an_array_is_kept_and_described(empty: Site) -> None:
     answer = send(empty, "x.npy", npy(np.zeros((2, 4), np.float16)))
     assert answer["kind"] == "array"
     assert answer["array"] == {"dtype": "float16", "shape": [2, 4]}
     assert (answer["model"], answer["graph"]) == (None, None)
 
 
-def test_the_same_content_again_is_kept_once_and_has_the_new_name(empty):
+def test_the_same_content_again_is_kept_once_and_has_the_new_name(empty: Site) -> None:
     first, second = send(empty, "a.onnx", onnx_model()), send(empty, "b.onnx", onnx_model())
     assert first["blob"] == second["blob"]
     assert second["name"] == "b.onnx"
     assert len(kept(empty)) == 1
 
 
-def test_an_uploaded_model_opens_on_the_graph_page(empty):
+def test_an_uploaded_model_opens_on_the_graph_page(empty: Site) -> None:
     answer = send(empty, "net.onnx", onnx_model())
     (listed,) = empty.client.get("/api/v1/models").get_json()["models"]
     assert (listed["id"], listed["name"], listed["uploaded"]) == (answer["graph"], "net.onnx", True)
@@ -84,7 +87,7 @@ def test_an_uploaded_model_opens_on_the_graph_page(empty):
     assert "Relu" in graph["nodes"]["type"]
 
 
-def test_a_model_without_a_name_of_its_own_is_shown_by_that_of_its_file(empty):
+def test_a_model_without_a_name_of_its_own_is_shown_by_that_of_its_file(empty: Site) -> None:
     answer = send(empty, "cnn.pt2", (FIXTURES / "graphs" / "torch_cnn.pt2").read_bytes())
     graph = empty.client.get(f"/api/v1/graph?model={answer['graph']}").get_json()
     assert graph["model"]["name"] == "cnn.pt2"
@@ -104,7 +107,7 @@ def test_a_model_without_a_name_of_its_own_is_shown_by_that_of_its_file(empty):
         ("x" * 5000 + ".onnx", "x" * 145 + ".onnx"),
     ],
 )
-def test_hostile_names_stay_names(empty, given, safe):
+def test_hostile_names_stay_names(empty: Site, given: str, safe: str) -> None:
     answer = send(empty, given, onnx_model())
     assert answer["name"] == safe
     assert [p.name for p in kept(empty)] == [answer["blob"]]
@@ -129,7 +132,7 @@ def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     return held.getvalue()
 
 
-def test_hostile_pickles_are_refused_never_run_and_not_kept(empty, tmp_path):
+def test_hostile_pickles_are_refused_never_run_and_not_kept(empty: Site, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     hostile = pickle.dumps(Touch(mark))
     objects = BytesIO()
@@ -164,7 +167,7 @@ def test_hostile_pickles_are_refused_never_run_and_not_kept(empty, tmp_path):
     ],
     ids=["bomb", "out", "empty", "text", "cut array", "cut model", "zeros"],
 )
-def test_other_files_are_refused_by_name_and_not_kept(empty, name, data, told):
+def test_other_files_are_refused_by_name_and_not_kept(empty: Site, name: str, data: bytes, told: str) -> None:
     answer = send(empty, name, data, 422)
     assert told in answer["error"]
     assert "blob" not in json.dumps(answer)
@@ -172,23 +175,23 @@ def test_other_files_are_refused_by_name_and_not_kept(empty, name, data, told):
     assert empty.client.get("/api/v1/models").get_json()["models"] == []
 
 
-def test_a_refused_file_does_not_take_the_same_content_that_is_in_use_with_it(empty):
+def test_a_refused_file_does_not_take_the_same_content_that_is_in_use_with_it(empty: Site) -> None:
     first = send(empty, "x.npy", npy(np.zeros(3)))
     send(empty, "y.npy", npy(np.zeros(3))[:-1], 422)
     assert [p.name for p in kept(empty)] == [first["blob"]]
 
 
-def test_an_upload_without_a_name_is_refused(empty):
+def test_an_upload_without_a_name_is_refused(empty: Site) -> None:
     assert empty.client.post("/api/v1/uploads", data=b"x").status_code == 400
 
 
-def test_a_read_only_server_keeps_nothing(make_site):  # noqa: F811
+def test_a_read_only_server_keeps_nothing(make_site: MakeSite) -> None:  # noqa: F811
     site = make_site(read_only=True)
     assert site.client.post("/api/v1/uploads?name=a.onnx", data=onnx_model()).status_code == 403
     assert not (site.folder / ".visualprof").exists()
 
 
-def test_another_sites_page_cannot_upload(empty):
+def test_another_sites_page_cannot_upload(empty: Site) -> None:
     answer = empty.client.post(
         "/api/v1/uploads?name=a.onnx", data=onnx_model(), headers={"Sec-Fetch-Site": "cross-site"}
     )
@@ -208,7 +211,7 @@ def job(blob: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_a_job_that_fits_is_checked_and_queued(empty):
+def test_a_job_that_fits_is_checked_and_queued(empty: Site) -> None:
     wanted = job(send(empty, "net.onnx", onnx_model())["blob"], sweep={"dim": "batch", "values": [1, 2, 4]})
     checked = empty.client.post("/api/v1/jobs/check", json=wanted).get_json()
     assert (checked["errors"], checked["points"]) == ([], 3)
@@ -231,17 +234,17 @@ def test_a_job_that_fits_is_checked_and_queued(empty):
         ({"model": {"blob": "0" * 64, "name": "net.onnx"}}, "model.blob"),
     ],
 )
-def test_a_wrong_job_is_refused_with_its_field_and_not_queued(empty, changes, field):
+def test_a_wrong_job_is_refused_with_its_field_and_not_queued(empty: Site, changes: dict[str, Any], field: str) -> None:
     wanted = job(send(empty, "net.onnx", onnx_model())["blob"], **changes)
     answer = empty.client.post("/api/v1/jobs", json=wanted)
     assert answer.status_code == 400
-    body = msgspec.convert(answer.get_json(), job_schema.JobRefused)
+    body = msgspec.convert(answer.get_json(), JobRefused)
     assert body.errors[0].field == field
     assert body.error.startswith(field)
     assert empty.client.get("/api/v1/jobs").get_json()["jobs"] == []
 
 
-def test_an_array_of_the_wrong_type_is_refused_by_its_file(empty):
+def test_an_array_of_the_wrong_type_is_refused_by_its_file(empty: Site) -> None:
     blob = send(empty, "net.onnx", onnx_model())["blob"]
     array = send(empty, "values.npy", npy(np.zeros((2, 4))))["blob"]
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", 4], "fill": "file", "blob": array}]
@@ -251,7 +254,7 @@ def test_an_array_of_the_wrong_type_is_refused_by_its_file(empty):
     ]
 
 
-def test_the_files_of_a_job_are_described_again_without_those_that_are_gone(empty):
+def test_the_files_of_a_job_are_described_again_without_those_that_are_gone(empty: Site) -> None:
     model = send(empty, "net.onnx", onnx_model())
     array = send(empty, "x.npy", npy(np.zeros((2, 4), np.float32)))
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", 4], "fill": "file", "blob": array["blob"]}]

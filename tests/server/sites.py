@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -101,11 +102,11 @@ def site(make_site: MakeSite) -> Site:
 
 def kineto(operators: int = 3) -> str:
     """Operators op0, op1, ... of 7, 17, 27, ... us, each with a kernel of half that time; op0 is called twice."""
-    events: list[dict[str, object]] = []
+    events: list[dict[str, Any]] = []
     ts = 100
     for i, number in enumerate([0, *range(operators)]):
         dur = 10 * number + 7
-        common = {"ph": "X", "pid": 1, "tid": 1}
+        common: dict[str, Any] = {"ph": "X", "pid": 1, "tid": 1}
         events += [
             common | {"cat": "cpu_op", "name": f"op{number}", "ts": ts, "dur": dur, "args": {"External id": i}},
             common

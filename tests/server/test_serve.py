@@ -24,6 +24,7 @@ def get(url: str) -> Any:
         return json.loads(response.read())
 
 
+@pytest.mark.slow
 def test_a_file_becomes_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "runs" / "run").mkdir(parents=True)
@@ -47,6 +48,7 @@ def ready(url: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_without_a_cache_folder_it_works_until_it_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "file" / "cache"))

@@ -155,7 +155,7 @@ def test_bad_parameters_are_told(site: Site, route: str, query: dict[str, object
 @pytest.mark.parametrize("route", [*JSON_ROUTES, "tile", "counter", "export"])
 def test_every_route_needs_a_run(site: Site, route: str) -> None:
     assert site.client.get(f"/api/v1/timeline/{route}").status_code == 400
-    answer = site.client.get(f"/api/v1/timeline/{route}?run=gone")
+    answer = site.client.get(f"/api/v1/timeline/{route}?run=gone&event=0&text=x&level=0&index=0&track=0")
     assert answer.status_code == 404
 
 

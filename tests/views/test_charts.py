@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, answer, shared
+from tests.conftest import SAMPLES, answer, computed, shared
 from visualprof.errors import BadParameter
 from visualprof.views import view
-from visualprof.views.table import Query, Table, page
+from visualprof.views.answers.table import Selection, Table, page
 
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 RESNET = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
@@ -21,12 +21,12 @@ TIMELINE = Path(__file__).parents[1] / "fixtures" / "torch_cuda" / "memory_timel
 def drawn(name: str, path: Any, **params: str) -> dict[str, Any]:
     chosen = view(name)
     assert chosen.charts is not None
-    charts = chosen.charts(answer(name, path, **params), chosen.parse(params), 10)
+    charts = chosen.charts(computed(name, path, **params), chosen.parse(params), 10)
     return json.loads(json.dumps(charts, allow_nan=False))
 
 
-def test_the_curve_marks_the_peak():
-    told = answer("memory", CNN).fields
+def test_the_curve_marks_the_peak() -> None:
+    told = answer("memory", CNN)
     series = drawn("memory", CNN)["curve"]["series"]
     assert [s["name"] for s in series] == ["@t:memory.reserved", "@t:memory.allocated"]
     [mark] = series[1]["markPoint"]["data"]
@@ -35,23 +35,23 @@ def test_the_curve_marks_the_peak():
     assert "markLine" not in series[1], "the device has over 100 times as much"
 
 
-def test_a_window_without_the_peak_marks_none():
-    end = str(int(answer("memory", CNN).fields["peak"]["ts_ns"]) - 1)
+def test_a_window_without_the_peak_marks_none() -> None:
+    end = str(int(answer("memory", CNN)["peak"]["ts_ns"]) - 1)
     assert "markPoint" not in drawn("memory", CNN, end_ns=end)["curve"]["series"][-1]
 
 
-def test_memory_that_nobody_reserves_has_no_such_curve():
+def test_memory_that_nobody_reserves_has_no_such_curve() -> None:
     path = SAMPLES / "pytorch-ddp-cpu" / "rank0.pt.trace.json.gz"
     assert [s["name"] for s in drawn("memory", path)["curve"]["series"]] == ["@t:memory.allocated"]
 
 
-def test_categories_are_stacked():
+def test_categories_are_stacked() -> None:
     series = drawn("memory", TIMELINE)["categories"]["series"]
     assert {"@t:category.parameter", "@t:category.gradient"} <= {s["name"] for s in series}
     assert {s["stack"] for s in series} == {"all"}
 
 
-def test_the_roof_covers_every_point():
+def test_the_roof_covers_every_point() -> None:
     *points, roof = drawn("profile", RESNET)["roofline"]["series"]
     (_, _), (ridge, flops), (high, _) = roof["data"]
     bandwidth = flops / ridge
@@ -64,8 +64,8 @@ def test_the_roof_covers_every_point():
         assert spent > 0
 
 
-def test_points_lead_to_their_rows():
-    columns = answer("profile", RESNET).to_json()["columns"]
+def test_points_lead_to_their_rows() -> None:
+    columns = answer("profile", RESNET)["columns"]
     points = [p for s in drawn("profile", RESNET)["roofline"]["series"][:-1] for p in s["data"]]
     assert len({p["id"] for p in points}) == len(points)
     for point in points:
@@ -73,23 +73,23 @@ def test_points_lead_to_their_rows():
         assert (columns["name"][row], columns["flops"][row]) == (point["name"], point["value"][1])
 
 
-def test_aggregated_points_are_types():
+def test_aggregated_points_are_types() -> None:
     series = drawn("profile", RESNET, aggregate="sum", aggregate_by="type")["roofline"]["series"][:-1]
     assert all([p["id"] for p in s["data"]] == [s["name"]] for s in series)
 
 
-def test_nothing_known_draws_nothing():
+def test_nothing_known_draws_nothing() -> None:
     assert drawn("profile", RESNET, type="BatchNormForward") == {}
 
 
-def test_cumulative_shares_end_at_all_of_it():
-    columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json")).to_json()["columns"]
+def test_cumulative_shares_end_at_all_of_it() -> None:
+    columns = answer("profile", shared("traces/megengine/profile_analyze/lenet.profile.json"))["columns"]
     assert columns["cumulative_ratio"][-1] == pytest.approx(1)
 
 
-def test_bounds_of_a_column():
-    table = Table({"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
-    assert page(table, Query(least={"bytes": 5})).columns["name"] == ["b", "d"]
-    assert page(table, Query(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
+def test_bounds_of_a_column() -> None:
+    table = Table(columns={"name": ["a", "b", "c", "d"], "bytes": [1, 5, None, 9]})
+    assert page(table, Selection(least={"bytes": 5})).columns["name"] == ["b", "d"]
+    assert page(table, Selection(least={"bytes": 2}, most={"bytes": 5})).columns["name"] == ["b"]
     with pytest.raises(BadParameter, match="is no number"):
-        page(table, Query(most={"name": 1}))
+        page(table, Selection(most={"name": 1}))

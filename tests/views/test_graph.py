@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, shared, trace_of
-from visualprof.reader.graph import ModelBuilder, Node, Scope, Value
+from tests.conftest import FIXTURES, SAMPLES, json_of, shared, trace_of
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import read_model
-from visualprof.views.graph import columns, compare, hierarchy_of, measured, node_details
-from visualprof.views.measure.hierarchy import SECTION
+from visualprof.reader.trace import Trace
+from visualprof.views import graph
+from visualprof.views.measure import graph_compare
+from visualprof.views.measure.hierarchy import SECTION, hierarchy_of
 
 
-def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None):
+def columns(model: ModelGraph) -> dict[str, Any]:
+    return json_of(graph.drawn(model))
+
+
+def measured(model: ModelGraph, trace: Trace) -> dict[str, Any]:
+    return json_of(graph.measured(model, trace))
+
+
+def node_details(model: ModelGraph, place: int) -> dict[str, Any]:
+    return json_of(graph.node_details(model, place))
+
+
+def compare(model: ModelGraph, other: ModelGraph) -> dict[str, Any]:
+    return json_of(graph_compare.compare(model, other))
+
+
+def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None) -> ModelGraph:
     """A model of operators one after the other."""
     builder = ModelBuilder("m", "made")
     before = builder.value(Value("x", "float32", (1, 4)))
@@ -27,7 +47,7 @@ def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None):
     return builder.build()
 
 
-def test_constants_are_folded_into_their_consumer():
+def test_constants_are_folded_into_their_consumer() -> None:
     found = columns(chain(["Conv", "Relu"]))
     assert found["nodes"]["type"] == ["Input", "Conv", "Relu", "Output"]
     assert found["nodes"]["constants"] == [0, 1, 1, 0]
@@ -35,7 +55,7 @@ def test_constants_are_folded_into_their_consumer():
     assert list(zip(found["edges"]["src"], found["edges"]["dst"], strict=True)) == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_scopes_become_groups_and_parents_stand_before_children():
+def test_scopes_become_groups_and_parents_stand_before_children() -> None:
     found = columns(chain(["Conv", "Relu", "Conv", "Relu"], [("a", "b"), ("a", "b"), ("a", "c"), ("a", "c")]))
     groups = found["groups"]
     assert groups["name"] == ["m", "a", "b", "c"]
@@ -44,25 +64,25 @@ def test_scopes_become_groups_and_parents_stand_before_children():
     assert groups["twin"] == [0, 1, 2, 2]
 
 
-def test_a_scope_of_one_node_dissolves():
+def test_a_scope_of_one_node_dissolves() -> None:
     found = columns(chain(["Conv", "Relu"], [("a",), ("b",)]))
     assert found["groups"]["name"] == ["m"]
 
 
-def test_repeated_stretches_of_a_flat_model_become_blocks():
+def test_repeated_stretches_of_a_flat_model_become_blocks() -> None:
     block = ["Conv", "BatchNorm", "Relu", "Add"]
     found = columns(chain(["Pad", *block * 5, "Gemm"]))
     assert found["groups"]["kind"][1:] == ["block"] * 5
     assert set(found["groups"]["twin"][1:]) == {1}
 
 
-def test_a_group_of_many_children_is_cut_into_sections():
+def test_a_group_of_many_children_is_cut_into_sections() -> None:
     found = columns(chain([f"Op{i}" for i in range(SECTION * 2)]))
     assert found["groups"]["kind"][1:] == ["section"] * 3
     assert max(found["groups"]["nodes"][1:]) <= SECTION
 
 
-def test_a_shared_weight_counts_once_in_each_group():
+def test_a_shared_weight_counts_once_in_each_group() -> None:
     builder = ModelBuilder("m", "made")
     weight, lonely, x, y, z = (builder.value(Value(n, "float32", (2, 3), 24)) for n in ("w", "lonely", "x", "y", "z"))
     builder.node(Node("w", "Constant", kind="constant", outputs=(weight,)))
@@ -85,7 +105,7 @@ def test_a_shared_weight_counts_once_in_each_group():
         "models/onnx/tinybert_dynamo.onnx",
     ],
 )
-def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file):
+def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) -> None:
     tree = hierarchy_of(read_model(shared(file)))
     members = sorted(n for g in tree.groups for n in g.nodes)
     assert members == list(range(len(tree.shown)))
@@ -94,7 +114,7 @@ def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file):
     assert all(t <= i for i, t in enumerate(tree.twin))
 
 
-def test_twins_of_a_real_model_are_its_repeated_layers():
+def test_twins_of_a_real_model_are_its_repeated_layers() -> None:
     found = columns(read_model(shared("models/onnx/tinybert_scoped_dyn.onnx")))
     layers = [i for i, n in enumerate(found["groups"]["name"]) if n.startswith("layer.")]
     assert len(layers) == 3
@@ -116,14 +136,14 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("model", "trace", "least"), PAIRS)
-def test_measured_time_finds_its_nodes(model, trace, least):
+def test_measured_time_finds_its_nodes(model: str, trace: str, least: float) -> None:
     found = measured(read_model(shared(model)), trace_of(shared(trace)))
     assert found["matched_ratio"] >= least
     assert sum(v or 0 for v in found["columns"]["time_ns"]) == found["matched_ns"]
 
 
 @pytest.mark.parametrize(("model", "least"), [("torch_cnn", 0.99), ("torch_transformer", 0.9)])
-def test_module_calls_find_their_layers_and_nested_ones_count_once(model, least):
+def test_module_calls_find_their_layers_and_nested_ones_count_once(model: str, least: float) -> None:
     graphs = FIXTURES / "graphs"
     trace = trace_of(graphs / f"{model}_profile.json.gz")
     found = measured(read_model(graphs / f"{model}.graph.json"), trace)
@@ -133,7 +153,7 @@ def test_module_calls_find_their_layers_and_nested_ones_count_once(model, least)
     assert found["total_ns"] <= wall, "one thread called them"
 
 
-def test_the_static_profile_joins_with_its_own_graph():
+def test_the_static_profile_joins_with_its_own_graph() -> None:
     path = SAMPLES / "megengine-inference" / "resnet18_w16.profile.json.gz"
     found = measured(read_model(path), trace_of(path))
     model = columns(read_model(path))
@@ -141,13 +161,13 @@ def test_the_static_profile_joins_with_its_own_graph():
     assert (found["columns"]["time_ns"][at], found["columns"]["flops"][at]) == (1_674_000, 59_006_976)
 
 
-def test_a_profile_of_another_model_says_so():
+def test_a_profile_of_another_model_says_so() -> None:
     found = measured(chain(["Conv"]), trace_of(SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"))
     assert (found["matched_nodes"], found["matched_ns"], found["columns"]["time_ns"]) == (0, 0, [None] * 3)
     assert found["total_ns"] > 0
 
 
-def test_operators_that_are_named_by_type_alone_find_no_node_of_that_name():
+def test_operators_that_are_named_by_type_alone_find_no_node_of_that_name() -> None:
     folder = SAMPLES / "megengine-train"
     model = read_model(folder / "lenet.mge")
     assert any(node.name == "Reshape" for node in model.nodes)
@@ -156,7 +176,7 @@ def test_operators_that_are_named_by_type_alone_find_no_node_of_that_name():
     assert found["total_ns"] > 0
 
 
-def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named():
+def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named() -> None:
     path = shared("traces/megengine/runner/lenet/graph_profiler2.chrome_timeline.json.gz")
     model = read_model(SAMPLES / "megengine-train" / "lenet.mge")
     found = measured(model, trace_of(path))
@@ -167,30 +187,30 @@ def test_a_node_that_is_called_like_its_type_is_found_where_nodes_are_named():
 @pytest.mark.parametrize(
     ("model", "least"), [("resnet10_dynbatch", 0.92), ("tinybert_scoped_dyn", 0.9), ("tinybert_dynamo", 0.96)]
 )
-def test_what_openvino_made_of_several_nodes_is_the_first_of_them(model: str, least: float):
+def test_what_openvino_made_of_several_nodes_is_the_first_of_them(model: str, least: float) -> None:
     found = measured(
         read_model(shared(f"models/onnx/{model}.onnx")), trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
     )
     assert found["matched_ratio"] >= least
 
 
-def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]):
+def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]) -> ModelGraph:
     """A model of (name, type, inputs, outputs) by the names of its tensors."""
     builder = ModelBuilder("m", "made")
     rows: dict[str, int] = {}
     for name, kind, inputs, outputs in nodes:
-        ends = [
+        read, written = (
             tuple(
                 rows.setdefault(v, builder.value(Value(v, "float32", (1, 4)))) if v not in rows else rows[v]
                 for v in side
             )
             for side in (inputs, outputs)
-        ]
-        builder.node(Node(name, kind, (), "input" if kind == "Input" else "operator", *ends))
+        )
+        builder.node(Node(name, kind, (), "input" if kind == "Input" else "operator", read, written))
     return builder.build()
 
 
-def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made():
+def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made() -> None:
     source = written([
         ("x", "Input", (), ("x",)), ("conv", "Conv", ("x",), ("a",)), ("norm", "BatchNormalization", ("a",), ("b",)),
         ("relu", "Relu", ("b",), ("c",)), ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
@@ -206,7 +226,7 @@ def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made():
     assert found["changes"][0] == {"node": 1, "other": 1, "what": ["Conv + BatchNormalization + Relu → FusedConv"]}
 
 
-def test_details_of_a_node():
+def test_details_of_a_node() -> None:
     model = read_model(SAMPLES / "onnxruntime-cpu" / "subgraphs_if_loop.onnx")
     place = columns(model)["nodes"]["type"].index("If")
     details = node_details(model, place)
@@ -214,7 +234,7 @@ def test_details_of_a_node():
     assert details["inputs"][0]["name"]
 
 
-def test_comparison_pairs_by_name_and_tells_changes():
+def test_comparison_pairs_by_name_and_tells_changes() -> None:
     a, b = (read_model(shared(f"models/onnx/resnet10_{k}.onnx")) for k in ("static", "dynbatch"))
     found = compare(a, b)
     assert len(found["pairs"]) == 31
@@ -222,13 +242,13 @@ def test_comparison_pairs_by_name_and_tells_changes():
     assert found["changes"][0]["what"] == ["float32[1x3x96x96] → float32[batchx3x96x96]"]
 
 
-def test_comparison_marks_what_is_new_and_what_is_gone():
+def test_comparison_marks_what_is_new_and_what_is_gone() -> None:
     found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
     assert found["status"].count("removed") == 1
     assert found["other_status"].count("added") == 1
 
 
-def test_a_model_compared_with_itself_is_the_same():
+def test_a_model_compared_with_itself_is_the_same() -> None:
     model = chain(["Conv", "Relu"])
     found = compare(model, model)
     assert set(found["status"]) == set(found["other_status"]) == {"same"}

@@ -27,12 +27,12 @@ FILES = ["resnet18_w16.profile.json", "transformer_tiny.profile.json", "lenet.pr
 
 
 def table(file: str = FILES[0], **params: str):
-    return answer("profile", shared(f"{FOLDER}/{file}"), **params).to_json()
+    return answer("profile", shared(f"{FOLDER}/{file}"), **params)
 
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_equal_the_original(file, query):
+def test_answers_equal_the_original(file: str, query: str) -> None:
     told = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file][query]
     columns = table(file, **QUERIES[query])["columns"]
     spent = columns["device_self_ns" if "device_self_ns" in columns else "host_self_ns"]
@@ -62,20 +62,20 @@ def test_answers_equal_the_original(file, query):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_totals_equal_the_original(file):
+def test_totals_equal_the_original(file: str) -> None:
     told = json.loads(shared(f"{FOLDER}/oracles.json").read_text())[file]
     totals = table(file)["totals"]
     assert totals["device_ns"] == round(told["total_device_time"] * 1e9)
     assert totals["host_ns"] == round(told["total_host_time"] * 1e9)
 
 
-def test_totals_of_a_trace_profile():
-    totals = answer("profile", shared("traces/megengine/resnet18_w16.trace_get_profile.json")).fields["totals"]
+def test_totals_of_a_trace_profile() -> None:
+    totals = answer("profile", shared("traces/megengine/resnet18_w16.trace_get_profile.json"))["totals"]
     assert (totals["device_ns"], totals["host_ns"]) == (289_203_000, 585_381_000)
 
 
 @pytest.mark.parametrize("aggregate", ["max", "min"])
-def test_extremes_work_where_the_original_crashes(aggregate):
+def test_extremes_work_where_the_original_crashes(aggregate: str) -> None:
     columns = table(aggregate_by="type", aggregate=aggregate)["columns"]
     at = columns["type"].index("ConvolutionForward")
     plain = table(type="ConvolutionForward")["columns"]
@@ -85,47 +85,47 @@ def test_extremes_work_where_the_original_crashes(aggregate):
     assert columns["computation_flo"][columns["type"].index("BatchNormForward")] is None
 
 
-def test_ordering_by_computation_puts_the_unknown_last():
+def test_ordering_by_computation_puts_the_unknown_last() -> None:
     found = table(order_by="computation")["columns"]["computation_flo"]
     known = [v for v in found if v is not None]
     assert known == sorted(known, reverse=True)
     assert found[len(known) :] == [None] * (len(found) - len(known))
 
 
-def test_input_types_filter_where_the_original_crashes():
+def test_input_types_filter_where_the_original_crashes() -> None:
     columns = table(input_dtype="Float32")["columns"]
     assert 0 < len(columns["name"]) < 161
     assert table(input_dtype="Int8")["columns"]["name"] == []
 
 
-def test_copy_time_of_a_graph_without_copies_is_empty():
+def test_copy_time_of_a_graph_without_copies_is_empty() -> None:
     assert table(copy_time="true")["columns"]["name"] == []
 
 
-def test_names_are_matched_from_their_start():
+def test_names_are_matched_from_their_start() -> None:
     columns = table(opr_name=r"layer4\.1\.conv", type="ConvolutionForward")["columns"]
     assert set(columns["name"]) == {"layer4.1.conv1.Convolution", "layer4.1.conv2.Convolution"}
 
 
-def test_two_types_are_either():
+def test_two_types_are_either() -> None:
     assert set(table(type="ConvolutionForward, MatrixMul")["columns"]["type"]) == {"ConvolutionForward", "MatrixMul"}
 
 
-def test_all_operators_in_one_row():
+def test_all_operators_in_one_row() -> None:
     columns = table(aggregate="sum")["columns"]
     assert (columns["type"], columns["count"], columns["device_self_ns"]) == (["all"], [161], [14_201_000])
     assert columns["cumulative_ns"] == [14_201_000]
     assert columns["ratio"] == [1.0]
 
 
-def test_a_wrong_question_says_what_is_wrong():
+def test_a_wrong_question_says_what_is_wrong() -> None:
     with pytest.raises(BadParameter, match="aggregate_by needs aggregate"):
         table(aggregate_by="type")
     with pytest.raises(BadParameter, match="is no regular expression"):
         table(opr_name="(")
 
 
-def test_unknown_rates_are_null_and_never_infinite():
+def test_unknown_rates_are_null_and_never_infinite() -> None:
     columns = table(order_by="+time")["columns"]
     zero = [i for i, t in enumerate(columns["device_self_ns"]) if t == 0]
     assert zero

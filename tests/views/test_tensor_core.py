@@ -14,7 +14,7 @@ with (FIXTURES / "torch_cuda" / "tensor_pipe.csv").open() as _file:
 
 
 @pytest.mark.parametrize(("percent", "kernel"), PIPE)
-def test_kernel_names_agree_with_the_hardware_counter(percent, kernel):
+def test_kernel_names_agree_with_the_hardware_counter(percent: float, kernel: str) -> None:
     assert uses_tensor_core(kernel) == (percent > 5)
 
 
@@ -29,7 +29,7 @@ def test_kernel_names_agree_with_the_hardware_counter(percent, kernel):
         "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >",
     ],
 )  # fmt: skip
-def test_known_tensor_core_kernels(kernel):
+def test_known_tensor_core_kernels(kernel: str) -> None:
     assert uses_tensor_core(kernel)
 
 
@@ -42,17 +42,17 @@ def test_known_tensor_core_kernels(kernel):
         "void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float> >",
     ],
 )  # fmt: skip
-def test_kernels_of_the_cuda_cores(kernel):
+def test_kernels_of_the_cuda_cores(kernel: str) -> None:
     assert not uses_tensor_core(kernel)
 
 
 @pytest.mark.parametrize(
     "operator", ["aten::addmm", "aten::cudnn_convolution", "conv2d dygraph", "Gemm", "ConvolutionForward"]
 )
-def test_operators_with_a_tensor_core_implementation(operator):
+def test_operators_with_a_tensor_core_implementation(operator: str) -> None:
     assert can_use_tensor_core(operator)
 
 
 @pytest.mark.parametrize("operator", ["aten::add", "aten::convert_to", "Relu", "aten::_softmax", "BatchNormForward"])
-def test_operators_without_one(operator):
+def test_operators_without_one(operator: str) -> None:
     assert not can_use_tensor_core(operator)

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, tile
+from visualprof.views.measure.tiles import TILE_BUCKETS, Tile, counter_buckets, groups_of_tracks, tile
 
 _events = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 20_000), st.integers(-1, 4_000)), min_size=1, max_size=60
 )
+Rows = list[tuple[int, int, int]]
 
 
-def trace_of(rows: list[tuple[int, int, int]]) -> Trace:
+def trace_of(rows: Rows) -> Trace:
     """Events (track, ts, dur) on three tracks, overlapping as they like."""
     builder = TraceBuilder("made")
     tracks = [builder.track(kind, str(kind)) for kind in (TrackKind.THREAD, TrackKind.STREAM, TrackKind.THREAD)]
@@ -32,7 +33,7 @@ def trace_of(rows: list[tuple[int, int, int]]) -> Trace:
     return builder.build()
 
 
-def tiles(trace: Trace, exponent: int):
+def tiles(trace: Trace, exponent: int) -> tuple[int, list[Tile]]:
     origin, until = trace.span_ns
     many = (until - origin >> exponent) // TILE_BUCKETS + 1
     return origin, [tile(trace, range(len(trace.tracks)), exponent, i) for i in range(many)]
@@ -40,7 +41,7 @@ def tiles(trace: Trace, exponent: int):
 
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
-def test_every_event_is_counted_once_at_every_level(rows, exponent):
+def test_every_event_is_counted_once_at_every_level(rows: Rows, exponent: int) -> None:
     trace = trace_of(rows)
     _, found = tiles(trace, exponent)
     assert sum(int(t.count.sum()) for t in found) == len(rows)
@@ -48,7 +49,7 @@ def test_every_event_is_counted_once_at_every_level(rows, exponent):
 
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
-def test_the_longest_event_that_touches_a_tile_is_in_it(rows, exponent):
+def test_the_longest_event_that_touches_a_tile_is_in_it(rows: Rows, exponent: int) -> None:
     trace = trace_of(rows)
     origin, found = tiles(trace, exponent)
     events = trace.events
@@ -62,7 +63,7 @@ def test_the_longest_event_that_touches_a_tile_is_in_it(rows, exponent):
 
 @settings(max_examples=80, deadline=None)
 @given(_events, st.integers(0, 16))
-def test_every_instant_of_every_event_is_covered_on_its_lane(rows, exponent):
+def test_every_instant_of_every_event_is_covered_on_its_lane(rows: Rows, exponent: int) -> None:
     """Hit-testing: at the start, middle and end of an event there is an entry of its lane there."""
     trace = trace_of(rows)
     origin, found = tiles(trace, exponent)
@@ -77,7 +78,7 @@ def test_every_instant_of_every_event_is_covered_on_its_lane(rows, exponent):
 
 @given(_events)
 @settings(max_examples=40, deadline=None)
-def test_entries_of_single_events_are_exact(rows):
+def test_entries_of_single_events_are_exact(rows: Rows) -> None:
     trace = trace_of(rows)
     origin, found = tiles(trace, 4)
     for entries in found:
@@ -86,7 +87,7 @@ def test_entries_of_single_events_are_exact(rows):
         np.testing.assert_array_equal(entries.end[single] + origin, trace.events.end[entries.longest[single]])
 
 
-def test_levels_shrink_towards_one_entry_a_lane():
+def test_levels_shrink_towards_one_entry_a_lane() -> None:
     pyramid = trace_of([(0, i * 10, 5) for i in range(5000)]).pyramid
     sizes = np.diff(np.append(pyramid.first[:, 0], len(pyramid.start))).tolist()
     assert sizes == sorted(sizes, reverse=True)
@@ -94,11 +95,11 @@ def test_levels_shrink_towards_one_entry_a_lane():
     assert sum(sizes) < 5000
 
 
-def test_tracks_share_a_group_while_their_lanes_fit():
+def test_tracks_share_a_group_while_their_lanes_fit() -> None:
     trace = trace_of([(0, 0, 100), (0, 10, 50), (1, 0, 5), (2, 3, 4)])
     assert groups_of_tracks(trace) == [range(3)]
 
 
-def test_counters_keep_extremes_and_the_last_value_of_a_bucket():
+def test_counters_keep_extremes_and_the_last_value_of_a_bucket() -> None:
     bucket, values = counter_buckets(np.array([0, 1, 3, 9]), np.array([5.0, 1.0, 2.0, 7.0]), 0, 2)
     assert (bucket.tolist(), values.tolist()) == ([0, 2], [[1.0, 5.0, 2.0], [7.0, 7.0, 7.0]])

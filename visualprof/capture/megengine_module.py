@@ -7,7 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from visualprof.capture.record import Framework, Recorder, Value
+from visualprof.capture.framework import Framework, Value
+from visualprof.capture.record import Recorder
 
 DOCUMENTATION = "https://www.megengine.org.cn/doc/stable/zh/reference/api/megengine.module."
 NOTE = "_NodeMixin__node"  # the attribute in C++ that TracedModule keeps its nodes in

@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from types import BuiltinFunctionType
 from typing import Any
 
-from visualprof.capture.record import Framework, Recorder
+from visualprof.capture.framework import Framework
+from visualprof.capture.record import Recorder
 
 DOCUMENTATION = "https://www.paddlepaddle.org.cn/documentation/docs/en/api/paddle/nn/"
 # Operators of Python that Paddle implements in C++, not through `_C_ops`.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from visualprof.capture.record import Framework, Recorder
+from visualprof.capture.framework import Framework
+from visualprof.capture.record import Recorder
 
 DOCUMENTATION = "https://docs.pytorch.org/docs/stable/generated/"
 # Properties that compute a tensor; the others only tell about one.
@@ -63,6 +64,11 @@ def _operators(torch: Any, recorder: Recorder) -> Any:
 
 
 SILENT = frozenset({"requires_grad_", "retain_grad", "as_subclass", "is_contiguous"})
+# Methods of Python's that say nothing about the model: they keep their name, which is passed over.
+KEPT = frozenset(
+    {f"__{n}__" for n in ["set", "delete", "len", "bool", "float", "int", "index", "repr", "format", "iter"]}
+)
+ARITHMETIC = frozenset({"add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "matmul", "and", "or", "xor"})
 
 
 def _label(func: Any) -> str:
@@ -71,37 +77,10 @@ def _label(func: Any) -> str:
     if name == "__get__":
         of = getattr(getattr(func, "__self__", None), "__name__", "")
         return of if of in COMPUTED else name
-    if name in (
-        "__set__",
-        "__delete__",
-        "__len__",
-        "__bool__",
-        "__float__",
-        "__int__",
-        "__index__",
-        "__repr__",
-        "__format__",
-        "__iter__",
-    ):
+    inner = name[2:-2]
+    if name in KEPT or name != f"__{inner}__":
         return name
-    if name.startswith("__") and name.endswith("__"):
-        inner = name[2:-2]
-        reflected = inner[:1] in ("r", "i") and inner[1:] in (
-            "add",
-            "sub",
-            "mul",
-            "truediv",
-            "div",
-            "floordiv",
-            "mod",
-            "pow",
-            "matmul",
-            "and",
-            "or",
-            "xor",
-        )
-        return inner[1:] if reflected else inner
-    return name
+    return inner[1:] if inner[:1] in ("r", "i") and inner[1:] in ARITHMETIC else inner
 
 
 def _function_page(path: str | None, label: str) -> str:

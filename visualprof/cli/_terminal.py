@@ -6,63 +6,79 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from visualprof.server.tables import named_table, named_tables
-from visualprof.views.table import Query, Result, Table, page, plain
+import msgspec
+
+from visualprof.views.answers.kinds import Kind, kinds_of
+from visualprof.views.answers.table import Answer, Selection, Table, named_table, page, plain
 
 _ROWS = 30
-_RATIOS = {"utilization", "sm_efficiency", "occupancy"}
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"))
-_SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-_COUNTS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+_TEXTS: set[Kind] = {"name", "text", "word", "dims"}
+_SCALES: dict[Kind, tuple[tuple[float, str], ...]] = {
+    "ns": ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")),
+    "bytes": ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")),
+    "rate": ((2**40, "TiB/s"), (2**30, "GiB/s"), (2**20, "MiB/s"), (2**10, "KiB/s"), (1, "B/s")),
+    "flo": ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1, "")),
+    "flop_rate": ((1e12, "T/s"), (1e9, "G/s"), (1e6, "M/s"), (1, "/s")),
+    "joule": ((1, "J"), (1e-3, "mJ"), (1e-6, "uJ")),
+}
+_UNITS = ("_bytes_per_s", "_ns", "_bytes", "_ratio")
 
 
-def render(result: Result, table: str, width: int, rows: int = _ROWS) -> str:
+def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
     """Every part of an answer below its name, or one table of it; rows: of the main table."""
     if table:
-        return _table(named_table(result, table), width)
-    tables = named_tables(result)
+        return _table(named_table(answer, table), width)
+    tables = answer.tables()
     blocks = [_table(tables.pop(""), width, rows)] if "" in tables else []
-    for name, value in result.fields.items():
-        blocks.append(_table_block(name, tables[name], width) if name in tables else _block(name, value, width))
+    for name in answer.__struct_fields__:
+        if name in tables:
+            blocks.append(_titled(name, _table(tables[name], width)))
+        elif name not in Table.__struct_fields__:
+            blocks.append(_block(name, getattr(answer, name), answer.kinds, width))
+    blocks += [_titled(name, _table(inner, width)) for name, inner in tables.items() if "." in name]
     return "\n".join(filter(None, blocks))
 
 
-def _block(name: str, value: Any, width: int) -> str:
-    """Pairs, a list of objects, or a single value below (or after) its name; nothing of an empty list."""
-    if isinstance(value, Mapping):
-        return _titled(name, _pairs(cast("Mapping[str, Any]", value)))
+def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
+    """Pairs, a list of structures, or a single value below (or after) its name; nothing of an empty list."""
+    if value is None:
+        return ""
+    if isinstance(value, msgspec.Struct):
+        return _titled(name, _pairs(value, kinds))
     if isinstance(value, (list, tuple)):
-        rows = cast("Sequence[Any]", value)
-        if not rows or not isinstance(rows[0], Mapping):
-            return f"{_heading(name)}: {_cell(name, rows)}\n" if rows else ""
-        return _table_block(name, _from_rows(rows), width)
-    return f"{_heading(name)}: {_cell(name, value)}\n"
-
-
-def _table_block(name: str, table: Table, width: int) -> str:
-    return _titled(name, _table(table, width))
+        items = cast("Sequence[Any]", value)
+        if items and isinstance(items[0], msgspec.Struct):
+            columns = {key: [getattr(item, key) for item in items] for key in items[0].__struct_fields__}
+            return _titled(name, _table(Table(columns=columns, kinds=kinds_of(type(items[0]))), width))
+        return f"{_heading(name)}: {_cell('text', items)}\n" if items else ""
+    return f"{_heading(name)}: {_cell(kinds.get(name, 'text'), value)}\n"
 
 
 def _titled(name: str, body: str) -> str:
     return f"{_heading(name).upper()}\n{body}"
 
 
-def _pairs(value: Mapping[str, Any]) -> str:
-    left = max((len(_heading(key)) for key in value), default=0)
-    return "".join(f"  {_heading(key):{left}}  {_cell(key, each)}\n" for key, each in value.items())
+def _pairs(struct: msgspec.Struct, kinds: Mapping[str, Kind]) -> str:
+    values = {key: getattr(struct, key) for key in struct.__struct_fields__}
+    hidden = (Table, msgspec.UnsetType, type(None))
+    values = {key: value for key, value in values.items() if not isinstance(value, hidden)}
+    left = max((len(_heading(key)) for key in values), default=0)
+    lines = (f"  {_heading(key):{left}}  {_cell(kinds.get(key, 'text'), value)}\n" for key, value in values.items())
+    return "".join(lines)
 
 
-def _from_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
-    return Table({key: [row.get(key) for row in rows] for key in rows[0]})
-
-
-def _table(table: Table, width: int, rows: int = _ROWS) -> str:
+def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
     if len(table) == 0:
         return "  (none)\n"
-    cells = {name: plain(values) for name, values in page(table, Query(limit=rows)).columns.items()}
+    cells = {name: plain(values) for name, values in page(table, Selection(limit=rows)).named().items()}
     known = {name: values for name, values in cells.items() if any(v is not None for v in values)}
-    columns = [_column(name, values) for name, values in known.items()]
-    numeric = [all(not isinstance(v, str) for v in values) for values in known.values()]
+    kinds: list[Kind] = [table.kinds.get(name, "text") for name in known]
+    headings = _headings(list(known))
+    columns = [
+        [heading, *(_cell(kind, value) for value in values)]
+        for heading, kind, values in zip(headings, kinds, known.values(), strict=True)
+    ]
+    numeric = [kind not in _TEXTS for kind in kinds]
     _fit(columns, numeric, width)
     sizes = [max(map(_size, column)) for column in columns]
     lines = ["  ".join(map(_pad, row, sizes, numeric)).rstrip() for row in zip(*columns, strict=True)]
@@ -71,10 +87,6 @@ def _table(table: Table, width: int, rows: int = _ROWS) -> str:
     if more > 0:
         lines.append(f"... {more:,} more (all of them: --format csv or json)")
     return "\n".join(lines) + "\n"
-
-
-def _column(name: str, values: Sequence[object]) -> list[str]:
-    return [_heading(name), *(_cell(name, value) for value in values)]
 
 
 def _fit(columns: list[list[str]], numeric: Sequence[bool], width: int) -> None:
@@ -86,49 +98,43 @@ def _fit(columns: list[list[str]], numeric: Sequence[bool], width: int) -> None:
         columns[i] = [text if _size(text) <= room else f"{text[: room - 11]}…{text[-10:]}" for text in columns[i]]
 
 
+def _headings(names: Sequence[str]) -> list[str]:
+    """Names without their units, except where two columns would read the same."""
+    short = [_heading(name) for name in names]
+    return [one if short.count(one) == 1 else name.replace("_", " ") for one, name in zip(short, names, strict=True)]
+
+
 def _heading(name: str) -> str:
-    for unit in ("_bytes_per_s", "_ns", "_bytes", "_ratio"):
-        if name.endswith(unit):
-            name = name.removesuffix(unit)
-            break
-    return name.replace("_", " ")
+    unit = next((unit for unit in _UNITS if name.endswith(unit)), "")
+    return name.removesuffix(unit).replace("_", " ").replace(".", " ")
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(kind: Kind, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (int, float)):
-        return _number(name, value)
+        return _number(kind, value)
+    if isinstance(value, msgspec.Struct):
+        return _cell(kind, msgspec.structs.asdict(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return ", ".join(f"{key}={_cell(key, each)}" for key, each in pairs.items())
+        return ", ".join(f"{key}={_cell('text', each)}" for key, each in pairs.items() if each is not None)
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_cell("", each) for each in cast("Sequence[Any]", value)) + "]"
+        return "[" + ", ".join(_cell("text", each) for each in cast("Sequence[Any]", value)) + "]"
     # Names come from the profiled program: control characters could steer the terminal.
     return "".join(c if c.isprintable() else "�" for c in str(value))
 
 
-def _number(name: str, value: float) -> str:
-    if name.endswith(("_ns", "_ns_per_step")):
-        return _scaled(value, _TIMES, "ns")
-    if name.endswith("_bytes_per_s"):
-        return _scaled(value, _SIZES, "B") + "/s"
-    if name.endswith("bytes") and name != "bytes_per_s":
-        return _scaled(value, _SIZES, "B")
-    if name.endswith("_ratio") or name in _RATIOS:
+def _number(kind: Kind, value: float) -> str:
+    if kind == "ratio":
         return f"{value * 100:.1f} %"
-    if name == "flops":
-        return _scaled(value, _COUNTS, "")
+    if kind in _SCALES:
+        factor, unit = next((scale for scale in _SCALES[kind] if abs(value) >= scale[0]), _SCALES[kind][-1])
+        digits = 0 if factor == 1 else 2
+        return f"{value / factor:,.{digits}f} {unit}".rstrip()
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]], small: str) -> str:
-    for factor, unit in units:
-        if abs(value) >= factor:
-            return f"{value / factor:,.2f} {unit}"
-    return f"{value:,.0f} {small}".rstrip()
 
 
 def _size(text: str) -> int:

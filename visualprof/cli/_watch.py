@@ -126,18 +126,17 @@ def _point(point: Json) -> str:
 def summary(server: Server, answer: Json, out: TextIO) -> None:
     """Points as a table, what failed and why, and where everything opens."""
     from visualprof.cli._terminal import render
-    from visualprof.views.table import Result, Table
+    from visualprof.views.answers.kinds import Kind
+    from visualprof.views.answers.table import Table
 
     points: list[Json] = answer["points"]
     if points:
-        columns = {
-            "spec": [p["spec"] for p in points],
-            "batch": [p["batch"] for p in points],
-            "qps": [float(p["qps"]) for p in points],
-            "p50_ns": [p["p50_ns"] for p in points],
-            "stable": [p["stable"] for p in points],
+        columns: dict[str, Any] = {
+            name: [point[name] for point in points] for name in ("spec", "batch", "qps", "p50_ns", "stable")
         }
-        print(render(Result(Table(columns)), "", shutil.get_terminal_size().columns, len(points)), file=out)
+        kinds: dict[str, Kind] = {"spec": "name", "batch": "count", "qps": "count", "p50_ns": "ns", "stable": "flag"}
+        table = Table(columns=columns, kinds=kinds)
+        print(render(table, "", shutil.get_terminal_size().columns, len(points)), file=out)
     for task in answer["job"]["tasks"]:
         for line in _ending(server, task):
             print(line, file=out)

@@ -1,9 +1,4 @@
-"""Measures models that a dashboard gives out, on this machine.
-
-visualprof agent --server URL --token T   registers and works until it is stopped
-visualprof agent install-runtime NAME     makes a Python environment with a runtime, e.g. megengine==1.13.0
-visualprof agent probe                    prints what this machine is and has, as JSON
-"""
+"""The command of `remote.agent.command`, with its errors as those of the command line."""
 
 from __future__ import annotations
 
@@ -13,10 +8,8 @@ from visualprof.errors import VisualprofError
 from visualprof.remote.agent import command
 from visualprof.remote.agent.faults import AgentError
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    command.add_arguments(parser)
+__doc__ = command.__doc__
+add_arguments = command.add_arguments
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,10 +8,9 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 from visualprof.cli import _request, _watch
-from visualprof.cli._server import Json, Refused, Server, Unreachable
+from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import VisualprofError
 
 TRIES = 3
@@ -68,16 +67,14 @@ def run(args: argparse.Namespace) -> int:
     if problem["problem"]:
         raise VisualprofError(problem["problem"], problem["hint"] or "")
     files = _upload(server, args)
-    agents: list[Json] = server.get("agents")["agents"]
-    wanted = _request.request(args, f"cli-{uuid.uuid4().hex}", files, agents)
-    checked = _checked(server, wanted)
-    for each in checked["warnings"]:
-        print(f"note: {_told(each)}", file=sys.stderr)
-    if checked["errors"]:
-        return _refused(checked["errors"], args.json)
-    answer = _submitted(server, wanted)
+    drafted = server.post("jobs/draft", _request.draft(args, f"cli-{uuid.uuid4().hex}", files))
+    for warning in drafted["warnings"]:
+        print(f"note: {_line(warning)}", file=sys.stderr)
+    if drafted["errors"]:
+        return _refused(drafted["errors"], args.json)
+    answer = _submitted(server, drafted["request"])
     job = answer["job"]["id"]
-    specs, points = _counted(len(wanted["specs"]), "spec"), _counted(checked["points"], "point")
+    specs, points = _counted(len(drafted["request"]["specs"]), "spec"), _counted(drafted["points"], "point")
     print(f"job {job}: {specs}, {points}: {server.url}#/run?job={job}", file=out)
     if args.wait:
         answer = _watch.wait(server, job, out)
@@ -95,10 +92,10 @@ def _upload(server: Server, args: argparse.Namespace) -> _request.Files:
     """Sends the model and the arrays."""
     arrays = _request.pairs(args.input, "--input", "data=data.npy")
     model = _sent(server, args.model, "model")
-    given = _request.pairs(args.dim, "--dim", "seq=64")
-    for each in model["model"]["warnings"]:
-        if not any(each.startswith(f"the file has no size for {name}:") for name in given):
-            print(f"note: {_watch.plain(each)}", file=sys.stderr)
+    sizes = _request.pairs(args.dim, "--dim", "seq=64")
+    for warning in model["model"]["warnings"]:
+        if not any(warning.startswith(f"the file has no size for {name}:") for name in sizes):
+            print(f"note: {_watch.plain(warning)}", file=sys.stderr)
     return _request.Files(model, {name: _sent(server, Path(file), "array") for name, file in arrays.items()})
 
 
@@ -120,35 +117,27 @@ def _sent(server: Server, path: Path, kind: str) -> Json:
     return answer
 
 
-def _checked(server: Server, wanted: Json) -> Json:
-    try:
-        return server.post("jobs/check", wanted)
-    except Refused as refusal:
-        if "errors" not in refusal.answer:
-            raise
-        return {"errors": refusal.answer["errors"], "warnings": [], "points": 0}
-
-
-def _submitted(server: Server, wanted: Json, tries: int = TRIES) -> Json:
+def _submitted(server: Server, request: Json, tries: int = TRIES) -> Json:
     """Sent again when no answer came: its key makes it the same job."""
     try:
-        return server.post("jobs", wanted)
+        return server.post("jobs", request)
     except Unreachable:
         if tries <= 1:
             raise
     time.sleep(1)
-    return _submitted(server, wanted, tries - 1)
+    return _submitted(server, request, tries - 1)
 
 
-def _refused(errors: list[Any], as_json: bool) -> int:
-    for each in errors:
-        print(f"visualprof: {_told(each)}", file=sys.stderr)
+def _refused(errors: list[Json], as_json: bool) -> int:
+    for error in errors:
+        print(f"visualprof: {_line(error)}", file=sys.stderr)
     if as_json:
         print(json.dumps({"errors": errors}))
     return REFUSED
 
 
-def _told(each: Json) -> str:
-    hint = f" ({_watch.plain(each['hint'])})" if each["hint"] else ""
-    field = f"{_watch.plain(each['field'])}: " if each["field"] else ""
-    return f"{field}{_watch.plain(each['error'])}{hint}"
+def _line(error: Json) -> str:
+    """An error of a field as text."""
+    hint = f" ({_watch.plain(error['hint'])})" if error["hint"] else ""
+    field = f"{_watch.plain(error['field'])}: " if error["field"] else ""
+    return f"{field}{_watch.plain(error['error'])}{hint}"

@@ -14,7 +14,8 @@ from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofErr
 
 if TYPE_CHECKING:
     from visualprof.reader.trace import Trace
-    from visualprof.views.table import Result
+    from visualprof.views import Subject
+    from visualprof.views.answers.table import Answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,44 +45,50 @@ def run(args: argparse.Namespace) -> int:
     """Prints the view."""
     from visualprof.views import all_views, view
 
-    if args.view == "graph":
-        return _graph(args)
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
-    chosen = all_views() if args.view == "all" else (view(args.view),)
+    if args.view != "all" and (chosen := view(args.view)).subject not in ("trace", "run"):
+        _print(chosen.compute(_subject(chosen.subject, args.path), chosen.parse(_params(args.param))), args)
+        return 0
+    chosen = [v for v in all_views() if v.subject in ("trace", "run")] if args.view == "all" else (view(args.view),)
     params = [each.parse(_params(args.param)) for each in chosen]
     workers = _files(args.path)
-    whole = any(each.whole_run for each in chosen)
+    whole = any(each.subject == "run" for each in chosen)
     mine = _of_worker(workers, args.worker, args.span, args.path)
     ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
     trace = dict(ranks).get(mine.path) or _open(mine)
     results = {
-        each.name: each.compute([(str(path.name), t) for path, t in ranks] if each.whole_run else trace, given)
+        each.name: each.compute([(path.name, t) for path, t in ranks] if each.subject == "run" else trace, given)
         for each, given in zip(chosen, params, strict=True)
-        if (any(each.needs(t) for _, t in ranks) if each.whole_run else each.needs(trace))
+        if (any(each.needs(t) for _, t in ranks) if each.subject == "run" else each.needs(trace))
     }
     if args.view == "all":
-        _write_json({name: result.to_json() for name, result in results.items()})
+        _write_json(results)
         return 0
     if args.view not in results:
         raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
-    _print(results[args.view], args.format, args.table)
+    _print(results[args.view], args)
     return 0
 
 
-def _graph(args: argparse.Namespace) -> int:
-    """The graph of a model file: nodes, edges, groups."""
-    from visualprof.reader.models import read_model
-    from visualprof.views.graph import compute
+def _subject(kind: Subject, path: str) -> object:
+    """What a view of no trace looks at: a model, or the reports below a folder."""
+    if kind == "model":
+        from visualprof.reader.models import read_model
 
-    if args.param:
-        raise BadParameter("`view graph` takes no parameters", "leave out --param")
-    _print(compute(read_model(args.path)), args.format, args.table)
-    return 0
+        return read_model(path)
+    from visualprof.reader.logdir.scan import Problem, roots, walk
+    from visualprof.reader.results.report import PARTS, folders, read_report
+
+    files = [file for file in walk(roots([path])[0]) if not isinstance(file, Problem) and file.name in PARTS]
+    reports = [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
+    if not reports:
+        raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
+    return reports
 
 
 def _write_json(body: object) -> None:
-    from visualprof.server.encoding import encode
+    from visualprof.views.answers.encoding import encode
 
     sys.stdout.buffer.write(encode(body) + b"\n")
     sys.stdout.buffer.flush()
@@ -171,19 +178,17 @@ def _warm(path: Path) -> str:
     return ""
 
 
-def _print(result: Result, form: str, table: str) -> None:
-    if form == "json":
-        from visualprof.server.tables import named_table
+def _print(answer: Answer, args: argparse.Namespace) -> None:
+    from visualprof.views.answers.table import named_table
 
-        _write_json(named_table(result, table).to_json() if table else result.to_json())
-    elif form == "csv":
-        from visualprof.server.tables import named_table
-
-        sys.stdout.buffer.write(named_table(result, table).to_csv().encode("utf-8", "replace"))
+    if args.format == "json":
+        _write_json(named_table(answer, args.table) if args.table else answer)
+    elif args.format == "csv":
+        sys.stdout.buffer.write(named_table(answer, args.table).to_csv().encode("utf-8", "replace"))
     else:
         from visualprof.cli._terminal import render
 
-        text = render(result, table, _width())
+        text = render(answer, args.table, _width())
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "replace"))
     sys.stdout.buffer.flush()
 

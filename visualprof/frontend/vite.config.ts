@@ -1,5 +1,5 @@
 import vue from "@vitejs/plugin-vue";
-import type { Plugin } from "vite";
+import { loadEnv, type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 /**
@@ -21,7 +21,7 @@ const GROUPS = [
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   // The dashboard may be served below any path, so every asset address is relative.
   base: "./",
   plugins: [vue(), slim_i18n],
@@ -44,6 +44,7 @@ export default defineConfig({
       },
     },
   },
-  server: { proxy: { "/api": "http://127.0.0.1:8040" } },
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"] },
-});
+  server: { proxy: { "/api": `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}` } },
+  // One environment for all files of a worker: 3 s in place of 10. A page is loaded within a test, by a machine that may be busy.
+  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], isolate: false, testTimeout: 30_000 },
+}));

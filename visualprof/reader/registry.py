@@ -1,42 +1,101 @@
-"""The formats, found by listing the folder `formats`, and the choice of one for a file."""
+"""Formats of profiles and models: plugins found by listing a folder, of which the content of a file decides."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
+from types import ModuleType
+from typing import Any, TypeVar
 
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.reader import formats
 from visualprof.reader.source import HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
+BLANK = b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
+
+
+def is_json(head: bytes) -> bool:
+    """Does it begin like a JSON object or list?"""
+    return head.lstrip(BLANK)[:1] in (b"{", b"[")
+
 
 @dataclass(frozen=True)
-class Format:
-    """A profile format.
+class Plugin:
+    """What formats of profiles and of models have in common.
 
     Args:
         name: short id, shown to the user.
+        label: what users call files of this format, for hints: `torch.profiler`; several formats may share one.
         priority: formats are asked in ascending order; a more specific one goes first.
         sniff: says from the first 64 KiB (unpacked) whether the content is of this format.
-        read: reads the whole source into the builder. Raises FormatError.
+        suffixes: endings of file names, in lower case, that nothing else has: such a file that cannot be read is
+            worth a word.
     """
 
     name: str
+    label: str
     priority: int
     sniff: Callable[[bytes], bool]
+    _: KW_ONLY
+    suffixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Format(Plugin):
+    """A profile format.
+
+    Args:
+        read: reads the whole source into the builder. Raises FormatError.
+        start: says from the first 512 bytes or more (unpacked) whether `sniff` is worth asking. In a log directory it
+            is asked of every file, datasets and weights too, so it only compares bytes. By default: is it JSON?
+    """
+
     read: Callable[[Source, TraceBuilder], None]
+    _: KW_ONLY
+    start: Callable[[bytes], bool] = is_json
+
+
+P = TypeVar("P", bound=Plugin)
+
+
+def plugins(folder: ModuleType, attribute: str, kind: type[P]) -> tuple[P, ...]:
+    """What the modules of a package call `attribute`, the most specific first."""
+    modules = (importlib.import_module(f"{folder.__name__}.{m.name}") for m in pkgutil.iter_modules(folder.__path__))
+    members: list[Any] = [getattr(module, attribute, None) for module in modules]
+    return tuple(sorted((m for m in members if isinstance(m, kind)), key=lambda plugin: (plugin.priority, plugin.name)))
+
+
+def labels(known: Iterable[Plugin]) -> str:
+    """What users call the formats: `Paddle, MegEngine and ONNX Runtime`."""
+    *some, last = dict.fromkeys(plugin.label for plugin in known)
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 @cache
 def all_formats() -> tuple[Format, ...]:
-    """Every format of the folder, the most specific first."""
-    modules = (importlib.import_module(f"{formats.__name__}.{m.name}") for m in pkgutil.iter_modules(formats.__path__))
-    return tuple(sorted((m.FORMAT for m in modules if hasattr(m, "FORMAT")), key=lambda f: (f.priority, f.name)))
+    """Every profile format, the most specific first."""
+    return plugins(formats, "FORMAT", Format)
+
+
+@cache
+def _starts() -> tuple[Callable[[bytes], bool], ...]:
+    return tuple(dict.fromkeys(known.start for known in all_formats()))
+
+
+def may_be_profile(first: bytes) -> bool:
+    """Is a file with these first bytes (512 or more, unpacked) worth a sniff?"""
+    return any(start(first) for start in _starts())
+
+
+@cache
+def profile_suffixes() -> tuple[str, ...]:
+    """Endings of names that a format has for itself."""
+    return tuple(suffix for known in all_formats() for suffix in known.suffixes)
 
 
 # The samples of the monitor, as a remote run puts them before the profiler's own events (docs/adr/0014).
@@ -58,7 +117,7 @@ def _own_head(source: Source) -> bytes:
 
 
 def recognise(source: Source) -> Format:
-    """The format of a source, by its content.
+    """The profile format of a source, by its content.
 
     Raises:
         EmptyFile: there is nothing in it yet.
@@ -66,13 +125,12 @@ def recognise(source: Source) -> Format:
         SourceError: it cannot be opened or unpacked.
     """
     head = _own_head(source)
-    if not head.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
+    if not head.strip(BLANK):
         raise EmptyFile(f"{source.name} is empty", "it may still be being written; it opens by itself once complete")
-    for each in all_formats():
-        if each.sniff(head):
-            return each
+    for known in all_formats():
+        if known.start(head) and known.sniff(head):
+            return known
     raise UnknownFormat(
         f"{source.name}: no profile format recognises its content",
-        "visualprof reads torch.profiler, Paddle, MegEngine, ONNX Runtime and Chrome trace-event JSON, "
-        "plain or gzipped",
+        f"visualprof reads {labels(all_formats())}, plain or gzipped",
     )

@@ -55,14 +55,17 @@ class Source:
         with self._open() as file:
             return file.read(2) == GZIP_MAGIC
 
-    def head(self) -> bytes:
-        """The first 64 KiB, unpacked; fewer of a short or cut file."""
+    def head(self, size: int = HEAD_BYTES) -> bytes:
+        """The first 64 KiB (or `size`), unpacked; fewer of a short or cut file."""
         with self._open() as file:
-            stream = gzip.GzipFile(fileobj=file) if self.packed else file
+            first = file.read(size)
+            if not first.startswith(GZIP_MAGIC):
+                return first
+            file.seek(0)
             try:
-                return stream.read(HEAD_BYTES)
+                return gzip.GzipFile(fileobj=file).read(size)
             except EOFError:  # cut in the first block: what can be unpacked is in the chunks
-                return next(self.chunks(), b"")
+                return next(self.chunks(), b"")[:size]
             except (OSError, zlib.error) as error:
                 raise SourceError(
                     f"{self.name}: not a gzip file ({error})", "was it cut while being copied?"

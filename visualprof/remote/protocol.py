@@ -39,19 +39,8 @@ Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "f32", "f16", "bf16"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
-    "float32",
-    "float64",
-    "float16",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "bool",
-)
+    "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
+)  # fmt: skip
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -82,7 +71,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Measure:
-    """How long a point is measured: until min_s and min_n are both reached, at most max_s. warmup_s: at least."""
+    """How long a point is measured: until min_s and min_n are both reached, at most max_s, after warmup_s or more."""
 
     warmup_s: float = 0.2
     min_s: float = 3.0
@@ -100,7 +89,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Spec:
-    """One way to run the model: the runtime, on whom, and with which options.
+    """One way to run the model: runtime, machine, device and options.
 
     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
     threads: 0 leaves it to the runtime. options: of the backend, by its own names.
@@ -116,6 +105,11 @@ class Spec:
     threads: int = 0
     options: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def device_number(self) -> int:
+        """`cuda:1` -> 1; 0 for a device without a number."""
+        return int(self.device.partition(":")[2] or 0)
+
 
 @dataclass(frozen=True)
 class ModelRef:
@@ -127,7 +121,7 @@ class ModelRef:
 
 @dataclass(frozen=True)
 class Request:
-    """What is submitted; never changed afterwards.
+    """A job as it was submitted; never changed afterwards.
 
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
@@ -149,7 +143,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime that an agent found: which backend it serves, its version, and the interpreter that has it."""
+    """A runtime of an agent: which backend it serves, its version, and the interpreter that has it."""
 
     backend: str
     version: str
@@ -188,7 +182,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Set by the server, so that they change everywhere at once."""
+    """Intervals of leases and requests; the server sets them for all agents."""
 
     lease_s: float = 30.0
     heartbeat_s: float = 10.0
@@ -208,7 +202,7 @@ class File:
 
 @dataclass(frozen=True)
 class Lease:
-    """A task that was given to an agent. run: folder of the result below the log directory."""
+    """A task that an agent works on. run: folder of the result below the log directory."""
 
     task: str
     job: str
@@ -219,13 +213,27 @@ class Lease:
     request: Request
     files: list[File]
 
+    def path(self, what: str) -> str:
+        """The address of a request about the task, below the agent's API."""
+        return f"tasks/{self.task}/{what}?lease={self.lease}"
+
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
-    """What sorts 1.10 behind 1.9: of several runtimes that a spec may have, it gets the newest."""
+    """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
 
 
-def build(kind: Any, given: Any) -> Any:
+class TaskFailure(Exception):
+    """A task cannot be done; it is reported as failed with this reason."""
+
+    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
+        super().__init__(error)
+        self.reason: Reason = reason
+        self.error = error
+        self.hint = hint
+
+
+def build(kind: Any, value: Any) -> Any:
     """A dataclass of this module from JSON's objects; unknown names are ignored, so that either side may be newer.
 
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
@@ -235,15 +243,11 @@ def build(kind: Any, given: Any) -> Any:
 
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        values = {f.name: build(hints[f.name], given[f.name]) for f in fields(kind) if f.name in given}
-        missing = [
-            f.name
-            for f in fields(kind)
-            if f.name not in values and f.default is MISSING and f.default_factory is MISSING
-        ]
-        if missing:
-            raise KeyError(missing[0])
+        values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
+        for f in fields(kind):
+            if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
+                raise KeyError(f.name)
         return kind(**values)  # type: ignore[operator]
     if get_origin(kind) is list:
-        return [build(get_args(kind)[0], each) for each in given]
-    return given
+        return [build(get_args(kind)[0], item) for item in value]
+    return value

@@ -5,14 +5,26 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from collections.abc import Callable
+from typing import Literal
 
+import msgspec
 from flask import Response, request
 
-from visualprof.server.encoding import encode
+from visualprof.views.answers.encoding import encode
 
 _MIN_GZIP = 1000
 _GZIP_LEVEL = 5
 _PACKABLE = ("text/", "application/json", "image/svg+xml", "application/manifest+json")
+
+
+class ErrorBody(msgspec.Struct, omit_defaults=True):
+    """What went wrong and what to do; `state` and `progress` while a file is being parsed."""
+
+    error: str
+    hint: str | None = None
+    state: Literal["waiting", "parsing", "ready", "growing", "failed"] | None = None
+    progress: float | None = None
 
 
 def answer(body: object, status: int = 200) -> Response:
@@ -54,3 +66,16 @@ def finish(response: Response) -> Response:
         response.set_data(gzip.compress(response.get_data(), _GZIP_LEVEL, mtime=0))
         response.headers["Content-Encoding"] = "gzip"
     return response
+
+
+class Polled:
+    """An answer that every open page asks for again and again and that seldom changes: encoded once a version."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, bytes] = (None, b"")
+
+    def answer(self, version: object, make: Callable[[], object]) -> Response:
+        """The kept answer of this version, or a new one."""
+        if self._kept[0] != version or not self._kept[1]:
+            self._kept = version, encode(make())
+        return raw(self._kept[1], "application/json")

@@ -12,21 +12,17 @@ from werkzeug.exceptions import HTTPException
 from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server import guard, spa
-from visualprof.server.answers import answer, finish
-from visualprof.server.api import (
-    agent_link,
-    agents,
-    blobs,
-    evaluation,
-    jobs,
-    models,
-    openapi,
-    runs,
-    schema,
-    timeline,
-    uploads,
-    views,
-)
+from visualprof.server.answers import ErrorBody, answer, finish
+from visualprof.server.api import agent_link, blobs
+from visualprof.server.api.agents import Agents
+from visualprof.server.api.evaluation import Evaluation, Reports
+from visualprof.server.api.jobs import Jobs
+from visualprof.server.api.models import Graphs, Models
+from visualprof.server.api.openapi import OpenApi
+from visualprof.server.api.runs import Runs
+from visualprof.server.api.timeline import Timeline
+from visualprof.server.api.uploads import Uploads
+from visualprof.server.api.views import Views
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.results import Results
 
@@ -61,19 +57,22 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     settings = settings or Settings()
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     app = Flask("visualprof", static_folder=None)
-    app.register_blueprint(runs.blueprint(logdir, settings.language, settings.read_only))
-    app.register_blueprint(views.blueprint(logdir, Results()))
-    app.register_blueprint(timeline.blueprint(logdir))
-    kept = models.Models(logdir)
-    app.register_blueprint(models.blueprint(logdir, kept, settings.read_only))
-    app.register_blueprint(uploads.blueprint(remote, kept))
-    app.register_blueprint(jobs.blueprint(remote))
-    app.register_blueprint(agents.blueprint(remote))
-    app.register_blueprint(agent_link.blueprint(remote))
-    app.register_blueprint(blobs.blueprint(remote))
-    app.register_blueprint(evaluation.blueprint(logdir))
-    app.register_blueprint(openapi.blueprint())
-    app.register_blueprint(spa.blueprint(settings.dist))
+    models, reports = Models(logdir), Reports(logdir)
+    resources = (
+        Runs(logdir, settings.language, settings.read_only),
+        Views(logdir, models, reports, Results()),
+        Timeline(logdir),
+        Graphs(logdir, models, settings.read_only),
+        Uploads(remote, models),
+        Jobs(remote),
+        Agents(remote),
+        Evaluation(logdir, reports),
+        OpenApi(),
+    )
+    for resource in resources:
+        app.register_blueprint(resource.blueprint())
+    for blueprint in (agent_link.blueprint(remote), blobs.blueprint(remote), spa.blueprint(settings.dist)):
+        app.register_blueprint(blueprint)
     guard.install(app, settings.host, settings.allowed_hosts)
     app.before_request(agent_link.refuse_agents)
     app.register_error_handler(Exception, _failure)
@@ -84,16 +83,16 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
 def _failure(error: Exception) -> Response:
     if isinstance(error, VisualprofError):
         state, progress = getattr(error, "state", None), getattr(error, "progress", None)
-        body = schema.ErrorBody(error.error, error.hint or None, state, progress)
+        body = ErrorBody(error.error, error.hint or None, state, progress)
         response = answer(body, error.status)
         if error.status == 503:
             response.headers["Retry-After"] = "1"
         return response
     if isinstance(error, HTTPException):
-        response = answer(schema.ErrorBody(f"{error.code} {error.name}"), error.code or 500)
+        response = answer(ErrorBody(f"{error.code} {error.name}"), error.code or 500)
         for name, value in error.get_headers():
             if name == "Allow":
                 response.headers[name] = value
         return response
     _log.exception("a request failed")
-    return answer(schema.ErrorBody("the server met an unexpected error", "its log says more"), 500)
+    return answer(ErrorBody("the server met an unexpected error", "its log says more"), 500)

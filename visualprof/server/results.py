@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from visualprof.views.table import Result
+from visualprof.views.answers.table import Answer
 
 _KEPT = 64
 
@@ -17,7 +17,7 @@ Key = tuple[object, ...]
 @dataclass
 class _Entry:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    result: Result | None = None
+    result: Answer | None = None
 
 
 class Results:
@@ -28,7 +28,7 @@ class Results:
         self._entries: OrderedDict[Key, _Entry] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Key, compute: Callable[[], Result]) -> Result:
+    def get(self, key: Key, compute: Callable[[], Answer]) -> Answer:
         """The kept result of the key, or a new one; an error is not kept."""
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())

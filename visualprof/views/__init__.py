@@ -7,13 +7,16 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.reader.trace import Trace
-from visualprof.views.table import Result
+from visualprof.views.answers.charts import Option
+from visualprof.views.answers.table import Answer
+
+Subject = Literal["trace", "run", "model", "reports"]
 
 
 @dataclass(frozen=True)
@@ -25,41 +28,46 @@ class Params:
 
 @dataclass(frozen=True)
 class View:
-    """One way to look at a trace.
+    """One way to look at something.
 
     Args:
         name: id in addresses, on the command line and in the page's locales.
         order: place among the tabs.
         needs: says whether a trace has the data for it.
-        params: a frozen dataclass, subclass of Params; its fields are the view's parameters.
-        compute: (trace, params) -> result. No IO, formatting or language.
-        charts: (result, params, top) -> ECharts options by chart name.
-        whole_run: `compute` takes all workers of a run, as (worker's name, trace), instead of one trace.
+        params: a frozen dataclass; its fields are the view's parameters.
+        compute: (subject, params) -> answer, of the type that it is annotated with. No IO, formatting or language.
+        charts: (answer, params, top) -> ECharts options by chart name.
+        subject: what `compute` takes: one trace, all workers of a run as (worker's name, trace), a model, or reports.
     """
 
     name: str
     order: int
     needs: Callable[[Trace], bool]
-    params: type[Params]
-    compute: Callable[[Any, Any], Result]
-    charts: Callable[[Result, Any, int], dict[str, dict[str, object]]] | None = None
-    whole_run: bool = False
+    params: type[Any]
+    compute: Callable[[Any, Any], Answer]
+    charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
+    subject: Subject = "trace"
 
     def __post_init__(self) -> None:
-        """Prepares the type of the parameters, for the reason given in `reader.codec`."""
+        """Prepares the type of the parameters, for the reason given in `reader.trace.codec`."""
         msgspec.json.Decoder(self.params)
 
-    def parse(self, given: Mapping[str, str]) -> Params:
+    @property
+    def answer(self) -> type[Answer]:
+        """The type of what `compute` gives."""
+        return get_type_hints(self.compute)["return"]
+
+    def parse(self, texts: Mapping[str, str]) -> Any:
         """The parameters as the view's own dataclass.
 
         Raises: BadParameter: an unknown name or a value of the wrong kind.
         """
         known = [f.name for f in fields(self.params)]
-        for name in given:
+        for name in texts:
             if name not in known:
                 raise BadParameter(f"{self.name} has no parameter {name!r}", f"parameters: {', '.join(known)}")
         try:
-            return msgspec.convert(dict(given), self.params, strict=False)
+            return msgspec.convert(dict(texts), self.params, strict=False)
         except msgspec.ValidationError as error:
             raise BadParameter(f"{self.name}: {error}", f"parameters: {', '.join(known)}") from error
 
@@ -76,7 +84,7 @@ def view(name: str) -> View:
 
     Raises: NotFound.
     """
-    for each in all_views():
-        if each.name == name:
-            return each
+    for known in all_views():
+        if known.name == name:
+            return known
     raise NotFound(f"there is no view {name!r}", f"views: {', '.join(v.name for v in all_views())}")

@@ -4,25 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.logdir.layout import RECORDINGS
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
-from visualprof.views import Params, View, charts
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Bandwidths,
+    Column,
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Identifier,
+    Identifiers,
+    Names,
+    Ratio,
+    Sizes,
+    Words,
+)
+from visualprof.views.answers.table import Columns, Table, columns_of
 from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
-from visualprof.views.measure.devices import device_summary
+from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.intervals import covered, intersect, union
 from visualprof.views.measure.steps import Windows, step_windows
-from visualprof.views.table import Column, Result, Table
 
 Ranks = Sequence[tuple[str, Trace]]
 PARTS = ("total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
-COLLECTIVES = (
-    "rank", "name", "calls", "bytes", "mean_bytes", "total_ns", "mean_ns", "transfer_ns", "wait_ns",
-    "bus_bandwidth_bytes_per_s", "event",
-)  # fmt: skip
 LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
+
+
+class RankColumns(Columns):
+    """Time of each rank and step; overlap is in computation and in communication."""
+
+    rank: Identifiers
+    worker: Words
+    step: Words
+    total_ns: Durations
+    computation_ns: Durations
+    communication_ns: Durations
+    overlap_ns: Durations
+    other_ns: Durations
+
+
+class CollectiveColumns(Columns):
+    """Collectives of each rank by name. event: the longest call's row."""
+
+    rank: Identifiers
+    name: Names
+    calls: Counts
+    bytes: Sizes
+    mean_bytes: Sizes
+    total_ns: Durations
+    mean_ns: Durations
+    transfer_ns: Durations
+    wait_ns: Durations
+    bus_bandwidth_bytes_per_s: Bandwidths
+    event: Identifiers
+
+
+class WaitColumns(Columns):
+    """Transfer and wait of the matched collectives of each rank and step."""
+
+    rank: Identifiers
+    step: Words
+    transfer_ns: Durations
+    wait_ns: Durations
+
+
+class RankDevice(DeviceSummary, frozen=True, kw_only=True):
+    """A device of a rank."""
+
+    rank: Identifier
+    worker: str
+    host: str
+
+
+class Straggler(msgspec.Struct):
+    """A rank that the others wait for.
+
+    late_ns_per_step: its arrival at the first collective less the median of the others', averaged over the steps.
+    steps_last: in how many of them it came last. computation_ratio: its computation over the mean of all ranks.
+    """
+
+    rank: Identifier
+    late_ns_per_step: Duration
+    steps_last: Count
+    steps: Count
+    computation_ratio: Ratio | None
+
+
+class DistributedAnswer(Table[RankColumns]):
+    """All ranks of a run. notes: ids of oddities that the page explains."""
+
+    collectives: Table[CollectiveColumns]
+    waits: Table[WaitColumns]
+    devices: list[RankDevice]
+    stragglers: list[Straggler]
+    missing_ranks: list[Identifier]
+    notes: list[str]
 
 
 def needs(trace: Trace) -> bool:
@@ -30,34 +113,30 @@ def needs(trace: Trace) -> bool:
     return bool((trace.events.category == Category.COMM).any()) or trace.meta.world_size > 1
 
 
-def compute(ranks: Ranks, params: Params) -> Result:
-    """Main table per rank and step: `rank, worker, step` and PARTS.
+def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
+    """Time of every rank and step, its collectives, and who is late.
 
-    Beside it `collectives` (per rank and name), `waits` (per rank and step: transfer and wait), `devices`,
-    `stragglers`, `missing_ranks` and `notes`. Computation is the union of other kernels (of operators where nothing
+    Computation is the union of other kernels (of operators where nothing
     runs on a device), communication that of collectives, their host operators included; overlap is counted in both.
     Source: torch-tb-profiler, VisualDL; docs/views.md#distributed.
     """
     ordered = sorted(_processes(ranks), key=lambda r: (r[1].meta.rank if r[1].meta.rank >= 0 else 1 << 30, r[0]))
     numbers = [t.meta.rank if t.meta.rank >= 0 else i for i, (_, t) in enumerate(ordered)]
     windows = [step_windows(t) for _, t in ordered]
-    found = match([collectives(t) for _, t in ordered])
+    matched = match([collectives(t) for _, t in ordered])
     steps = _steps(ordered, numbers, windows, params.step)
-    waits = _waits(numbers, windows, found, params.step)
-    return Result(
-        Table(steps),
-        {
-            "collectives": Table(_collectives(ordered, numbers, found)),
-            "waits": Table(waits),
-            "devices": [
-                {"rank": n, "worker": w, "host": t.meta.host, **d}
-                for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
-                for d in device_summary(t, win)
-            ],
-            "stragglers": _stragglers(ordered, numbers, windows, found, steps),
-            "missing_ranks": _missing(ordered, numbers),
-            "notes": _notes(windows),
-        },
+    return DistributedAnswer(
+        columns=steps,
+        collectives=Table(columns=_collectives(ordered, numbers, matched)),
+        waits=Table(columns=_waits(numbers, windows, matched, params.step)),
+        devices=[
+            RankDevice(rank=n, worker=w, host=t.meta.host, **msgspec.structs.asdict(d))
+            for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
+            for d in device_summary(t, win)
+        ],
+        stragglers=_stragglers(ordered, numbers, windows, matched, steps),
+        missing_ranks=_missing(ordered, numbers),
+        notes=_notes(windows),
     )
 
 
@@ -68,30 +147,28 @@ def _processes(ranks: Ranks) -> Ranks:
     return [*(r for r in ranks if r[0] not in RECORDINGS), *recordings[:1]]
 
 
-def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
+def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str, charts.Option]:
     """`overlap` and `waits`: stacked bars over ranks, averages over the steps."""
-    assert result.table is not None
     parts = {
         "computation": ("computation_ns", "overlap_ns"), "overlap": ("overlap_ns", None),
         "communication": ("communication_ns", "overlap_ns"), "other": ("other_ns", None),
     }  # fmt: skip
-    labels, means = _means(result.table)
+    labels, means = _means(result.columns)
     series = [(f"@t:distributed.{n}", means[a] - (means[b] if b else 0)) for n, (a, b) in parts.items()]
     out = {"overlap": charts.bars(labels, series)}
-    waits = result.fields["waits"]
-    if isinstance(waits, Table) and len(waits):
-        labels, means = _means(waits)
+    if len(result.waits):
+        labels, means = _means(result.waits.columns)
         out["waits"] = charts.bars(labels, [(f"@t:distributed.{n}", means[f"{n}_ns"]) for n in ("transfer", "wait")])
     return out
 
 
-def _means(table: Table) -> tuple[list[str], dict[str, Floats]]:
+def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Floats]]:
     """Labels of the ranks and means of the numeric columns over their steps."""
-    rank = np.asarray(table.columns["rank"], np.int64)
+    rank = np.asarray(columns.rank, np.int64)
     known: list[int] = np.unique(rank).tolist()
     means: dict[str, Floats] = {
         k: np.array([np.nanmean(np.asarray(v, np.float64)[rank == r]) for r in known], np.float64)
-        for k, v in table.columns.items()
+        for k, v in columns_of(columns).items()
         if k.endswith("_ns")
     }
     return [str(r) for r in known], means
@@ -109,7 +186,7 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     return union(events.ts[computing], events.end[computing]), union(events.ts[talking], events.end[talking])
 
 
-def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> dict[str, Column]:
+def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> RankColumns:
     rank: list[int] = []
     workers: list[str] = []
     names: list[str] = []
@@ -125,11 +202,11 @@ def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) 
         names += [win.names[i] for i in shown]
         parts.append(np.stack((total, a, b, c, total - a - b + c))[:, shown])
     table = np.concatenate(parts, axis=1)
-    columns: dict[str, Column] = {"rank": np.array(rank, np.int64), "worker": workers, "step": names}
-    return columns | {part: table[i] for i, part in enumerate(PARTS)}
+    times: dict[str, Column] = {part: table[i] for i, part in enumerate(PARTS)}
+    return RankColumns(rank=np.array(rank, np.int64), worker=workers, step=names, **times)
 
 
-def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> dict[str, Column]:
+def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> WaitColumns:
     """Transfer and wait of the matched collectives that start in each step."""
     rows: list[tuple[int, str, int, int]] = []
     for place, (number, win) in enumerate(zip(numbers, windows, strict=True)):
@@ -140,15 +217,15 @@ def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], ste
                 transfer = sum(m.transfer_ns or 0 for m in inside)
                 rows.append((number, name, transfer, sum(m.call.latency for m in inside) - transfer))
     columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
-    return {
-        "rank": np.array(columns[0], np.int64),
-        "step": list(columns[1]),
-        "transfer_ns": np.array(columns[2], np.int64),
-        "wait_ns": np.array(columns[3], np.int64),
-    }
+    return WaitColumns(
+        rank=np.array(columns[0], np.int64),
+        step=list(columns[1]),
+        transfer_ns=np.array(columns[2], np.int64),
+        wait_ns=np.array(columns[3], np.int64),
+    )
 
 
-def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> dict[str, Column]:
+def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> CollectiveColumns:
     """Collectives of each rank by name; bus bandwidth as nccl-tests defines it, from the transfer time where known."""
     groups: dict[tuple[int, str], list[Matched]] = {}
     for each in found:
@@ -158,11 +235,11 @@ def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> dict
         (numbers[rank], name, *_exchanged(name, calls, ranks[rank][1].meta.world_size))
         for (rank, name), calls in ordered
     ]
-    return {k: [row[i] for row in rows] for i, k in enumerate(COLLECTIVES)}
+    return CollectiveColumns(**{k: [row[i] for row in rows] for i, k in enumerate(CollectiveColumns.__struct_fields__)})
 
 
 def _exchanged(name: str, calls: list[Matched], world_size: int) -> tuple[object, ...]:
-    """The columns of COLLECTIVES from `calls` on."""
+    """The columns of collectives from `calls` on."""
     count, total = len(calls), sum(m.call.latency for m in calls)
     known = all(m.transfer_ns is not None for m in calls)
     transfer = sum(m.transfer_ns or 0 for m in calls) if known else None
@@ -188,35 +265,33 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
 
 
 def _stragglers(
-    ranks: Ranks, numbers: list[int], windows: list[Windows], found: list[Matched], steps: dict[str, Column]
-) -> list[dict[str, object]]:
-    """Ranks that come late to the first collective of most steps, on the common clock.
-
-    `late_ns_per_step` is the mean over the steps of a rank's arrival less the median of the others', `steps_last` in
-    how many steps it came last, `computation_ratio` its computation over the mean of all ranks.
-    """
+    ranks: Ranks, numbers: list[int], windows: list[Windows], matched: list[Matched], steps: RankColumns
+) -> list[Straggler]:
+    """Ranks that come late to the first collective of most steps, on the common clock."""
     if len(ranks) < 2:
         return []
     shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets([t for _, t in ranks])]
-    arrivals = [_first_arrivals([m for m in found if m.rank == i], win, shift[i]) for i, win in enumerate(windows)]
+    arrivals = [_first_arrivals([m for m in matched if m.rank == i], win, shift[i]) for i, win in enumerate(windows)]
     shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
     if not shared:
         return []
     times = np.array([[a[s] for s in shared] for a in arrivals], np.float64)
     late = np.array([times[i] - np.median(np.delete(times, i, axis=0), axis=0) for i in range(len(ranks))])
     last = times.argmax(axis=0)
-    rank, computation = np.asarray(steps["rank"]), np.asarray(steps["computation_ns"], np.float64)
-    mean_step, mean_work = float(np.asarray(steps["total_ns"], np.float64).mean()), float(computation.mean())
+    rank, computation = np.asarray(steps.rank), np.asarray(steps.computation_ns, np.float64)
+    mean_step, mean_work = float(np.asarray(steps.total_ns, np.float64).mean()), float(computation.mean())
     by_rank = [round(float(row.mean())) for row in late]
     return [
-        {
-            "rank": numbers[i], "late_ns_per_step": by_rank[i],
-            "steps_last": int((last == i).sum()), "steps": len(shared),
-            "computation_ratio": float(computation[rank == numbers[i]].mean()) / mean_work if mean_work else None,
-        }
+        Straggler(
+            rank=numbers[i],
+            late_ns_per_step=by_rank[i],
+            steps_last=int((last == i).sum()),
+            steps=len(shared),
+            computation_ratio=float(computation[rank == numbers[i]].mean()) / mean_work if mean_work else None,
+        )
         for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
         if late[i].mean() > LATE_SHARE * mean_step and (last == i).mean() >= 0.5
-    ]  # fmt: skip
+    ]
 
 
 def _first_arrivals(mine: list[Matched], win: Windows, shift: int) -> dict[str, int]:
@@ -240,4 +315,4 @@ def _notes(windows: list[Windows]) -> list[str]:
     return ["different_steps"] if len({w.names for w in windows}) > 1 else []
 
 
-VIEW = View("distributed", 55, needs, Params, compute, make_charts, whole_run=True)
+VIEW = View("distributed", 55, needs, Params, compute, make_charts, subject="run")

@@ -5,16 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Rows, Trace, TrackKind
-from visualprof.views import Params, View, charts
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Bandwidths,
+    Column,
+    Counts,
+    Dims,
+    Duration,
+    Durations,
+    Flags,
+    Names,
+    Ratios,
+    Sizes,
+)
+from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel, launches
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
-from visualprof.views.table import Column, Result, Table
-from visualprof.views.timing import durations, names, ordered
+from visualprof.views.measure.timing import CallColumns, durations, names, ordered
 
 
 @dataclass(frozen=True)
@@ -24,12 +38,54 @@ class KernelParams(Params):
     group: Literal["name", "launch"] = "name"
 
 
+class KernelColumns(Columns, kw_only=True):
+    """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch."""
+
+    name: Names
+    operator: Names | None = None
+    grid: Dims | None = None
+    block: Dims | None = None
+    registers_per_thread: Counts | None = None
+    shared_memory_bytes: Sizes | None = None
+    calls: Counts
+    total_ns: Durations
+    mean_ns: Durations
+    max_ns: Durations
+    min_ns: Durations
+    blocks_per_sm: Counts
+    occupancy: Ratios
+    launch_delay_ns: Durations | None = None
+    tensor_core: Flags
+
+
+class MemoryOperationColumns(CallColumns):
+    """Copies and fills."""
+
+    bytes: Sizes
+    bandwidth_bytes_per_s: Bandwidths
+
+
+class TensorCore(msgspec.Struct):
+    """Kernel time with and without tensor cores."""
+
+    used_ns: Duration
+    unused_ns: Duration
+
+
+class KernelAnswer(Table[KernelColumns]):
+    """Kernels. kind: `operator` for frameworks that record only the device time of an operator."""
+
+    kind: Literal["kernel", "operator"]
+    tensor_core: TensorCore
+    memory_operations: Table[MemoryOperationColumns]
+
+
 def needs(trace: Trace) -> bool:
     """At least one kernel, copy or fill on a device."""
     return bool((is_kernel(trace) | _is_copy(trace)).any())
 
 
-def compute(trace: Trace, params: KernelParams) -> Result:
+def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     """Kernels by total time; blocks per SM and occupancy are means weighted by duration.
 
     Source: torch-tb-profiler's kernel view, docs/views.md#kernel.
@@ -41,27 +97,24 @@ def compute(trace: Trace, params: KernelParams) -> Result:
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
     known = trace.meta.device_work == "kernel"
     columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
-    return Result(
-        Table(ordered(columns, "total_ns")),
-        {
-            "kind": trace.meta.device_work,
-            "tensor_core": {"used_ns": int(dur[core].sum()), "unused_ns": int(dur[~core].sum())},
-            "memory_operations": _memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside)),
-        },
+    return KernelAnswer(
+        columns=KernelColumns(**ordered(columns, "total_ns")),
+        kind="operator" if trace.meta.device_work == "operator" else "kernel",
+        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())),
+        memory_operations=Table(columns=_memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside))),
     )
 
 
-def make_charts(result: Result, params: KernelParams, top: int) -> dict[str, charts.Option]:
+def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[str, charts.Option]:
     """`kernels`: share of each; `tensor_core`: time with and without."""
-    assert result.table is not None
     total: dict[str, float] = {}
-    for name, ns in zip(result.table.columns["name"], result.table.columns["total_ns"], strict=True):
+    for name, ns in zip(result.columns.name, result.columns.total_ns, strict=True):
         total[str(name)] = total.get(str(name), 0) + int(ns)
-    core = result.fields["tensor_core"]
+    core = result.tensor_core
     out = {"kernels": charts.pie(total.items(), top=top)}
-    if result.fields["kind"] == "kernel":
+    if result.kind == "kernel":
         out["tensor_core"] = charts.pie(
-            [("@t:chart.tensor_core_used", core["used_ns"]), ("@t:chart.tensor_core_unused", core["unused_ns"])]
+            [("@t:chart.tensor_core_used", core.used_ns), ("@t:chart.tensor_core_unused", core.unused_ns)]
         )
     return out
 
@@ -110,7 +163,7 @@ def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
     }
 
 
-def _memory_operations(trace: Trace, rows: Rows) -> Table:
+def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
     """Copies and fills by name; bandwidth is all bytes over all time."""
     groups = group(trace.events.name[rows])
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
@@ -122,7 +175,7 @@ def _memory_operations(trace: Trace, rows: Rows) -> Table:
     columns["bandwidth_bytes_per_s"] = np.where(
         known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan
     )
-    return Table(ordered(columns, "total_ns"))
+    return MemoryOperationColumns(**ordered(columns, "total_ns"))
 
 
 def _texts(trace: Trace, ids: Rows) -> list[str | None]:

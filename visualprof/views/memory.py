@@ -6,11 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views import Params, View, charts
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Column,
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Identifier,
+    Identifiers,
+    Kind,
+    Names,
+    Size,
+    Sizes,
+    Texts,
+    Words,
+)
+from visualprof.views.answers.table import Answer, Coded, Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import with_inner
 from visualprof.views.measure.memory import (
@@ -28,8 +47,7 @@ from visualprof.views.measure.memory import (
     thin,
 )
 from visualprof.views.measure.steps import step_index
-from visualprof.views.table import Coded, Column, Result, Table
-from visualprof.views.timing import names, ordered
+from visualprof.views.measure.timing import names, ordered
 
 PEAK_ROWS = 200
 NEARLY_FULL = 0.5  # above this share of the device its memory is drawn beside the curve
@@ -44,19 +62,93 @@ class MemoryParams(Params):
     end_ns: int = -1
 
 
+class MemoryDevice(msgspec.Struct):
+    """Memory of one device; id -1 is the host. relative: counted from the profile's start, the file has no totals."""
+
+    id: Identifier
+    name: str
+    memory_bytes: Size | None
+    events: Count
+    relative: bool
+    peak_allocated_bytes: Size
+    peak_reserved_bytes: Size | None
+    fragmentation_bytes: Size | None
+
+
+class CurveColumns(Columns):
+    """Totals over time, thinned with the peak kept."""
+
+    ts_ns: Durations
+    allocated_bytes: Sizes
+    reserved_bytes: Sizes
+
+
+class OperatorColumns(Columns, kw_only=True):
+    """Memory of operators by name: with those inside, and their own (`self`)."""
+
+    name: Names
+    calls: Counts
+    size_increase_bytes: Sizes
+    self_size_increase_bytes: Sizes
+    allocations: Counts
+    self_allocations: Counts
+    allocated_bytes: Sizes
+    self_allocated_bytes: Sizes
+
+
+class AllocationColumns(Columns):
+    """Allocations, the largest first; `category` where the file has them."""
+
+    name: Names
+    address: Texts
+    bytes: Sizes
+    allocated_ns: Durations
+    released_ns: Durations
+    lifetime_ns: Durations
+    released_by: Names
+    event: Identifiers
+    category: Words | None = None
+
+
+class ShareColumns(Columns):
+    """Bytes and allocations alive, by label."""
+
+    name: Names
+    bytes: Sizes
+    allocations: Counts
+
+
+class MemoryPeak(msgspec.Struct):
+    """What is alive when most is allocated. known_bytes: allocated during the profile."""
+
+    ts_ns: Duration | None
+    allocated_bytes: Size | None
+    known_bytes: Size | UnsetType = UNSET
+    operators: Table[ShareColumns] | UnsetType = UNSET
+    modules: Table[ShareColumns] | UnsetType | None = UNSET
+    categories: Table[ShareColumns] | UnsetType = UNSET
+
+
+class MemoryAnswer(Answer):
+    """Memory of one device over time. categories: `ts_ns` and the bytes of each category, where the file has them."""
+
+    device: Identifier
+    devices: list[MemoryDevice]
+    curve: Table[CurveColumns]
+    categories: Table[dict[str, Column]] | None
+    operators: Table[OperatorColumns]
+    events: Table[AllocationColumns]
+    peak: MemoryPeak
+
+
 def needs(trace: Trace) -> bool:
     """At least one memory event."""
     return len(trace.allocs.ts) > 0
 
 
-def compute(trace: Trace, params: MemoryParams) -> Result:
-    """Memory of one device.
+def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
+    """Memory of one device; times are since the trace's first event.
 
-    Allocations as table `events`: `name, address, bytes, allocated_ns, released_ns, lifetime_ns, released_by, event`,
-    the largest first, and `category` where the file has them. Beside it `devices`, `curve` (table `ts_ns,
-    allocated_bytes, reserved_bytes`, thinned with the peak kept), `categories` (`ts_ns` and the bytes of each category
-    at the same times, where the file has them), `operators` and `peak` (what is alive at it, by operator, module and
-    category). Times are since the trace's first event.
     Source: torch-tb-profiler's memory view; docs/views.md#memory.
     """
     origin = trace.span_ns[0]
@@ -69,19 +161,17 @@ def compute(trace: Trace, params: MemoryParams) -> Result:
     )
     shown = curves.get(device, Curve(*(np.zeros(0, np.int64),) * 4, relative=True))
     low, high = _window(trace, params)
-    found = lifetimes(trace, device)
+    lives = lifetimes(trace, device)
     own = owners(trace)
     drawn = _drawn(shown, low, high)
-    return Result(
-        fields={
-            "device": device,
-            "devices": [_device(trace, d, curves[d]) for d in numbers],
-            "curve": _curve(shown, drawn, origin),
-            "categories": _categories(trace, device, shown, drawn, origin),
-            "operators": Table(_operators(trace, device, low, high, own)),
-            "events": Table(_events(trace, found, low, high, own)),
-            "peak": _peak(trace, device, shown, found, origin, own),
-        },
+    return MemoryAnswer(
+        device=device,
+        devices=[_device(trace, d, curves[d]) for d in numbers],
+        curve=Table(columns=_curve(shown, drawn, origin)),
+        categories=_categories(trace, device, shown, drawn, origin),
+        operators=Table(columns=_operators(trace, device, low, high, own)),
+        events=Table(columns=_allocations(trace, lives, low, high, own)),
+        peak=_peak(trace, device, shown, lives, origin, own),
     )
 
 
@@ -95,35 +185,41 @@ def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
     return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 
-def _device(trace: Trace, device: int, found: Curve) -> dict[str, object]:
+def _device(trace: Trace, device: int, totals: Curve) -> MemoryDevice:
     known = next((d for d in trace.meta.devices if d.id == device), None)
-    reserved = int(found.reserved.max())
-    both = (found.reserved >= 0) & (found.allocated >= 0) & (not found.relative)
-    return {
-        "id": device, "name": "host" if device < 0 else known.name if known else "",
-        "memory_bytes": known.memory_bytes or None if known else None,
-        "events": len(found.ts), "relative": found.relative,
-        "peak_allocated_bytes": int(found.allocated.max()), "peak_reserved_bytes": reserved if reserved >= 0 else None,
-        "fragmentation_bytes": int((found.reserved - found.allocated)[both].max()) if both.any() else None,
-    }  # fmt: skip
+    reserved = int(totals.reserved.max())
+    both = (totals.reserved >= 0) & (totals.allocated >= 0) & (not totals.relative)
+    return MemoryDevice(
+        id=device,
+        name="host" if device < 0 else known.name if known else "",
+        memory_bytes=known.memory_bytes or None if known else None,
+        events=len(totals.ts),
+        relative=totals.relative,
+        peak_allocated_bytes=int(totals.allocated.max()),
+        peak_reserved_bytes=reserved if reserved >= 0 else None,
+        fragmentation_bytes=int((totals.reserved - totals.allocated)[both].max()) if both.any() else None,
+    )
 
 
-def _drawn(found: Curve, low: int, high: int) -> Ints:
+def _drawn(totals: Curve, low: int, high: int) -> Ints:
     """Places of the curve's points in the window."""
-    first, last = np.searchsorted(found.ts, (low, high)).tolist()
-    return first + thin(found.ts[first:last], found.allocated[first:last])
+    first, last = np.searchsorted(totals.ts, (low, high)).tolist()
+    return first + thin(totals.ts[first:last], totals.allocated[first:last])
 
 
-def _curve(found: Curve, at: Ints, origin: int) -> Table:
-    reserved = np.where(found.reserved[at] >= 0, found.reserved[at].astype(np.float64), np.nan)
-    return Table({"ts_ns": found.ts[at] - origin, "allocated_bytes": found.allocated[at], "reserved_bytes": reserved})
+def _curve(totals: Curve, at: Ints, origin: int) -> CurveColumns:
+    reserved = np.where(totals.reserved[at] >= 0, totals.reserved[at].astype(np.float64), np.nan)
+    return CurveColumns(ts_ns=totals.ts[at] - origin, allocated_bytes=totals.allocated[at], reserved_bytes=reserved)
 
 
-def _categories(trace: Trace, device: int, found: Curve, at: Ints, origin: int) -> Table | None:
+def _categories(trace: Trace, device: int, totals: Curve, at: Ints, origin: int) -> Table[dict[str, Column]] | None:
     """What the device holds over time by category."""
-    labels, held = held_by_category(trace, device, found.places[at])
-    columns = {f"{label}_bytes": total for label, total in zip(labels, held, strict=True)}
-    return Table({"ts_ns": found.ts[at] - origin, **columns}) if columns else None
+    labels, held = held_by_category(trace, device, totals.places[at])
+    if not labels:
+        return None
+    columns: dict[str, Column] = {f"{label}_bytes": total for label, total in zip(labels, held, strict=True)}
+    kinds: dict[str, Kind] = {"ts_ns": "ns", **dict.fromkeys(columns, "bytes")}
+    return Table(columns={"ts_ns": totals.ts[at] - origin, **columns}, kinds=kinds)
 
 
 def _name_ids(trace: Trace, rows: Ids) -> Ids:
@@ -135,13 +231,13 @@ def _address(value: int) -> str | None:
     return None if value == NO_ADDRESS else f"0x{value:x}"
 
 
-def _events(trace: Trace, found: Lifetimes, low: int, high: int, own: Mask) -> dict[str, Column]:
+def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, own: Mask) -> AllocationColumns:
     """Allocations that begin or end in the window."""
     allocs, origin = trace.allocs, trace.span_ns[0]
-    begin = np.where(found.allocated >= 0, allocs.ts[found.allocated], -1)
-    end = np.where(found.released >= 0, allocs.ts[found.released], -1)
+    begin = np.where(lives.allocated >= 0, allocs.ts[lives.allocated], -1)
+    end = np.where(lives.released >= 0, allocs.ts[lives.released], -1)
     keep = np.flatnonzero(((begin >= low) & (begin < high)) | ((end >= low) & (end < high)))
-    place = np.where(found.allocated[keep] >= 0, found.allocated[keep], found.released[keep])
+    place = np.where(lives.allocated[keep] >= 0, lives.allocated[keep], lives.released[keep])
     order = np.argsort(-np.abs(allocs.bytes[place]), kind="stable")
     keep, place = keep[order], place[order]
     begin, end = begin[keep], end[keep]
@@ -149,22 +245,21 @@ def _events(trace: Trace, found: Lifetimes, low: int, high: int, own: Mask) -> d
     def named(places: Ints) -> Coded:
         return Coded(_name_ids(trace, owners_of(trace, places, own)), trace.strings.__getitem__)
 
-    columns: dict[str, Column] = {
-        "name": named(found.allocated[keep]),
-        "address": Coded(allocs.addr[place], _address, ordered=True),
-        "bytes": np.abs(allocs.bytes[place]),
-        "allocated_ns": np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
-        "released_ns": np.where(end >= 0, (end - origin).astype(np.float64), np.nan),
-        "lifetime_ns": np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
-        "released_by": named(found.released[keep]),
-        "event": allocs.event[place].astype(np.int64),
-    }
-    if allocs.category.any():
-        columns["category"] = Coded(allocs.category[place], lambda i: trace.strings[i] or "unknown")
-    return columns
+    labelled = bool(allocs.category.any())
+    return AllocationColumns(
+        name=named(lives.allocated[keep]),
+        address=Coded(allocs.addr[place], _address, ordered=True),
+        bytes=np.abs(allocs.bytes[place]),
+        allocated_ns=np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
+        released_ns=np.where(end >= 0, (end - origin).astype(np.float64), np.nan),
+        lifetime_ns=np.where((begin >= 0) & (end >= 0), (end - begin).astype(np.float64), np.nan),
+        released_by=named(lives.released[keep]),
+        event=allocs.event[place].astype(np.int64),
+        category=Coded(allocs.category[place], lambda i: trace.strings[i] or "unknown") if labelled else None,
+    )
 
 
-def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> dict[str, Column]:
+def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> OperatorColumns:
     """Memory statistics of operators by name: own events and those of the operators inside."""
     events, allocs = trace.events, trace.allocs
     at = np.flatnonzero((allocs.device == device) & (allocs.ts >= low) & (allocs.ts < high))
@@ -189,57 +284,57 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> dic
         "allocations": groups.sum(total[1][touched]), "self_allocations": groups.sum(direct[1][touched]),
         "allocated_bytes": groups.sum(total[2][touched]), "self_allocated_bytes": groups.sum(direct[2][touched]),
     }  # fmt: skip
-    return ordered(columns, "self_allocated_bytes")
+    return OperatorColumns(**ordered(columns, "self_allocated_bytes"))
 
 
-def _peak(trace: Trace, device: int, found: Curve, lives: Lifetimes, origin: int, own: Mask) -> dict[str, object]:
+def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: int, own: Mask) -> MemoryPeak:
     """What is alive when most is allocated; the rest of the total is from before the profile."""
-    place = peak(found)
+    place = peak(totals)
     if place < 0:
-        return {"ts_ns": None, "allocated_bytes": None}
-    ts = int(found.ts[place])
+        return MemoryPeak(None, None)
+    ts = int(totals.ts[place])
     alive = np.flatnonzero(alive_at(trace, lives, ts))
     places = lives.allocated[alive]
     size = trace.allocs.bytes[places]
     modules = _name_ids(trace, owners_of(trace, places, trace.events.category == Category.MODULE))
     text = trace.strings.__getitem__
     kinds = purposes(trace, Lifetimes(places, lives.released[alive], lives.until[alive]))
-    labels, held = held_by_category(trace, device, found.places[place : place + 1])
+    labels, held = held_by_category(trace, device, totals.places[place : place + 1])
     if len(alive) or not labels:
         by_kind = _shares(kinds.of, kinds.names.__getitem__, size)
     else:  # without addresses nobody knows what is alive, but the sums are known
         rows = sorted(((int(h[0]), n) for n, h in zip(labels, held, strict=True) if h[0]), reverse=True)
-        by_kind = Table({
-            "name": [n for _, n in rows], "bytes": [b for b, _ in rows], "allocations": np.full(len(rows), np.nan),
-        })  # fmt: skip
-    return {
-        "ts_ns": ts - origin, "allocated_bytes": int(found.allocated[place]), "known_bytes": int(size.sum()),
-        "operators": _shares(_name_ids(trace, owners_of(trace, places, own)), text, size),
-        "modules": _shares(modules, text, size) if modules.any() else None, "categories": by_kind,
-    }  # fmt: skip
+        unknown = np.full(len(rows), np.nan)
+        by_kind = ShareColumns(name=[n for _, n in rows], bytes=[b for b, _ in rows], allocations=unknown)
+    return MemoryPeak(
+        ts_ns=ts - origin,
+        allocated_bytes=int(totals.allocated[place]),
+        known_bytes=int(size.sum()),
+        operators=Table(columns=_shares(_name_ids(trace, owners_of(trace, places, own)), text, size)),
+        modules=Table(columns=_shares(modules, text, size)) if modules.any() else None,
+        categories=Table(columns=by_kind),
+    )
 
 
-def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> Table:
+def _shares(labels: Rows, text: Callable[[int], str], size: Ints) -> ShareColumns:
     """Bytes and number of allocations by label, the largest first."""
     groups = group(labels)
     total = groups.sum(size)
     top = np.argsort(-total, kind="stable")[:PEAK_ROWS]
     ids: list[int] = labels[groups.first[top]].tolist()
-    return Table({"name": [text(i) for i in ids], "bytes": total[top], "allocations": groups.count[top]})
+    return ShareColumns(name=[text(i) for i in ids], bytes=total[top], allocations=groups.count[top])
 
 
-def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, charts.Option]:
+def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[str, charts.Option]:
     """`curve`: allocated and reserved over time, with the peak and, where it is near, the device's memory.
 
     `categories`: what it held, where the file says that.
     """
-    curve, device = result.fields["curve"], result.fields["device"]
-    facts = next((d for d in result.fields["devices"] if d["id"] == device), None)
-    if facts is None or not isinstance(curve, Table) or not len(curve):
-        return {}
-    if curve.columns["ts_ns"][0] == curve.columns["ts_ns"][-1]:
-        return {}  # a static plan: there is no time over which to draw it
-    ts, allocated, reserved = (curve.columns[k] for k in ("ts_ns", "allocated_bytes", "reserved_bytes"))
+    curve = result.curve.columns
+    facts = next((d for d in result.devices if d.id == result.device), None)
+    if facts is None or not len(result.curve) or curve.ts_ns[0] == curve.ts_ns[-1]:
+        return {}  # nothing, or a static plan: there is no time over which to draw it
+    ts, allocated, reserved = curve.ts_ns, curve.allocated_bytes, curve.reserved_bytes
     series = [("@t:memory.allocated", ts, allocated)]
     # Files of machines without a caching allocator say 0 throughout.
     if (np.nan_to_num(np.asarray(reserved, np.float64)) > 0).any():
@@ -247,19 +342,17 @@ def make_charts(result: Result, params: MemoryParams, top: int) -> dict[str, cha
     option = charts.lines(series, ("ns", "bytes"))
     line = cast("list[charts.Option]", option["series"])[-1]
     line["areaStyle"] = {"opacity": 0.15}
-    peak = result.fields["peak"]
-    if peak["ts_ns"] is not None and ts[0] <= peak["ts_ns"] <= ts[-1]:
-        at_peak = [int(peak["ts_ns"]), int(peak["allocated_bytes"])]
-        line["markPoint"] = {"data": [{"name": "@t:memory.peak", "coord": at_peak}]}
-    total = facts["memory_bytes"]
-    if total and max(facts["peak_allocated_bytes"], facts["peak_reserved_bytes"] or 0) > NEARLY_FULL * total:
+    highest = result.peak
+    if highest.ts_ns is not None and ts[0] <= highest.ts_ns <= ts[-1]:
+        line["markPoint"] = {"data": [{"name": "@t:memory.peak", "coord": [highest.ts_ns, highest.allocated_bytes]}]}
+    total = facts.memory_bytes
+    if total and max(facts.peak_allocated_bytes, facts.peak_reserved_bytes or 0) > NEARLY_FULL * total:
         line["markLine"] = {"data": [{"name": "@t:memory.capacity", "yAxis": total}]}
     out = {"curve": option}
-    held = result.fields["categories"]
-    if isinstance(held, Table) and len(held):
-        at = held.columns["ts_ns"]
-        parts = [(k.removesuffix("_bytes"), v) for k, v in held.columns.items() if k.endswith("_bytes")]
-        areas = [(f"@t:category.{name}", at, v) for name, v in parts if np.asarray(v).any()]
+    held = result.categories
+    if held is not None and len(held):
+        parts = [(k.removesuffix("_bytes"), v) for k, v in held.columns.items() if k != "ts_ns"]
+        areas = [(f"@t:category.{name}", held.columns["ts_ns"], v) for name, v in parts if np.asarray(v).any()]
         out["categories"] = charts.lines(areas, ("ns", "bytes"), stack=True)
     return out
 

@@ -5,17 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
-from visualprof.views import Params, View, charts
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Column,
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Flags,
+    Names,
+    Operations,
+    Ratios,
+    Sizes,
+    Texts,
+)
+from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with, uses_tensor_core
-from visualprof.views.table import Column, Result, Table
-from visualprof.views.timing import names, ordered
+from visualprof.views.measure.timing import names, ordered
 
 TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
 
@@ -28,12 +43,44 @@ class OperatorParams(Params):
     operator: str = ""
 
 
+class OperatorColumns(Columns, kw_only=True):
+    """Operators. stacks: number of call stacks."""
+
+    name: Names
+    input_shapes: Texts | None = None
+    call_stack: Texts | None = None
+    stacks: Counts
+    calls: Counts
+    device_self_ns: Durations
+    device_total_ns: Durations
+    host_self_ns: Durations
+    host_total_ns: Durations
+    tensor_core_eligible: Flags
+    tensor_core_self_ratio: Ratios
+    tensor_core_total_ratio: Ratios
+    flops: Operations
+    bytes: Sizes
+
+
+class Unlinked(msgspec.Struct):
+    """Kernels that no operator owns."""
+
+    kernels: Count
+    total_ns: Duration
+
+
+class OperatorAnswer(Table[OperatorColumns]):
+    """Operators."""
+
+    unlinked: Unlinked
+
+
 def needs(trace: Trace) -> bool:
     """At least one operator on the host."""
     return bool(is_operator(trace).any())
 
 
-def compute(trace: Trace, params: OperatorParams) -> Result:
+def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     """Operators, the largest device self time first (host self time when nothing ran on a device).
 
     Source: torch-tb-profiler's operator view; docs/views.md#operator.
@@ -49,18 +96,18 @@ def compute(trace: Trace, params: OperatorParams) -> Result:
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
     lost = joined.work[(joined.op < 0) & is_kernel(trace)[joined.work]]
     lost = lost[in_step(trace, params.step)[lost]]
-    unlinked = {"kernels": len(lost), "total_ns": int(np.maximum(trace.events.dur[lost], 0).sum())}
-    return Result(Table(ordered(columns, by)), {"unlinked": unlinked})
+    return OperatorAnswer(
+        columns=OperatorColumns(**ordered(columns, by)),
+        unlinked=Unlinked(len(lost), int(np.maximum(trace.events.dur[lost], 0).sum())),
+    )
 
 
-def make_charts(result: Result, params: OperatorParams, top: int) -> dict[str, charts.Option]:
+def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dict[str, charts.Option]:
     """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time."""
-    assert result.table is not None
-    columns = result.table.columns
     out: dict[str, charts.Option] = {}
     for column in TIMES:
         total: dict[str, int] = {}
-        for name, ns in zip(columns["name"], columns[column], strict=True):
+        for name, ns in zip(result.columns.name, getattr(result.columns, column), strict=True):
             total[str(name)] = total.get(str(name), 0) + int(ns)
         if any(total.values()):
             out[column.removesuffix("_ns")] = charts.pie(total.items(), top=top)

@@ -2,27 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.types import Rows
-from visualprof.views import Params, View, charts
-from visualprof.views.measure.devices import device_summary
-from visualprof.views.measure.findings import Case, findings
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Column,
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Identifier,
+    Names,
+    Ratio,
+    Ratios,
+    Word,
+    Words,
+)
+from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.measure.devices import DeviceSummary, device_summary
+from visualprof.views.measure.findings import Case, Finding, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge, union
 from visualprof.views.measure.launch import Launches, launches, operator_times
 from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages
 from visualprof.views.measure.steps import PARTS, Windows, breakdown, in_step, step_windows
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
-from visualprof.views.table import Column, Result, Table
-from visualprof.views.timing import durations, names, ordered
+from visualprof.views.measure.timing import durations, names, ordered
 
 # Of these alone nothing can be told: how long steps and sessions took, not what filled them.
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+
+
+class StepColumns(Columns):
+    """Where the time of each step went."""
+
+    name: Words
+    total_ns: Durations
+    kernel_ns: Durations
+    memcpy_ns: Durations
+    memset_ns: Durations
+    communication_ns: Durations
+    runtime_ns: Durations
+    dataloader_ns: Durations
+    cpu_ns: Durations
+    other_ns: Durations
+
+
+class AverageStep(msgspec.Struct):
+    """The same, averaged over the steps."""
+
+    name: str
+    total_ns: Duration
+    kernel_ns: Duration
+    memcpy_ns: Duration
+    memset_ns: Duration
+    communication_ns: Duration
+    runtime_ns: Duration
+    dataloader_ns: Duration
+    cpu_ns: Duration
+    other_ns: Duration
+
+
+class StageColumns(Columns):
+    """Stages inside the steps; `other` is what no stage covers."""
+
+    name: Words
+    calls: Counts
+    host_total_ns: Durations
+    host_mean_ns: Durations
+    host_max_ns: Durations
+    host_min_ns: Durations
+    host_ratio: Ratios
+    device_total_ns: Durations
+    device_mean_ns: Durations
+    device_max_ns: Durations
+    device_min_ns: Durations
+    device_ratio: Ratios
+
+
+class StageSteps(Columns):
+    """Host time of the stages in every step."""
+
+    name: Words
+    dataloader_ns: Durations
+    forward_ns: Durations
+    backward_ns: Durations
+    optimizer_ns: Durations
+    other_ns: Durations
+
+
+class EventColumns(Columns):
+    """Events by category, host and device apart. total_ns: the union of their time, sum_ns: its sum."""
+
+    category: Words
+    track_kind: Words
+    calls: Counts
+    total_ns: Durations
+    sum_ns: Durations
+    mean_ns: Durations
+    max_ns: Durations
+    min_ns: Durations
+
+
+class AnnotationColumns(Columns):
+    """User ranges and stages by name."""
+
+    name: Names
+    calls: Counts
+    host_total_ns: Durations
+    host_mean_ns: Durations
+    host_max_ns: Durations
+    host_min_ns: Durations
+    device_total_ns: Durations
+
+
+class Environment(msgspec.Struct):
+    """What the file says about where it was taken."""
+
+    framework: Word
+    format: Word
+    producer: str
+    host: str
+    rank: Identifier | None
+    world_size: Count | None
+    device_type: Word
+    device_work: Literal["kernel", "operator"]
+    events: Count
+    duration_ns: Duration
+    steps: Count
+    stages_derived: list[str]
+    process_cpu_ratio: Ratio | None
+    system_cpu_ratio: Ratio | None
+
+
+class OverviewAnswer(Answer):
+    """The whole file at a glance."""
+
+    steps: StepColumns
+    average_step: AverageStep
+    devices: list[DeviceSummary]
+    stages: Table[StageColumns]
+    stage_steps: StageSteps
+    events: Table[EventColumns]
+    annotations: Table[AnnotationColumns]
+    findings: list[Finding]
+    environment: Environment
 
 
 def needs(trace: Trace) -> bool:
@@ -30,7 +160,7 @@ def needs(trace: Trace) -> bool:
     return not np.isin(trace.events.category, BARE).all()
 
 
-def compute(trace: Trace, params: Params) -> Result:
+def compute(trace: Trace, params: Params) -> OverviewAnswer:
     """Everything that the page shows; `step` narrows stages, events and annotations.
 
     Source: docs/views.md#overview.
@@ -38,45 +168,42 @@ def compute(trace: Trace, params: Params) -> Result:
     windows = step_windows(trace)
     parts = breakdown(trace, windows)
     total = windows.end - windows.start
-    steps: dict[str, Column] = {"name": list(windows.names), "total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
-    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in steps.items() if k != "name"}
+    filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
+    average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in filled.items()}
     joined = launches(trace)
     devices = device_summary(trace, windows)
     times = operator_times(trace, joined, names_with(trace, trace.events.name, uses_tensor_core))
     stages = find_stages(trace, windows)
     shown = _chosen(windows, params.step) if params.step else windows
     inside = in_step(trace, params.step)
-    return Result(
-        fields={
-            "steps": steps,
-            "average_step": {"name": "average", **{k: round(v) for k, v in average.items()}},
-            "devices": devices,
-            "stages": _stages(trace, shown, stages, joined),
-            "stage_steps": _stage_steps(windows, stages),
-            "events": _events(trace, inside),
-            "annotations": _annotations(trace, inside, joined),
-            "findings": findings(Case(trace, windows, average, devices, joined, times)),
-            "environment": _environment(trace, stages),
-        }
+    return OverviewAnswer(
+        steps=StepColumns(name=list(windows.names), **filled),
+        average_step=AverageStep("average", **{k: round(v) for k, v in average.items()}),
+        devices=devices,
+        stages=Table(columns=_stages(trace, shown, stages, joined)),
+        stage_steps=_stage_steps(windows, stages),
+        events=Table(columns=_events(trace, inside)),
+        annotations=Table(columns=_annotations(trace, inside, joined)),
+        findings=findings(Case(trace, windows, average, devices, joined, times)),
+        environment=_environment(trace, stages),
     )
 
 
-def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
+def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, charts.Option]:
     """`average_step`, `steps`, `stages`, `events`; those with data."""
-    steps, average = result.fields["steps"], result.fields["average_step"]
-    used = [p for p in PARTS if np.any(np.asarray(steps[f"{p}_ns"]))]
+    steps, stages, events = result.steps, result.stage_steps, result.events.columns
+    used = {p: column for p in PARTS if np.any(column := getattr(steps, f"{p}_ns"))}
+    average = [(f"@t:part.{p}", getattr(result.average_step, f"{p}_ns")) for p in used]
     out = {
-        "average_step": charts.pie([(f"@t:part.{p}", average[f"{p}_ns"]) for p in used], colors=True),
-        "steps": charts.bars(steps["name"], [(f"@t:part.{p}", steps[f"{p}_ns"]) for p in used]),
+        "average_step": charts.pie(average, colors=True),
+        "steps": charts.bars(steps.name, [(f"@t:part.{p}", column) for p, column in used.items()]),
     }
-    stages = result.fields["stage_steps"]
-    with_stage = [s for s in (*STAGES, "other") if np.any(np.asarray(stages[f"{s}_ns"]))]
-    if with_stage and with_stage != ["other"]:
-        out["stages"] = charts.bars(stages["name"], [(f"@t:stage.{s}", stages[f"{s}_ns"]) for s in with_stage])
-    events: Mapping[str, Column] = result.fields["events"].columns
-    labels = [f"@t:category.{c}" for c in events["category"]]
+    known = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
+    if known.keys() - {"other"}:
+        out["stages"] = charts.bars(stages.name, [(f"@t:stage.{s}", column) for s, column in known.items()])
+    labels = [f"@t:category.{c}" for c in events.category]
     if labels:
-        out["events"] = charts.bars(labels, [("@t:metric.total_ns", events["total_ns"])], stack=False)
+        out["events"] = charts.bars(labels, [("@t:metric.total_ns", events.total_ns)], stack=False)
     return out
 
 
@@ -86,7 +213,7 @@ def _chosen(windows: Windows, name: str) -> Windows:
     return Windows(tuple(windows.names[i] for i in at), windows.start[at], windows.end[at], windows.index[at])
 
 
-def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> Table:
+def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
     """Host and device time of every stage inside the steps; `other` is what no stage covers."""
     whole = int((windows.end - windows.start).sum())
     work = np.maximum(trace.events.dur[joined.work], 0)
@@ -104,7 +231,7 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
     row["device_total_ns"] = max(0, in_steps - claimed) if len(work) else 0
     row["device_ratio"] = row["device_total_ns"] / in_steps if in_steps else np.nan
     rows.append(row)
-    return Table({k: [r[k] for r in rows] for k in rows[0]})
+    return StageColumns(**{k: [r[k] for r in rows] for k in rows[0]})
 
 
 def _stage_row(name: str, host: Ints, device: Ints, whole: int, on_device: int) -> dict[str, Any]:
@@ -121,14 +248,12 @@ def _stage_row(name: str, host: Ints, device: Ints, whole: int, on_device: int) 
     return row
 
 
-def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> dict[str, object]:
+def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> StageSteps:
     """Host time of each stage in each step; an instant that two stages cover counts in both."""
-    out: dict[str, object] = {"name": list(windows.names)}
-    for name in STAGES:
-        spans = stages[name].spans() if name in stages else np.zeros((0, 2), np.int64)
-        out[f"{name}_ns"] = covered(spans, windows.start, windows.end)
-    out["other_ns"] = _outside(windows, stages)
-    return out
+    none = np.zeros((0, 2), np.int64)
+    spans = {f"{name}_ns": stages[name].spans() if name in stages else none for name in STAGES}
+    host: dict[str, Column] = {key: covered(s, windows.start, windows.end) for key, s in spans.items()}
+    return StageSteps(name=list(windows.names), other_ns=_outside(windows, stages), **host)
 
 
 def _outside(windows: Windows, stages: dict[str, Stage]) -> Ints:
@@ -137,7 +262,7 @@ def _outside(windows: Windows, stages: dict[str, Stage]) -> Ints:
     return (windows.end - windows.start) - covered(spans, windows.start, windows.end)
 
 
-def _events(trace: Trace, inside: Mask) -> Table:
+def _events(trace: Trace, inside: Mask) -> EventColumns:
     """Events by category, host and device apart: calls, union and sum of their time."""
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
@@ -152,13 +277,13 @@ def _events(trace: Trace, inside: Mask) -> Table:
     unions = np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)
     columns |= {"calls": timed["calls"], "total_ns": unions, "sum_ns": timed["total_ns"]}
     columns |= {k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")}
-    return Table(ordered(columns, "total_ns"))
+    return EventColumns(**ordered(columns, "total_ns"))
 
 
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
-def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
+def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColumns:
     """User ranges and stages by name; device time is that of the work launched while they were open.
 
     A range inside one of the same name is part of it and does not count again.
@@ -174,7 +299,7 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> Table:
     columns: dict[str, Column] = {"name": names(trace, events.name[rows][groups.first]), "calls": timed["calls"]}
     columns |= {f"host_{k}": timed[k] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")}
     columns["device_total_ns"] = groups.sum(device)
-    return Table(ordered(columns, "host_total_ns"))
+    return AnnotationColumns(**ordered(columns, "host_total_ns"))
 
 
 def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
@@ -190,24 +315,24 @@ def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
     return found
 
 
-def _environment(trace: Trace, stages: dict[str, Stage]) -> dict[str, object]:
+def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:
     meta, (start, end) = trace.meta, trace.span_ns
-    return {
-        "framework": meta.framework,
-        "format": meta.format,
-        "producer": meta.producer,
-        "host": meta.host,
-        "rank": meta.rank if meta.rank >= 0 else None,
-        "world_size": meta.world_size if meta.world_size >= 0 else None,
-        "device_type": meta.device_type,
-        "device_work": meta.device_work,
-        "events": len(trace.events),
-        "duration_ns": end - start,
-        "steps": len(trace.steps),
-        "stages_derived": [name for name, stage in stages.items() if stage.derived],
-        "process_cpu_ratio": meta.process_cpu_ratio if meta.process_cpu_ratio >= 0 else None,
-        "system_cpu_ratio": meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
-    }
+    return Environment(
+        framework=meta.framework,
+        format=meta.format,
+        producer=meta.producer,
+        host=meta.host,
+        rank=meta.rank if meta.rank >= 0 else None,
+        world_size=meta.world_size if meta.world_size >= 0 else None,
+        device_type=meta.device_type,
+        device_work="operator" if meta.device_work == "operator" else "kernel",
+        events=len(trace.events),
+        duration_ns=end - start,
+        steps=len(trace.steps),
+        stages_derived=[name for name, stage in stages.items() if stage.derived],
+        process_cpu_ratio=meta.process_cpu_ratio if meta.process_cpu_ratio >= 0 else None,
+        system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
+    )
 
 
 VIEW = View("overview", 10, needs, Params, compute, make_charts)

@@ -7,12 +7,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
-from visualprof.views import Params, View, charts
-from visualprof.views.table import Column, Result, Table
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import (
+    Bandwidths,
+    Column,
+    Counts,
+    Duration,
+    Durations,
+    Identifiers,
+    Names,
+    OperationRates,
+    Operations,
+    Ratios,
+    Sizes,
+    Texts,
+    Words,
+)
+from visualprof.views.answers.table import Columns, Table, at
 
 Order = Literal[
     "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
@@ -66,42 +83,75 @@ class Operators:
     dtypes: list[str]
 
 
+class ProfileColumns(Columns, kw_only=True):
+    """Operators, or aggregates of them; null where the time is 0 or the operand unknown.
+
+    ratio: of the total. cumulative: in the order of the rows. computation_flo: 2 a multiply-add. flops: FLO/s.
+    """
+
+    device_self_ns: Durations | None = None
+    host_self_ns: Durations | None = None
+    ratio: Ratios
+    cumulative_ns: Durations
+    cumulative_ratio: Ratios
+    name: Names
+    type: Words
+    id: Identifiers
+    count: Counts
+    computation_flo: Operations
+    flops: OperationRates
+    memory_bytes: Sizes
+    bandwidth: Bandwidths
+    in_shapes: Texts
+    out_shapes: Texts
+
+
+class ProfileTotals(msgspec.Struct):
+    """Time of all operators, whatever the filters."""
+
+    device_ns: Duration
+    host_ns: Duration
+
+
+class ProfileAnswer(Table[ProfileColumns]):
+    """Operators of a static graph. types, dtypes: what the filters can be set to."""
+
+    totals: ProfileTotals
+    types: list[str]
+    dtypes: list[str]
+
+
 def needs(trace: Trace) -> bool:
     """A static profile: operators with their place in the graph."""
     return "operator_index" in trace.args
 
 
-def compute(trace: Trace, params: ProfileParams) -> Result:
-    """A table of operators, and `totals` over all of them whatever the filters.
+def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
+    """Operators that meet the options, or aggregates of them.
 
-    Columns: `device_self_ns` (`host_self_ns`), `ratio, cumulative_ns, cumulative_ratio, name, type, id, count,
-    computation_flo, flops, memory_bytes, bandwidth, in_shapes, out_shapes`. Shares are of the total; cumulative
-    follows the order of the rows. FLO count 2 a multiply-add; flops is FLO/s and bandwidth bytes/s, N/A (null) where
-    the time is 0 or the operand unknown. Source: docs/views.md#profile.
+    Source: docs/views.md#profile.
     """
-    every = {kind: _operators(trace, kind, "end") for kind in ("device", "host")}
-    totals = {f"{kind}_ns": int(np.maximum(found.time, 0).sum()) for kind, found in every.items()}
-    found = _operators(trace, params.time, params.top_end_key)
-    rows = _filtered(found, params)
+    totals = {
+        f"{side}_ns": int(np.maximum(_operators(trace, side, "end").time, 0).sum()) for side in ("device", "host")
+    }
+    operators = _operators(trace, params.time, params.top_end_key)
+    rows = _filtered(operators, params)
     if params.aggregate_by and not params.aggregate:
         raise BadParameter("aggregate_by needs aggregate", "add aggregate=sum (or mean, max, min)")
-    columns = _aggregated(found, rows, params) if params.aggregate else _plain(found, rows)
+    columns = _aggregated(operators, rows, params) if params.aggregate else _plain(operators, rows)
     columns = _ordered(columns, params)
     total = totals[f"{params.time}_ns"]
     spent = np.asarray(columns["time"], np.float64)
     whole = float(total) if total else np.nan
-    columns = {
-        f"{params.time}_self_ns": columns["time"], "ratio": spent / whole,
-        "cumulative_ns": np.cumsum(spent), "cumulative_ratio": np.cumsum(spent) / whole,
-        **{k: v for k, v in columns.items() if k != "time"},
-    }  # fmt: skip
-    return Result(
-        Table(columns),
-        {
-            "totals": totals,
-            "types": sorted(set(found.type)),
-            "dtypes": sorted({d for t in found.dtypes for d in t.split()}),
-        },
+    columns[f"{params.time}_self_ns"] = columns.pop("time")
+    cumulative = np.cumsum(spent)
+    return ProfileAnswer(
+        columns=ProfileColumns(
+            ratio=spent / whole, cumulative_ns=cumulative, cumulative_ratio=cumulative / whole, **columns
+        ),
+        totals=ProfileTotals(**totals),
+        types=sorted(set(operators.type)),
+        dtypes=sorted({d for t in operators.dtypes for d in t.split()}),
     )
 
 
@@ -126,19 +176,19 @@ def _operators(trace: Trace, kind: str, until: str) -> Operators:
     )  # fmt: skip
 
 
-def _filtered(found: Operators, params: ProfileParams) -> list[int]:
+def _filtered(operators: Operators, params: ProfileParams) -> list[int]:
     types = {t.strip() for t in params.type.split(",") if t.strip()}
     name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype)
-    seconds = found.time / 1e9
+    seconds = operators.time / 1e9
     keep = (seconds >= params.min_time) & (seconds <= params.max_time)
     in_time: list[int] = np.flatnonzero(keep).tolist()
     return [
         i
         for i in in_time
-        if (not types or found.type[i] in types)
-        and (name is None or name.match(found.name[i]))
-        and (dtype is None or any(dtype.match(d) for d in found.dtypes[i].split()))
-        and (not params.copy_time or COPIES.search(found.type[i]))
+        if (not types or operators.type[i] in types)
+        and (name is None or name.match(operators.name[i]))
+        and (dtype is None or any(dtype.match(d) for d in operators.dtypes[i].split()))
+        and (not params.copy_time or COPIES.search(operators.type[i]))
     ]
 
 
@@ -149,24 +199,25 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
         raise BadParameter(f"{name}: {text!r} is no regular expression ({error})", "a plain name works, too") from error
 
 
-def _plain(found: Operators, rows: list[int]) -> dict[str, Column]:
-    at = np.array(rows, np.int64)
+def _plain(operators: Operators, rows: list[int]) -> dict[str, Column]:
+    places = np.array(rows, np.int64)
     return {
-        "time": found.time[at], "name": [found.name[i] for i in rows],
-        "type": [found.type[i] for i in rows], "id": [found.id[i] for i in rows],
-        "count": np.ones(len(rows), np.int64), **_rates(found.computation[at], found.memory[at], found.time[at]),
-        "in_shapes": [found.in_shapes[i] for i in rows], "out_shapes": [found.out_shapes[i] for i in rows],
+        "time": operators.time[places], "name": [operators.name[i] for i in rows],
+        "type": [operators.type[i] for i in rows], "id": [operators.id[i] for i in rows],
+        "count": np.ones(len(rows), np.int64),
+        **_rates(operators.computation[places], operators.memory[places], operators.time[places]),
+        "in_shapes": [operators.in_shapes[i] for i in rows], "out_shapes": [operators.out_shapes[i] for i in rows],
     }  # fmt: skip
 
 
-def _aggregated(found: Operators, rows: list[int], params: ProfileParams) -> dict[str, Column]:
+def _aggregated(operators: Operators, rows: list[int], params: ProfileParams) -> dict[str, Column]:
     """One row for all operators, or one a type in the order of their first appearance.
 
     Unknown values are left out of an aggregate.
     """
     groups: dict[str, list[int]] = {}
     for row in rows:
-        groups.setdefault(found.type[row] if params.aggregate_by else "all", []).append(row)
+        groups.setdefault(operators.type[row] if params.aggregate_by else "all", []).append(row)
     join = AGGREGATES[params.aggregate]
     members = [np.array(m) for m in groups.values()]
 
@@ -174,12 +225,12 @@ def _aggregated(found: Operators, rows: list[int], params: ProfileParams) -> dic
         values = [column[m][~np.isnan(column[m])] for m in members]
         return np.array([join(v) if len(v) else np.nan for v in values], np.float64)
 
-    spent = np.array([join(found.time[m]) for m in members], np.float64)
+    spent = np.array([join(operators.time[m]) for m in members], np.float64)
     none: list[Any] = [None] * len(members)
     return {
         "time": spent, "name": none, "type": list(groups), "id": none,
         "count": np.array([len(m) for m in members], np.int64),
-        **_rates(known(found.computation), known(found.memory), spent), "in_shapes": none, "out_shapes": none,
+        **_rates(known(operators.computation), known(operators.memory), spent), "in_shapes": none, "out_shapes": none,
     }  # fmt: skip
 
 
@@ -205,38 +256,37 @@ def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Col
         np.where(np.isnan(numbers), np.inf, numbers if params.order_by.startswith("+") else -numbers), kind="stable"
     )
     order = order[: params.top] if params.top > 0 else order
-    return Table(columns).take(order)
+    return {name: at(column, order) for name, column in columns.items()}
 
 
-def make_charts(result: Result, params: ProfileParams, top: int) -> dict[str, charts.Option]:
+def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[str, charts.Option]:
     """`roofline`: FLOPS over computation / memory of every row where both are known, a series for each type.
 
     The roof is what the best rows reached (largest FLOPS, largest bandwidth), not what the device could.
     """
-    assert result.table is not None
-    columns = result.table.columns
-    spent, work, memory = (
-        np.asarray(columns[k], np.float64) for k in (f"{params.time}_self_ns", "computation_flo", "memory_bytes")
+    columns = result.columns
+    time = columns.device_self_ns if params.time == "device" else columns.host_self_ns
+    spent, work, memory, flops, bandwidth = (
+        np.asarray(column, np.float64)
+        for column in (time, columns.computation_flo, columns.memory_bytes, columns.flops, columns.bandwidth)
     )
-    flops, bandwidth = np.asarray(columns["flops"], np.float64), np.asarray(columns["bandwidth"], np.float64)
     shown = np.flatnonzero((work > 0) & (memory > 0) & (spent > 0))
     if not len(shown):
         return {}
     x, y = work[shown] / memory[shown], flops[shown]
     size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
-    name, kind, number = (_texts(columns[k]) for k in ("name", "type", "id"))
+    name, kind, number = map(_texts, (columns.name, columns.type, columns.id))
     series: dict[str, list[charts.Option]] = {}
-    for at, row in enumerate(map(int, shown)):
+    for place, row in enumerate(map(int, shown)):
         own = kind[row]
         series.setdefault(own, []).append({
-            "name": name[row] or own, "id": number[row] or own, "symbolSize": round(float(size[at]), 1),
-            "value": [float(x[at]), float(y[at]), float(spent[row]), float(bandwidth[row])],
+            "name": name[row] or own, "id": number[row] or own, "symbolSize": round(float(size[place]), 1),
+            "value": [float(x[place]), float(y[place]), float(spent[row]), float(bandwidth[row])],
         })  # fmt: skip
-    time = f"@t:column.{params.time}_self_ns"
     fields = (
         ("@t:profile.intensity", "intensity"),
         ("@t:profile.flops", "flop_rate"),
-        (time, "ns"),
+        (f"@t:column.{params.time}_self_ns", "ns"),
         ("@t:column.bandwidth", "rate"),
     )
     return {

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Mask, Trace, TrackKind
-from visualprof.views import Params, View, charts
+from visualprof.reader.trace import Trace
+from visualprof.views import Params, View
+from visualprof.views.answers import charts
+from visualprof.views.answers.table import Table
+from visualprof.views.measure.launch import is_api_call
 from visualprof.views.measure.steps import in_step
-from visualprof.views.table import Result, Table
-from visualprof.views.timing import calls_table
-
-
-def _calls(trace: Trace) -> Mask:
-    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
+from visualprof.views.measure.timing import CallColumns, calls_by_name
 
 
 def needs(trace: Trace) -> bool:
     """At least one API call."""
-    return bool(_calls(trace).any())
+    return bool(is_api_call(trace).any())
 
 
-def compute(trace: Trace, params: Params) -> Result:
-    """Table `name, calls, total_ns, mean_ns, max_ns, min_ns`, the largest total first."""
-    rows = np.flatnonzero(_calls(trace) & in_step(trace, params.step))
-    return Result(Table(calls_table(trace, rows)))
+def compute(trace: Trace, params: Params) -> Table[CallColumns]:
+    """API calls by name, the largest total first."""
+    rows = np.flatnonzero(is_api_call(trace) & in_step(trace, params.step))
+    return Table(columns=calls_by_name(trace, rows))
 
 
-def make_charts(result: Result, params: Params, top: int) -> dict[str, charts.Option]:
+def make_charts(result: Table[CallColumns], params: Params, top: int) -> dict[str, charts.Option]:
     """`calls`: share of each call."""
-    assert result.table is not None
-    columns = result.table.columns
-    return {"calls": charts.pie(zip(columns["name"], columns["total_ns"], strict=True), top=top)}
+    return {"calls": charts.pie(zip(result.columns.name, result.columns.total_ns, strict=True), top=top)}
 
 
 VIEW = View("runtime", 40, needs, Params, compute, make_charts)

@@ -6,8 +6,23 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views import Params, View
+from visualprof.views.answers.kinds import Counts, Durations, Identifiers, Names, Words
+from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.tiles import on_timeline
-from visualprof.views.table import Result, Table
+
+
+class TrackColumns(Columns):
+    """Tracks with events."""
+
+    track: Identifiers
+    name: Names
+    process: Words
+    kind: Words
+    device: Identifiers
+    stream: Identifiers
+    calls: Counts
+    start_ns: Durations
+    duration_ns: Durations
 
 
 def needs(trace: Trace) -> bool:
@@ -15,26 +30,24 @@ def needs(trace: Trace) -> bool:
     return bool((trace.events.category != Category.MEMORY).any())
 
 
-def compute(trace: Trace, params: Params) -> Result:
-    """Table of the tracks with events: `track, name, process, kind, device, stream, calls, start_ns, duration_ns`."""
+def compute(trace: Trace, params: Params) -> Table[TrackColumns]:
+    """The tracks with events."""
     shown = on_timeline(trace)
     tracks = [trace.tracks[i] for i in shown]
     ends = [trace.events.end[t.first : t.first + t.count].max() for t in tracks]
     starts = [trace.events.ts[t.first] for t in tracks]
     on_device = [t.kind != TrackKind.THREAD for t in tracks]
-    return Result(
-        Table(
-            {
-                "track": shown,
-                "name": [t.name for t in tracks],
-                "process": [t.process or t.pid for t in tracks],
-                "kind": [t.kind.name.lower() for t in tracks],
-                "device": [t.device if d else None for t, d in zip(tracks, on_device, strict=True)],
-                "stream": [t.stream if d else None for t, d in zip(tracks, on_device, strict=True)],
-                "calls": [t.count for t in tracks],
-                "start_ns": np.array(starts, np.int64) - trace.span_ns[0],
-                "duration_ns": np.array(ends, np.int64) - np.array(starts, np.int64),
-            }
+    return Table(
+        columns=TrackColumns(
+            track=shown,
+            name=[t.name for t in tracks],
+            process=[t.process or t.pid for t in tracks],
+            kind=[t.kind.name.lower() for t in tracks],
+            device=[t.device if d else None for t, d in zip(tracks, on_device, strict=True)],
+            stream=[t.stream if d else None for t, d in zip(tracks, on_device, strict=True)],
+            calls=[t.count for t in tracks],
+            start_ns=np.array(starts, np.int64) - trace.span_ns[0],
+            duration_ns=np.array(ends, np.int64) - np.array(starts, np.int64),
         )
     )
 

@@ -10,141 +10,30 @@ from __future__ import annotations
 import gc
 import json
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from operator import attrgetter
-from typing import Any, Generic, TypeVar, cast
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
+from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.source import Source
-from visualprof.reader.trace.types import Ids, Ints, Mask, Values
+from visualprof.reader.trace.types import Ints, Mask, Values
 
-NO_INT = -(2**62)
-NO_TEXT = msgspec.Raw()
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
 EXACT_US = 2.0**43
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
-A = TypeVar("A")
-T = TypeVar("T")
-Text = msgspec.Raw  # any JSON value; kept as its text
 
-
-class Event(msgspec.Struct, Generic[A, T], gc=False):
-    """One entry of `traceEvents`: A is the struct of its arguments, T the type of its times."""
-
-    ph: str = ""
-    cat: str | None = ""
-    name: str | int | float | None = ""
-    pid: int | str | float | None = None
-    tid: int | str | float | None = None
-    ts: T | None = None
-    dur: T | None = None
-    id: int | str | float | None = None
-    args: A | None = None
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The distinct (ph, cat, name) of many events."""
-
-    ph: str
-    cat: str
-    name: str
-
-
-@dataclass(frozen=True)
-class ArgRows:
-    """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
-
-    rows: Ints
-    values: Values
-    text: bool
-
-
-@dataclass(frozen=True)
-class Document:
-    """All events of a file as columns; row i is the i-th entry of `traceEvents`.
-
-    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, dur -1 where absent;
-    flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
-    samples: (row, series name, value) of counter events.
-    """
-
-    kind: Ids
-    place: Ids
-    ts: Ints
-    dur: Ints
-    kinds: list[Kind]
-    places: list[tuple[str, str]]
-    texts: list[str]
-    args: Mapping[str, ArgRows]
-    flow_rows: Ints
-    flow_ids: Ints
-    flow_names: Sequence[str]
-    samples: Sequence[tuple[int, str, float]]
-    head: Mapping[str, Any]
-    truncated: bool
-    warnings: Sequence[str]
-
-    def each_kind(self, classify: Callable[[Kind], int]) -> Ints:
-        """A number for every row, from its kind; `classify` is called once for each distinct kind."""
-        return np.array([classify(k) for k in self.kinds] or [0], np.int64)[self.kind]
-
-    def kind_at(self, row: int) -> Kind:
-        """Kind of one row."""
-        return self.kinds[int(self.kind[row])]
-
-    def place_at(self, row: int) -> tuple[str, str]:
-        """Process and thread of one row."""
-        return self.places[int(self.place[row])]
-
-    def arg(self, name: str) -> tuple[Ints, Values]:
-        """Rows and values of one argument."""
-        return self.args[name].rows, self.args[name].values
-
-    def filled(self, name: str, missing: int) -> Ints:
-        """One argument of every row, (n,) int64, `missing` where a row does not have it."""
-        out = np.full(len(self.kind), missing, np.int64)
-        rows, values = self.arg(name)
-        out[rows] = values
-        return out
-
-    def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
-        """Row -> text of one argument, for the few rows of metadata."""
-        column = self.args[name]
-        here = np.flatnonzero(np.isin(column.rows, rows))
-        return {int(column.rows[i]): self.texts[column.values[i]] for i in here}
-
-    def arg_number_at(self, name: str, row: int, missing: int = 0) -> int:
-        """Number of one argument at one row."""
-        column = self.args.get(name)
-        place = -1 if column is None else int(np.searchsorted(column.rows, row))
-        if column is None or place >= len(column.rows) or column.rows[place] != row:
-            return missing
-        return int(column.values[place])
-
-
-def json_object(value: object) -> dict[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def json_objects(value: object) -> list[dict[str, Any]]:
-    """The objects of a JSON list; none of anything else."""
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("dict[str, Any]", v) for v in listed if isinstance(v, dict)]
-
-
-def read_document(source: Source, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
+def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
     """Every event of a file.
 
     Args:
@@ -177,7 +66,7 @@ def _without_gc() -> Generator[None]:
 class _Columns:
     """Grows the columns piece by piece."""
 
-    def __init__(self, name: str, args: type[msgspec.Struct], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, name: str, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
         self._name = name
         self._args = args
@@ -334,7 +223,8 @@ class _Columns:
         loose = msgspec.json.decode(text, type=list[msgspec.Raw])
         numbers: list[int] = rows.tolist()
         for i in numbers:
-            for series, value in json_object(msgspec.json.decode(loose[i]).get("args")).items():
+            event = msgspec.json.decode(bytes(loose[i]).decode("utf-8", "replace"))
+            for series, value in json_object(event.get("args")).items():
                 try:
                     self._samples.append((self.rows + i, str(series), float(value)))
                 except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
@@ -362,13 +252,15 @@ class _Columns:
             values = np.concatenate([v for _, v in column]) if column else empty
             order = np.argsort(rows, kind="stable")
             args[name] = ArgRows(rows[order], values[order], text)
+        places: dict[tuple[str, str], int] = {}  # 7 and "7" are one
+        same = np.array([places.setdefault((_label(p), _label(t)), len(places)) for p, t in self._places], np.int32)
         return Document(
             kind=joined("kind", np.int32),
-            place=joined("place", np.int32),
+            place=same[joined("place", np.int32)],
             ts=joined("ts", np.int64),
             dur=joined("dur", np.int64),
             kinds=[Kind(ph or "", cat or "", "" if name is None else str(name)) for ph, cat, name in self._kinds],
-            places=[(_label(p), _label(t)) for p, t in self._places],
+            places=list(places),
             texts=[_text(t) for t in self._texts],
             args=args,
             flow_rows=joined("flow_rows", np.int64),
@@ -412,8 +304,7 @@ def _label(value: int | str | float | None) -> str:
 
 def _text(raw: bytes) -> str:
     """A JSON value as the text to show: a string without its quotes, anything else on one line."""
-    if raw.startswith(b'"'):
-        return str(msgspec.json.decode(raw))
-    if b"\n" in raw:
-        return json.dumps(msgspec.json.decode(raw), ensure_ascii=False)
-    return raw.decode("utf-8", "replace")
+    text = raw.decode("utf-8", "replace")
+    if text.startswith('"'):
+        return str(msgspec.json.decode(text))
+    return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text

@@ -3,15 +3,55 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
+import msgspec
+
+from visualprof.errors import FormatError
+from visualprof.reader.source import Source
+
+Json = dict[str, Any]
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 MAX_TEXT = 500
 MAX_ITEMS = 100
+MAX_BYTES = 1 << 30
+GROWING = "it may still be being written; it opens by itself once complete"
+
+
+def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
+    """The JSON object that a whole file is; empty when it is something else.
+
+    Args:
+        what: the kind of file, for the message: `a whole MegEngine memory plan`.
+        hint: what to do where it cannot be decoded.
+
+    Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
+    """
+    data = source.whole(MAX_BYTES, what, "is it one?")
+    try:
+        return json_object(msgspec.json.decode(data))
+    except UNDECODABLE as error:
+        raise FormatError(f"{source.name}: not {what} ({error})", hint) from error
+
+
+def json_object(value: object) -> Json:
+    """The value if it is a JSON object, else an empty one."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def json_list(value: object) -> list[object]:
+    """The value if it is a JSON list, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def json_objects(value: object) -> list[Json]:
+    """The objects of a JSON list; none of anything else."""
+    return [cast("Json", item) for item in json_list(value) if isinstance(item, dict)]
 
 
 def items(value: object) -> list[object]:
     """A list's first 100 values; none of anything else."""
-    return cast("list[object]", value)[:MAX_ITEMS] if isinstance(value, list) else []
+    return json_list(value)[:MAX_ITEMS]
 
 
 def text(value: object) -> str:
@@ -24,7 +64,7 @@ def text(value: object) -> str:
 
 def texts(value: object) -> list[str]:
     """The texts of a list."""
-    return [known for each in items(value) if (known := text(each))]
+    return [known for item in items(value) if (known := text(item))]
 
 
 def number(value: object) -> float | None:

@@ -11,41 +11,25 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.decode import (
-    NO_INT,
-    NO_TEXT,
-    Document,
-    Kind,
-    Text,
-    json_object,
-    json_objects,
-    read_document,
-)
-from visualprof.reader.chrome.tracks import add_counters, add_flows, lay_tracks, text_ids
+from visualprof.reader.chrome.decode import read_document
+from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
+from visualprof.reader.chrome.events import add_allocs, add_args, add_events, add_steps, describe, device_of
+from visualprof.reader.chrome.tracks import add_counters, add_flows
+from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
+from visualprof.reader.trace import Category, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-NAN = float("nan")
 
-
-class Args(msgspec.Struct, gc=False):
+class Args(KernelArgs, gc=False):
     """The arguments that views need; both schemas' spellings."""
 
     correlation: int | None = NO_INT
     external: int | None = msgspec.field(name="External id", default=NO_INT)
     external_old: int | None = msgspec.field(name="external id", default=NO_INT)
     sequence: int | None = msgspec.field(name="Sequence number", default=NO_INT)
-    device: int | None = NO_INT
-    stream: int | None = NO_INT
-    grid: Text = NO_TEXT
-    block: Text = NO_TEXT
-    registers: int | None = msgspec.field(name="registers per thread", default=NO_INT)
-    shared_memory: int | None = msgspec.field(name="shared memory", default=NO_INT)
-    blocks_per_sm: float | None = msgspec.field(name="blocks per SM", default=NAN)
     occupancy: float | None = msgspec.field(name="est. achieved occupancy %", default=NAN)
-    bytes: int | None = NO_INT
     input_shapes: Text = msgspec.field(name="Input Dims", default=NO_TEXT)
     input_shapes_old: Text = msgspec.field(name="Input dims", default=NO_TEXT)
     input_types: Text = msgspec.field(name="Input type", default=NO_TEXT)
@@ -62,13 +46,9 @@ class Args(msgspec.Struct, gc=False):
     dtype: Text = NO_TEXT
     group: Text = msgspec.field(name="Process Group Name", default=NO_TEXT)
     group_size: int | None = msgspec.field(name="Group size", default=NO_INT)
-    name: Text = NO_TEXT
-    labels: Text = NO_TEXT
-    sort_index: int | None = NO_INT
 
 
 _COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
-_COLLECTIVE_NUMBERS = ("elements_in", "elements_out", "group_size")
 _OP = ("external", "input_shapes", "input_types", "sequence", "call_stack")
 _CALL = ("correlation", "external", "external_old")
 _KERNEL = (
@@ -77,7 +57,6 @@ _KERNEL = (
 )  # fmt: skip
 _COPY = ("correlation", "external", "external_old", "device", "stream", "bytes")
 _MEMORY = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
-_NUMBERS = ("sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", *_COLLECTIVE_NUMBERS)
 # Of a million events most are of these; asking only for what they have saves a third of the time.
 FIELDS = {
     "cpu_op": _OP + _COLLECTIVE[:1], "Operator": (*_OP, "input_shapes_old"),
@@ -86,6 +65,13 @@ FIELDS = {
     "gpu_memcpy": _COPY, "gpu_memset": _COPY, "Memcpy": _COPY, "Memset": _COPY,
     "cpu_instant_event": _MEMORY, "python_function": (), "gpu_user_annotation": ("external",),
 }  # fmt: skip
+
+_SHOWN = (
+    "grid", "block", "input_types", "call_stack", "collective", "dtype", "group", "input_shapes", "input_shapes_old",
+    "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "elements_in",
+    "elements_out", "group_size", "occupancy",
+)  # fmt: skip
+_CALLED = {"input_shapes_old": "input_shapes", "external": "external_id", "external_old": "external_id"}
 
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 COMM_HOST = re.compile(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
@@ -96,6 +82,9 @@ DEVICE = {
     "memcpy": Category.MEMCPY, "memset": Category.MEMSET, "cuda_sync": Category.SYNC,
     "mtia_ccp_events": Category.KERNEL, "gpu_user_annotation": Category.ANNOTATION,
     "concurrent_kernel": Category.KERNEL, "mtia_insight": Category.OTHER,
+}  # fmt: skip
+OTHER_DEVICES = {
+    "mtia_ccp_events": "mtia", "mtia_runtime": "mtia", "xpu_runtime": "xpu", "privateuse1_runtime": "privateuse1",
 }  # fmt: skip
 
 
@@ -114,27 +103,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; times are microseconds, relative to `baseTimeNanoseconds` where that is given."""
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
-    shown = np.flatnonzero(category >= 0)
-    tracks = lay_tracks(
-        doc, builder, shown, _track_kind_table(doc), device=doc.args["device"], stream=doc.args["stream"]
-    )
-    names = builder.strings(k.name for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
-    builder.events(
-        ts=doc.ts[shown],
-        dur=doc.dur[shown],
-        name=names[doc.kind[shown]],
-        category=category[shown],
-        track=tracks.of_row[shown],
-        row=shown,
-        corr=doc.filled("correlation", 0)[shown],
-    )
-    _add_args(doc, builder)
-    _add_allocs(doc, builder)
+    tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
+    add_args(doc, builder, _SHOWN, called=_CALLED, percents=("occupancy",))
+    on_host = doc.filled("device_type", 0) == 0
+    add_allocs(doc, builder, np.where(on_host, -1, doc.filled("device_id", 0)), doc.ts)
     add_counters(doc, builder)
     add_flows(doc, builder, tracks, lambda k: LinkKind.FWDBWD if k.cat in ("fwdbwd", "forward_backward") else None)
-    for i in np.flatnonzero(category == Category.STEP).tolist():
-        label = doc.kind_at(i).name.partition("#")[2]
-        builder.step(label, int(doc.ts[i]), max(0, int(doc.dur[i])), int(tracks.of_row[i]))
+    add_steps(doc, builder, tracks, category, lambda _, name: name.partition("#")[2])
     _describe(doc, builder)
 
 
@@ -150,8 +125,8 @@ def _category(kind: Kind) -> int:
     if cat == "python_function":
         return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
     if cat in DEVICE:
-        found = DEVICE[cat]
-        return Category.COMM if found == Category.KERNEL and COMM_KERNEL.search(kind.name) else found
+        collective = DEVICE[cat] == Category.KERNEL and COMM_KERNEL.search(kind.name)
+        return Category.COMM if collective else DEVICE[cat]
     if cat.endswith(("runtime", "driver")):
         return Category.RUNTIME
     return Category.OVERHEAD if cat in ("overhead", "trace") else Category.OTHER
@@ -167,47 +142,10 @@ def _host_category(name: str, default: Category) -> Category:
     return Category.OPTIMIZER if OPTIMIZER.search(name) else default
 
 
-def _track_kind_table(doc: Document) -> list[TrackKind]:
-    """Track kind of every event kind."""
-    return [
-        TrackKind.GPU_ANNOTATION
-        if k.cat == "gpu_user_annotation"
-        else TrackKind.STREAM
-        if k.cat.lower() in DEVICE
-        else TrackKind.THREAD
-        for k in doc.kinds
-    ]
-
-
-def _add_args(doc: Document, builder: TraceBuilder) -> None:
-    for name in ("grid", "block", "input_types", "call_stack", "collective", "dtype", "group"):
-        rows, values = doc.arg(name)
-        builder.arg(name, rows, text_ids(doc, builder, values), text=True)
-    for name in ("input_shapes", "input_shapes_old"):
-        rows, values = doc.arg(name)
-        builder.arg("input_shapes", rows, text_ids(doc, builder, values), text=True)
-    for name in ("external", "external_old"):
-        builder.arg("external_id", *doc.arg(name))
-    for name in _NUMBERS:
-        builder.arg(name, *doc.arg(name))
-    rows, percent = doc.arg("occupancy")
-    builder.arg("occupancy", rows, percent / 100.0)
-
-
-def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
-    rows, sizes = doc.arg("memory_bytes")
-    if not len(rows):
-        return
-    on_host = doc.filled("device_type", 0)[rows] == 0
-    builder.allocs(
-        ts=doc.ts[rows],
-        addr=doc.filled("address", -1)[rows].astype(np.uint64),
-        bytes=sizes,
-        device=np.where(on_host, -1, doc.filled("device_id", 0)[rows]),
-        event=rows,
-        allocated=doc.filled("allocated", -1)[rows],
-        reserved=doc.filled("reserved", -1)[rows],
-    )
+def _track_kind(kind: Kind) -> TrackKind:
+    if kind.cat == "gpu_user_annotation":
+        return TrackKind.GPU_ANNOTATION
+    return TrackKind.STREAM if kind.cat.lower() in DEVICE else TrackKind.THREAD
 
 
 def _describe(doc: Document, builder: TraceBuilder) -> None:
@@ -215,31 +153,18 @@ def _describe(doc: Document, builder: TraceBuilder) -> None:
     distributed = json_object(head.get("distributedInfo"))
     base = head.get("baseTimeNanoseconds")
     epoch = len(doc.ts) > 0 and int(doc.ts.max()) > 10**18
-    builder.describe(
+    describe(
+        doc,
+        builder,
         framework="pytorch",
         producer="torch.profiler",
         host=str(head.get("host_name", "")),
         rank=_integer(distributed.get("rank"), -1),
         world_size=_integer(distributed.get("world_size"), -1),
-        devices=tuple(_device(d) for d in json_objects(head.get("deviceProperties"))),
+        devices=tuple(device_of(properties) for properties in json_objects(head.get("deviceProperties"))),
         device_type=_device_type(doc.kinds),
-        truncated=doc.truncated,
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
         properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},
-    )
-    for warning in doc.warnings:
-        builder.warn(warning)
-
-
-def _device(properties: dict[str, Any]) -> Device:
-    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
-    return Device(
-        id=_integer(properties.get("id"), 0),
-        name=str(properties.get("name", "")),
-        memory_bytes=_integer(properties.get("totalGlobalMem"), 0),
-        compute_capability="" if major is None else f"{major}.{minor or 0}",
-        multiprocessors=_integer(properties.get("numSms"), 0),
-        max_threads_per_multiprocessor=_integer(properties.get("maxThreadsPerMultiprocessor"), 0),
     )
 
 
@@ -247,12 +172,7 @@ def _device_type(kinds: list[Kind]) -> str:
     cats = {k.cat.lower() for k in kinds}
     if any(k.name.startswith("hip") for k in kinds if k.cat.lower().endswith(("runtime", "driver"))):
         return "hip"
-    for cat, device in (
-        ("mtia_ccp_events", "mtia"),
-        ("mtia_runtime", "mtia"),
-        ("xpu_runtime", "xpu"),
-        ("privateuse1_runtime", "privateuse1"),
-    ):
+    for cat, device in OTHER_DEVICES.items():
         if cat in cats:
             return device
     return "cuda" if cats & set(DEVICE) or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
@@ -265,4 +185,4 @@ def _integer(value: Any, default: int) -> int:
         return default
 
 
-FORMAT = Format("kineto", 20, sniff, read)
+FORMAT = Format("kineto", "torch.profiler", 20, sniff, read)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import Json, json_object, load_object
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -18,7 +15,6 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}
-MAX_BYTES = 1 << 30
 
 
 def sniff(head: bytes) -> bool:
@@ -30,63 +26,40 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file, in which all values are text; a step of the plan is shown as one microsecond."""
-    operators, chunks = _load(source)
+    document = load_object(source, "a whole MegEngine memory plan")
+    operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
     names = {int(i): str(json_object(o).get("name", i)) for i, o in operators.items() if i.isdigit()}
     steps = np.array(sorted(names), np.int64)
-    told = [_chunk(json_object(c)) for c in chunks.values()]  # 1 us each
-    plan = [c for c in told if c is not None]
-    if len(plan) < len(told):
-        builder.warn(f"{len(told) - len(plan):,} chunks have no valid time or address and were left out")
+    plan = [known for c in chunks.values() if (known := _chunk(json_object(c)))]  # 1 us each
+    if len(plan) < len(chunks):
+        builder.warn(f"{len(chunks) - len(plan):,} chunks have no valid time or address and were left out")
     track = builder.track(TrackKind.THREAD, "steps of the plan")
     builder.events(
         ts=steps * STEP_NS,
-        dur=np.full(len(steps), STEP_NS),
+        dur=STEP_NS,
         name=builder.strings(names[i] for i in steps.tolist()),
-        category=np.full(len(steps), int(Category.OTHER)),
-        track=np.full(len(steps), track),
+        category=Category.OTHER,
+        track=track,
         row=steps,
     )
     begin, end, addr, size = (np.array([p[i] for p in plan], np.int64) for i in range(4))
     category = builder.strings(p[4] for p in plan)
     stays = category == builder.string("parameter")
-    add_plan(
-        builder,
-        Plan(
-            begin=begin * STEP_NS,
-            end=np.where(stays, -1, end * STEP_NS),
-            addr=addr,
-            size=size,
-            device=np.full(len(plan), -1),
-            made=np.where(stays, -1, begin),
-            freed=end - 1,
-            category=category,
-        ),
-    )
+    ends, made, host = np.where(stays, -1, end * STEP_NS), np.where(stays, -1, begin), np.full(len(plan), -1)
+    add_plan(builder, Plan(begin * STEP_NS, ends, addr, size, host, made, end - 1, category))
     builder.warn("the file has no times: one step of the plan is shown as 1 us")
     builder.describe(framework="megengine", producer="megengine static memory plan", properties={"clock": "steps"})
 
 
-def _chunk(told: dict[str, Any]) -> tuple[int, int, int, int, str] | None:
+def _chunk(entry: Json) -> tuple[int, int, int, int, str] | None:
     """First and last step, address, bytes and category; None where a number is missing or cannot be."""
     try:
-        begin, end, low, high = (int(told[k]) for k in ("time_begin", "time_end", "logic_addr_begin", "logic_addr_end"))
+        begin, end, low, high = (int(entry[f"{k}_{e}"]) for k in ("time", "logic_addr") for e in ("begin", "end"))
     except (KeyError, TypeError, ValueError):
         return None
     if not (0 <= begin <= end < 2**40 and 0 <= low <= high < 2**62):
         return None
-    return begin, end, low, high - low, CATEGORIES.get(str(told.get("type")), "")
+    return begin, end, low, high - low, CATEGORIES.get(str(entry.get("type")), "")
 
 
-def _load(source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    data = source.whole(MAX_BYTES, "a memory plan", "is it a MegEngine file?")
-    try:
-        document = json_object(msgspec.json.decode(data))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(
-            f"{source.name}: not a whole MegEngine memory plan ({error})",
-            "it may still be being written; it opens by itself once complete",
-        ) from error
-    return json_object(document.get("opr")), json_object(document.get("chunk"))
-
-
-FORMAT = Format("megengine-memory", 13, sniff, read)
+FORMAT = Format("megengine-memory", "MegEngine", 13, sniff, read)

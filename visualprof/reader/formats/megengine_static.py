@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
 
 import msgspec
 import numpy as np
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import GROWING, Json, json_list, json_object, load_object
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
@@ -17,9 +16,7 @@ from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-_Json = dict[str, Any]
 _Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, kernel start, end: ns
-MAX_BYTES = 1 << 30  # a profile of a 20,000-operator graph is 40 MB
 
 
 def sniff(head: bytes) -> bool:
@@ -34,7 +31,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     Times are seconds; device and host have clocks of their own, each is shown from its own first start.
     """
     graph, profile = _load(source)
-    operators: _Json = graph.get("operator") or {}
+    operators: Json = graph.get("operator") or {}
     device = list(_spans(profile.get("device") or {}))
     host = list(_spans(profile.get("host") or {}))
     tracks = {
@@ -69,20 +66,14 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )
 
 
-def _load(source: Source) -> tuple[_Json, _Json]:
-    data = source.whole(MAX_BYTES, "a static profile", "is it a MegEngine profile?")
-    try:
-        document = msgspec.json.decode(data)
-        graph: object = document["graph_exec"]
-        profile: object = document["profiler"]
-        if not (isinstance(graph, dict) and isinstance(profile, dict)):
-            raise TypeError("graph_exec and profiler are no objects")
-        return cast("_Json", graph), cast("_Json", profile)
-    except (msgspec.DecodeError, KeyError, TypeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(
-            f"{source.name}: not a whole MegEngine static profile ({error})",
-            "it may still be being written; it opens by itself once complete",
-        ) from error
+def _load(source: Source) -> tuple[Json, Json]:
+    """Graph and profile; that of a 20,000-operator graph is 40 MB."""
+    what = "a whole MegEngine static profile"
+    document = load_object(source, what)
+    for part in ("graph_exec", "profiler"):
+        if not isinstance(document.get(part), dict):
+            raise FormatError(f"{source.name}: not {what} ({part} is no object)", GROWING)
+    return document["graph_exec"], document["profiler"]
 
 
 def _add_events(
@@ -91,22 +82,22 @@ def _add_events(
     spans: list[_Span],
     lanes: Mapping[str, int],
     category: Category,
-    operators: _Json,
+    operators: Json,
 ) -> None:
     """The spans of the device or of the host; time 0 is the first of them."""
-    start = np.array([s[2] for s in spans], np.int64)
+    start, kernel, end = (np.array([s[i] for s in spans], np.int64) for i in (2, 3, 4))
     builder.events(
         ts=start - int(start.min()),
-        dur=np.array([s[4] - s[2] for s in spans], np.int64),
+        dur=end - start,
         name=builder.strings(_name(operators, s[0]) for s in spans),
         row=rows,
-        category=np.full(len(spans), category),
+        category=category,
         track=np.array([lanes[s[1]] for s in spans]),
     )
-    builder.arg("wait_ns", rows, np.array([s[3] - s[2] for s in spans], np.int64))
+    builder.arg("wait_ns", rows, kernel - start)
 
 
-def _spans(times: _Json) -> Iterator[_Span]:
+def _spans(times: Json) -> Iterator[_Span]:
     """Every span that has all its times."""
     for operator, lanes in times.items():
         for lane, span in json_object(lanes).items():
@@ -117,7 +108,7 @@ def _spans(times: _Json) -> Iterator[_Span]:
             yield operator, lane, start, kern, end
 
 
-def _clock(graph: _Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
+def _clock(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
     """(place, start, end) of every operator in the order of execution, ns on the device's clock.
 
     An operator without device time stands at the end of the one before it on its device. Starts of a device are
@@ -143,7 +134,7 @@ def _clock(graph: _Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]
 
 def _plan(
     builder: TraceBuilder,
-    graph: _Json,
+    graph: Json,
     clock: dict[str, tuple[int, int, int]],
     host_row: dict[str, int],
     numbers: dict[str, int],
@@ -185,7 +176,7 @@ def _plan(
     return Plan(begin, end, addr, size, device, made, freed, builder.strings(categories))
 
 
-def _users(operators: _Json, executed: Iterable[str]) -> dict[str, list[str]]:
+def _users(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
     """Of each variable: its producer and its consumers, as far as they are executed."""
     users: dict[str, list[str]] = {}
     for operator in executed:
@@ -195,7 +186,7 @@ def _users(operators: _Json, executed: Iterable[str]) -> dict[str, list[str]]:
     return users
 
 
-def _purpose(variables: list[_Json], operators: _Json, users: list[str]) -> str:
+def _purpose(variables: list[Json], operators: Json, users: list[str]) -> str:
     if any("PERSISTENT_DEVICE_VALUE" in (v.get("flag") or ()) for v in variables):
         return "parameter"
     if all(str(v.get("name", "")).endswith(":workspace") for v in variables):
@@ -211,7 +202,7 @@ def _integer(value: object) -> int:
         return 0
 
 
-def _name(operators: _Json, operator: str) -> str:
+def _name(operators: Json, operator: str) -> str:
     return str(json_object(operators.get(operator)).get("name", operator))
 
 
@@ -221,23 +212,17 @@ def _device_label(lane: str) -> str:
     return parts[1] if len(parts) > 1 else lane
 
 
-def _add_args(
-    builder: TraceBuilder,
-    rows: Ints,
-    ids: list[str],
-    operators: _Json,
-    footprint: _Json,
-) -> None:
+def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json, footprint: Json) -> None:
     """Type, id, shapes, computation (FLO, 2 a multiply-add) and memory moved (bytes) of each operator."""
-    entries: list[_Json] = [operators.get(i) or {} for i in ids]
+    entries: list[Json] = [operators.get(i) or {} for i in ids]
     types = [str(entry.get("type", "")) for entry in entries]
     builder.arg("type", rows, builder.strings(types), text=True)
     builder.arg("operator_id", rows, builder.strings(ids), text=True)
-    prints: list[_Json] = [footprint.get(i) or {} for i in ids]
+    prints: list[Json] = [footprint.get(i) or {} for i in ids]
     for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes")):
         texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in prints]
-        told = np.array([bool(t) for t in texts])
-        builder.arg(name, rows[told], builder.strings(t for t in texts if t), text=True)
+        known = np.array([bool(t) for t in texts])
+        builder.arg(name, rows[known], builder.strings(t for t in texts if t), text=True)
     for key, name, least in (("computation", "flops", 1), ("memory", "bytes", 0)):
         known = np.array([isinstance(p.get(key), (int, float)) and p[key] >= least for p in prints])
         values = np.array([p[key] for p, k in zip(prints, known, strict=True) if k], np.int64)
@@ -246,16 +231,12 @@ def _add_args(
     builder.arg("operator_index", rows, np.array([places.get(i, len(places)) for i in ids], np.int64))
 
 
-def _input_types(operator: object, variables: _Json) -> str:
+def _input_types(operator: object, variables: Json) -> str:
     """Data types of an operator's inputs, as far as their memory was planned: `Float32 Int32`."""
     inputs = json_object(operator).get("input")
-    found: list[str] = []
-    for variable in cast("list[object]", inputs) if isinstance(inputs, list) else []:
-        known: _Json = variables.get(str(variable)) or {}
-        layout: object = json_object(known.get("mem_plan")).get("layout")
-        if isinstance(layout, dict):
-            found.append(str(cast("_Json", layout).get("dtype", "")))
-    return " ".join(dict.fromkeys(found))
+    plans = (json_object(json_object(variables.get(str(v))).get("mem_plan")) for v in json_list(inputs))
+    dtypes = (str(plan["layout"].get("dtype", "")) for plan in plans if isinstance(plan.get("layout"), dict))
+    return " ".join(dict.fromkeys(dtypes))
 
 
-FORMAT = Format("megengine-static", 11, sniff, read)
+FORMAT = Format("megengine-static", "MegEngine", 11, sniff, read)

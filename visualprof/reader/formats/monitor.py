@@ -1,29 +1,83 @@
 """The monitor's samples of a remote run, `monitor.jsonl`: phases as slices, numbers as counters.
 
-The first line is a header of schema `visualprof.monitor/1`; the prototype wrote none and had other keys.
+The first line is a header of schema `visualprof.monitor/1`, the others are samples; a day at 100 ms is 864,000 of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import Annotated, Any, cast
 
+import msgspec
 import numpy as np
 
-from visualprof.errors import EmptyFile
-from visualprof.reader.chrome.decode import json_objects
-from visualprof.reader.monitor_samples import HOST, MAX_TEXT, ON_GPU, PROTOTYPE, MonitorColumns, blocks
+from visualprof.errors import EmptyFile, FormatError
+from visualprof.reader.chrome.values import UNDECODABLE, json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, TrackKind
+from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values
 
+MAX_LINE = 1 << 20
+MAX_GPUS = 64
+MAX_TEXT = 200
 ASSUMED_INTERVAL_NS = 100_000_000
 
 _HEADER = re.compile(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"')
-_SAMPLE = re.compile(rb'^\s*\{\s*"t(_ns)?"\s*:\s*[0-9.eE+]+\s*,\s*"phase"\s*:')
-_BATCH = re.compile(r"^.+:b\d+$")
+_SAMPLE = re.compile(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
+# (key, name of the counter, factor). A name ends in its unit; the timeline shows those with "bytes" as sizes.
+HOST = (
+    ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
+    ("pressure", "CPU pressure %", 100.0), ("rss_bytes", "RSS bytes", 1.0),
+    ("involuntary_switches", "involuntary switches", 1.0),
+)  # fmt: skip
+ON_GPU = (
+    ("util", "utilization %", 100.0), ("mem_util", "mem utilization %", 100.0), ("sm_mhz", "SM clock MHz", 1.0),
+    ("mem_mhz", "mem clock MHz", 1.0), ("memory_bytes", "memory bytes", 1.0), ("power_w", "power W", 1.0),
+    ("temperature_c", "temperature C", 1.0),
+)  # fmt: skip
+# NVML's nvmlClocksEventReason*; idle clocks, a user's setting and display clocks do not slow a run down.
+REASON_BITS = {0x4: "power cap", 0x8: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
+HARMLESS = re.compile(
+    r"^(|none|0|null|(gpu_?)?idle|applications?_clocks?_settings?|sync_?boost|display_clocks?(_settings?)?)$"
+)
+
+
+class Gpu(msgspec.Struct, gc=False):
+    """One GPU at one moment; shares are 0..1. throttle: text, a list of texts, or NVML's bits."""
+
+    util: float | None = None
+    mem_util: float | None = None
+    sm_mhz: float | None = None
+    mem_mhz: float | None = None
+    memory_bytes: float | None = None
+    power_w: float | None = None
+    temperature_c: float | None = None
+    throttle: msgspec.Raw = msgspec.Raw()
+
+
+class Sample(msgspec.Struct, gc=False):
+    """One line. t_ns: Unix time."""
+
+    t_ns: Annotated[int, msgspec.Meta(gt=0, lt=2**62)] | None = None
+    phase: str | None = None
+    batch: int | None = None
+    cpu: float | None = None
+    child_cpu: float | None = None
+    load1: float | None = None
+    pressure: float | None = None
+    rss_bytes: float | None = None
+    involuntary_switches: float | None = None
+    gpus: list[Gpu | None] | None = None
+
+
+_NO_GPU = Gpu()
+_DECODER = msgspec.json.Decoder(Sample, strict=False)
 
 
 def sniff(head: bytes) -> bool:
@@ -34,112 +88,215 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; times are Unix ns. A phase lasts until the first sample of the next one."""
-    columns = MonitorColumns()
-    for block, whole in blocks(source):
-        columns.add(block, whole)
-    if columns.rows == 0:
+    samples = _Samples()
+    for block, whole in _blocks(source):
+        samples.add(block, whole)
+    if samples.rows == 0:
         raise EmptyFile(f"{source.name} has no samples yet", "it opens by itself once the first one is written")
-    header = columns.header
-    interval = _interval(header)
-    ts, order = columns.times()
-    end = int(ts[-1]) + (interval or ASSUMED_INTERVAL_NS)
-    pid = str(header.get("pid", ""))[:MAX_TEXT]
-    shown = _add_phases(builder, columns, ts, order, end, pid)
-    for key, name, factor in HOST if columns.dated_in_ns else PROTOTYPE:
-        _add_counter(builder, name, ts, columns.numbers(key)[order] * factor, pid)
-    _add_gpus(builder, columns, ts, order, end, shown)
-    if columns.bad:
-        builder.warn(f"{columns.bad:,} lines are no samples and were left out; the first: {columns.first_bad}")
-    if columns.cut:
+    _Lanes(samples, builder).add()
+    if samples.bad:
+        builder.warn(f"{samples.bad:,} lines are no samples and were left out; the first: {samples.first_bad}")
+    if samples.cut:
         builder.warn("the file ends in the middle of a line; is it still being written?")
-    builder.describe(
-        framework="",  # it says how the machine was, whatever ran on it
-        producer="visualprof monitor",
-        device_type="cuda" if columns.gpus else "cpu",
-        devices=tuple(Device(i, name) for i, (_, name) in enumerate(_gpu_names(header, columns.gpus))),
-        clock_origin_ns=0,
-        truncated=columns.cut,
-        properties={"interval_ns": str(interval)} if interval else {},
-    )
 
 
-def _add_phases(builder: TraceBuilder, columns: MonitorColumns, ts: Ints, order: Ints, end: int, pid: str) -> int:
-    """A slice for each phase, their number; each measured batch is a step."""
-    phases = columns.phases()
-    names = [phase if batch is None else f"{phase} batch {batch}" for phase, batch in phases]
-    measured = [bool(p == "measuring" and b is not None) or bool(_BATCH.match(p)) for p, b in phases]
-    track = builder.track(TrackKind.THREAD, "phases", pid)
-    kind = columns.ids("phase")[order]
-    first = _changes(kind)
-    start, stop = ts[first], np.append(ts[first[1:]], end)
-    category = np.where(np.array(measured)[kind[first]], Category.STEP, Category.SESSION)
-    builder.events(
-        ts=start,
-        dur=stop - start,
-        name=builder.strings(names)[kind[first]],
-        category=category,
-        track=np.full(len(first), track),
-        row=np.arange(len(first)),
-    )
-    for i in np.flatnonzero(category == Category.STEP).tolist():
-        phase, batch = phases[int(kind[first[i]])]
-        builder.step(phase if batch is None else f"batch {batch}", int(start[i]), int(stop[i] - start[i]), track)
-    return len(first)
+def _blocks(source: Source) -> Iterator[tuple[bytes, bool]]:
+    """Whole lines in pieces of about 1 MiB, and what stands after the last line's end, which may be half a line."""
+    rest = b""
+    for piece in source.chunks():
+        block, newline, rest = (rest + piece).rpartition(b"\n")
+        if newline:
+            yield block, True
+        if len(rest) > MAX_LINE:
+            raise FormatError(f"{source.name}: a line of over {MAX_LINE >> 20} MiB", "is it the monitor's file?")
+    if rest.strip():
+        yield rest, False
 
 
-def _add_counter(builder: TraceBuilder, name: str, ts: Ints, values: Floats, pid: str, process: str = "") -> None:
-    known = np.isfinite(values)
-    if known.any():
-        track = builder.track(TrackKind.COUNTER, name, pid, process=process)
-        builder.counter(track, ts[known], values[known])
+class _Samples:
+    """The columns of the samples, which grow block by block."""
+
+    def __init__(self) -> None:
+        self.header: dict[str, Any] = {}
+        self.rows = 0
+        self.gpus = 0
+        self.bad = 0
+        self.first_bad = ""
+        self.cut = False
+        self._parts: defaultdict[str, list[tuple[int, Values]]] = defaultdict(list)
+        self._phases: defaultdict[tuple[str, int | None], int] = defaultdict(count().__next__)
+        self._reasons: defaultdict[bytes, int] = defaultdict(count().__next__)
+        self._reasons[b""]
+
+    def add(self, block: bytes, whole: bool) -> None:
+        """The samples of some lines. whole: the last line has its end."""
+        samples = [s for s in self._decoded(block, whole) if s.t_ns is not None]
+        if not samples:
+            return
+        self._keep("t_ns", np.array([s.t_ns for s in samples], np.int64))
+        phases = (self._phases[(s.phase or "")[:MAX_TEXT], s.batch] for s in samples)
+        self._keep("phase", np.fromiter(phases, np.int32, len(samples)))
+        for key, _, _ in HOST:
+            self._keep(key, np.array(list(map(attrgetter(key), samples)), np.float64))
+        self._add_gpus(samples)
+        self.rows += len(samples)
+
+    def _decoded(self, block: bytes, whole: bool) -> list[Sample]:
+        if not self.rows and not self.header:
+            first, _, rest = block.partition(b"\n")
+            if b'"schema"' in first:
+                self.header, block = _header(first), rest
+        try:
+            return _DECODER.decode_lines(block)
+        except UNDECODABLE:
+            return self._decoded_one_by_one(block.split(b"\n"), whole)
+
+    def _decoded_one_by_one(self, lines: list[bytes], whole: bool) -> list[Sample]:
+        samples: list[Sample] = []
+        for i, line in enumerate(lines):
+            try:
+                samples.extend(_DECODER.decode_lines(line))
+            except UNDECODABLE as error:  # noqa: PERF203 - each alone
+                if i == len(lines) - 1 and not whole:
+                    self.cut = True
+                    continue
+                self.bad += 1
+                self.first_bad = self.first_bad or str(error)[:MAX_TEXT]
+        return samples
+
+    def _add_gpus(self, samples: Sequence[Sample]) -> None:
+        """The GPUs by their place in the list."""
+        most = min(MAX_GPUS, max(len(s.gpus or ()) for s in samples))
+        self.gpus = max(self.gpus, most)
+        for i in range(most):
+            gpus = [(s.gpus[i] or _NO_GPU) if s.gpus and len(s.gpus) > i else _NO_GPU for s in samples]
+            for key, _, _ in ON_GPU:
+                self._keep(f"{i}.{key}", np.array(list(map(attrgetter(key), gpus)), np.float64))
+            reasons = map(self._reasons.__getitem__, (bytes(g.throttle)[:MAX_TEXT] for g in gpus))
+            self._keep(f"{i}.throttle", np.fromiter(reasons, np.int32, len(gpus)))
+
+    def _keep(self, key: str, values: Values) -> None:
+        self._parts[key].append((self.rows, values))
+
+    def column(self, key: str, missing: float = float("nan")) -> Values:
+        """A number of every sample, or the id of its phase or throttle reasons; `missing` where it is unknown."""
+        parts = self._parts.get(key, ())
+        out = np.full(self.rows, missing, parts[0][1].dtype if parts else np.float64)
+        for first, values in parts:
+            out[first : first + len(values)] = values
+        return out
+
+    def phases(self) -> list[tuple[str, int | None]]:
+        """Phase and batch by id."""
+        return list(self._phases)
+
+    def reasons(self) -> Values:
+        """What slowed a GPU down, by id; "" nothing."""
+        return np.array([_reasons(raw) for raw in self._reasons])
 
 
-def _add_gpus(builder: TraceBuilder, columns: MonitorColumns, ts: Ints, order: Ints, end: int, row: int) -> None:
-    for i, (short, long) in enumerate(_gpu_names(columns.header, columns.gpus)):
-        for key, name, factor in ON_GPU:
-            _add_counter(builder, f"{short} {name}", ts, columns.numbers(f"{i}.{key}")[order] * factor, short, long)
-        kind = columns.ids(f"{i}.throttle")[order]
-        row += _add_throttling(builder, f"{short} throttled", np.array(columns.reasons()), kind, ts, end, row)
+class _Lanes:
+    """Samples as tracks of a trace, in order of time; a clock that was set back mixes them."""
+
+    def __init__(self, samples: _Samples, builder: TraceBuilder) -> None:
+        interval = samples.header.get("interval_ms")
+        self.interval_ns = round(interval * 1e6) if isinstance(interval, (int, float)) and 0 < interval < 1e7 else 0
+        self.samples = samples
+        self.builder = builder
+        ts = samples.column("t_ns", 0)
+        self.order = np.argsort(ts, kind="stable")
+        self.ts: Ints = ts[self.order]
+        self.pid = str(samples.header.get("pid", ""))[:MAX_TEXT]
+        self.rows = 0
+
+    def add(self) -> None:
+        """Phases, counters, and times in which a GPU was slowed down."""
+        self._add_phases()
+        for key, name, factor in HOST:
+            self._add_counter(name, self.samples.column(key) * factor, self.pid)
+        gpus = json_objects(self.samples.header.get("gpus"))
+        devices: list[Device] = []
+        reasons = self.samples.reasons()
+        for i in range(self.samples.gpus):
+            entry = gpus[i] if i < len(gpus) else {}
+            gpu, name = str(entry.get("id", f"GPU {i}"))[:MAX_TEXT], str(entry.get("name", ""))[:MAX_TEXT]
+            devices.append(Device(i, name))
+            for key, label, factor in ON_GPU:
+                self._add_counter(f"{gpu} {label}", self.samples.column(f"{i}.{key}") * factor, gpu, name)
+            self._add_throttling(f"{gpu} throttled", reasons, self.samples.column(f"{i}.throttle", 0)[self.order])
+        self.builder.describe(
+            framework="",  # it says how the machine was, whatever ran on it
+            producer="visualprof monitor",
+            device_type="cuda" if devices else "cpu",
+            devices=tuple(devices),
+            clock_origin_ns=0,
+            truncated=self.samples.cut,
+            properties={"interval_ns": str(self.interval_ns)} if self.interval_ns else {},
+        )
+
+    def _add_phases(self) -> None:
+        """A slice for each phase; each measured batch is a step."""
+        phases = self.samples.phases()
+        names = [phase if batch is None else f"{phase} batch {batch}" for phase, batch in phases]
+        kinds = [Category.STEP if p == "measuring" and b is not None else Category.SESSION for p, b in phases]
+        track = self.builder.track(TrackKind.THREAD, "phases", self.pid)
+        kind = self.samples.column("phase", 0)[self.order]
+        first, dur = self._stretches(kind)
+        self._add_slices(track, first, dur, self.builder.strings(names)[kind[first]], np.array(kinds)[kind[first]])
+        for at, ns in zip(first.tolist(), dur.tolist(), strict=True):
+            if kinds[kind[at]] is Category.STEP:
+                self.builder.step(f"batch {phases[kind[at]][1]}", int(self.ts[at]), ns, track)
+
+    def _add_counter(self, name: str, values: Floats, pid: str, process: str = "") -> None:
+        values = values[self.order]
+        known = np.isfinite(values)
+        if known.any():
+            track = self.builder.track(TrackKind.COUNTER, name, pid, process=process)
+            self.builder.counter(track, self.ts[known], values[known])
+
+    def _add_throttling(self, label: str, reasons: Values, kind: Ids) -> None:
+        """A slice for each time in which something held the clocks down."""
+        slowed = reasons[kind] != ""
+        if not slowed.any():
+            return
+        causes = ", ".join(np.unique(reasons[kind[slowed]]).tolist())[:MAX_TEXT]
+        self.builder.warn(f"{label} in {slowed.mean():.0%} of the samples: {causes}")
+        first, dur = self._stretches(kind)
+        first, dur = first[slowed[first]], dur[slowed[first]]
+        names = self.builder.strings(reasons.tolist())[kind[first]]
+        track = self.builder.track(TrackKind.THREAD, label)
+        self._add_slices(track, first, dur, names, Category.OTHER)
+
+    def _stretches(self, kind: Ids) -> tuple[Ints, Ints]:
+        """Places at which a value differs from the one before, the first included, and for how long it stays: ns."""
+        first = np.flatnonzero(np.concatenate(([True], kind[1:] != kind[:-1])))
+        end = int(self.ts[-1]) + (self.interval_ns or ASSUMED_INTERVAL_NS)
+        return first, np.append(self.ts[first[1:]], end) - self.ts[first]
+
+    def _add_slices(self, track: int, first: Ints, dur: Ints, name: Ids, category: Rows | int) -> None:
+        rows = np.arange(self.rows, self.rows + len(first))
+        self.builder.events(ts=self.ts[first], dur=dur, name=name, category=category, track=track, row=rows)
+        self.rows += len(first)
 
 
-def _add_throttling(builder: TraceBuilder, label: str, reasons: Values, kind: Ids, ts: Ints, end: int, row: int) -> int:
-    """A slice for each time in which something held the clocks down, numbered from `row`; their number."""
-    slowed = reasons[kind] != ""
-    if not slowed.any():
-        return 0
-    told = ", ".join(np.unique(reasons[kind[slowed]]).tolist())[:MAX_TEXT]
-    builder.warn(f"{label} in {slowed.mean():.0%} of the samples: {told}")
-    first = _changes(kind)
-    stop = np.append(ts[first[1:]], end)
-    keep = slowed[first]
-    n = int(keep.sum())
-    builder.events(
-        ts=ts[first][keep],
-        dur=(stop - ts[first])[keep],
-        name=builder.strings(reasons.tolist())[kind[first[keep]]],
-        category=np.full(n, int(Category.OTHER)),
-        track=np.full(n, builder.track(TrackKind.THREAD, label)),
-        row=row + np.arange(n),
-    )
-    return n
+def _header(line: bytes) -> dict[str, Any]:
+    try:
+        return json_object(msgspec.json.decode(line))
+    except UNDECODABLE:
+        return {}
 
 
-def _changes(kind: Ids) -> Ints:
-    """Places at which a value differs from the one before, the first included."""
-    return np.flatnonzero(np.concatenate(([True], kind[1:] != kind[:-1]))).astype(np.int64)
+def _reasons(raw: bytes) -> str:
+    """Throttle reasons as one text, "" when there is nothing worth a word."""
+    try:
+        value: Any = msgspec.json.decode(raw) if raw else None
+    except UNDECODABLE:
+        return ""
+    if isinstance(value, int):
+        return ", ".join(text for bit, text in REASON_BITS.items() if value & bit and value is not True)
+    listed = cast("list[object]", value) if isinstance(value, list) else str(value or "").split(",")
+    words = [str(word).strip() for word in listed]
+    return ", ".join(word for word in words if not HARMLESS.match(word.lower().replace(" ", "_")))
 
 
-def _gpu_names(header: dict[str, Any], gpus: int) -> list[tuple[str, str]]:
-    """Id and name of each GPU."""
-    told = json_objects(header.get("gpus"))
-    entries = [told[i] if i < len(told) else {} for i in range(gpus)]
-    return [(str(e.get("id", f"GPU {i}"))[:MAX_TEXT], str(e.get("name", ""))[:MAX_TEXT]) for i, e in enumerate(entries)]
-
-
-def _interval(header: dict[str, Any]) -> int:
-    """Nanoseconds between samples, 0 where the header does not say."""
-    told = header.get("interval_ms")
-    return round(told * 1e6) if isinstance(told, (int, float)) and 0 < told < 1e7 else 0
-
-
-FORMAT = Format("monitor", 5, sniff, read)
+FORMAT = Format("monitor", "samples of a remote run", 5, sniff, read)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 
-import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.decode import NO_INT, NO_TEXT, Document, Kind, Text, read_document
-from visualprof.reader.chrome.tracks import add_counters, lay_tracks, text_ids
+from visualprof.reader.chrome.decode import read_document
+from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
+from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids
+from visualprof.reader.chrome.tracks import add_counters
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import NO_ADDRESS, Category, Ints, TrackKind
+from visualprof.reader.trace import Category, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 
-class Args(msgspec.Struct, gc=False):
+class NodeArgs(Args, gc=False):
     """The memory arguments came with 1.24; a GPU build adds kernel events."""
 
     op_name: Text = NO_TEXT
@@ -37,9 +38,6 @@ class Args(msgspec.Struct, gc=False):
     grid_x: int | None = NO_INT
     grid_y: int | None = NO_INT
     grid_z: int | None = NO_INT
-    name: Text = NO_TEXT
-    labels: Text = NO_TEXT
-    sort_index: int | None = NO_INT
 
 
 SUFFIX = "_kernel_time"
@@ -59,38 +57,28 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; times are whole microseconds since profiling began, which the file does not date."""
-    doc = read_document(source, Args, {"Session": ()})
+    doc = read_document(source, NodeArgs, {"Session": ()})
     category = doc.each_kind(_category)
-    shown = np.flatnonzero(category >= 0)
-    on_device = [TrackKind.STREAM if k.cat in ("Kernel", "GPU") else TrackKind.THREAD for k in doc.kinds]
-    tracks = lay_tracks(doc, builder, shown, on_device, stream=doc.args["stream"])
-    names = builder.strings(_name(k) for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
-    builder.events(
-        ts=doc.ts[shown],
-        dur=doc.dur[shown],
-        name=names[doc.kind[shown]],
-        category=category[shown],
-        track=tracks.of_row[shown],
-        row=shown,
-    )
+    tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind, name=_name)
     _add_args(doc, builder)
-    runs = np.flatnonzero(category == Category.STEP)
-    for i, row in enumerate(runs[np.argsort(doc.ts[runs], kind="stable")].tolist()):
-        builder.step(str(i), int(doc.ts[row]), max(0, int(doc.dur[row])), int(tracks.of_row[row]))
+    add_steps(doc, builder, tracks, category, lambda number, _: str(number))
     add_counters(doc, builder)  # the monitor's, which a remote run adds
     _add_memory(doc, builder)
     _add_allocs(doc, builder)
     providers = {doc.texts[int(i)] for i in np.unique(doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
-    builder.describe(
+    describe(
+        doc,
+        builder,
         framework="onnxruntime",
         producer="onnxruntime",
         device_type="cuda" if on_gpu else "cpu",
-        truncated=doc.truncated,
         properties={"providers": ", ".join(sorted(providers))},
     )
-    for warning in doc.warnings:
-        builder.warn(warning)
+
+
+def _track_kind(kind: Kind) -> TrackKind:
+    return TrackKind.STREAM if kind.cat in ("Kernel", "GPU") else TrackKind.THREAD
 
 
 def _category(kind: Kind) -> int:
@@ -110,14 +98,10 @@ def _name(kind: Kind) -> str:
 
 
 def _add_args(doc: Document, builder: TraceBuilder) -> None:
-    rows, ids = doc.arg("op_name")
-    builder.arg("type", rows, text_ids(doc, builder, ids), text=True)
-    rows, ids = doc.arg("provider")
-    builder.arg("provider", rows, text_ids(doc, builder, ids), text=True)
-    for source, name in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
-        rows, ids = doc.arg(source)
-        shapes = {int(i): builder.string(_shapes(doc.texts[int(i)])) for i in np.unique(ids)}
-        builder.arg(name, rows, np.array([shapes[i] for i in ids.tolist()], np.int32), text=True)
+    add_args(doc, builder, ("op_name", "provider"), called={"op_name": "type"})
+    for name, shown in (("input_type_shape", "input_shapes"), ("output_type_shape", "output_shapes")):
+        rows, ids = doc.arg(name)
+        builder.arg(shown, rows, text_ids(doc, builder, ids, _shapes), text=True)
     moved = np.zeros(len(doc.kind), np.int64)
     for name in ("activation_size", "parameter_size", "output_size"):
         rows, sizes = doc.arg(name)
@@ -163,18 +147,18 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     order = np.argsort(end, kind="stable")
     rows, in_use, end = rows[order], in_use[order], end[order]
     held = doc.filled("mem_arena_held", -1)[rows]
-    cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts] or [True])
+    cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
     device = np.where(cpu[doc.filled("provider", 0)[rows]], -1, 0)
-    for each in np.unique(device).tolist():
-        here = device == each
-        parts = _steps_of_memory(doc, rows[here], in_use[here], end[here], held[here])
+    numbers: list[int] = np.unique(device).tolist()
+    for number in numbers:
+        on = device == number
+        parts = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
         parts = parts[parts[:, 1] != 0]
         ts, size, event, allocated, reserved = (parts[:, i] for i in range(5))
         builder.allocs(
             ts=ts,
-            addr=np.full(len(ts), NO_ADDRESS, np.uint64),
             bytes=size,
-            device=np.full(len(ts), each),
+            device=number,
             event=event,
             allocated=allocated,
             reserved=reserved,
@@ -207,4 +191,4 @@ def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: I
     return np.stack([np.stack(c, axis=1) for c in columns], axis=1).reshape(-1, 5)
 
 
-FORMAT = Format("onnxruntime", 14, sniff, read)
+FORMAT = Format("onnxruntime", "ONNX Runtime", 14, sniff, read)

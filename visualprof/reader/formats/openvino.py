@@ -9,20 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object, json_objects
+from visualprof.reader.chrome.values import Json, json_list, json_objects, load_object
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-_Json = dict[str, Any]
-MAX_BYTES = 1 << 30
 MAX_TEXT = 2000
 MAX_NS = 10**15  # eleven days for one operator
 DEVICES = {"GPU": "xpu", "NPU": "npu"}
@@ -52,8 +48,8 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; operators stand end to end in the order of execution, each run is a step."""
-    document = _load(source)
-    graph = {str(each.get("name", "")): each for each in json_objects(document.get("runtime_graph"))}
+    document = load_object(source, "whole counters of OpenVINO")
+    graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
     runs = [_ordered(run, graph) for run in _runs(document)]
     nodes = [node for run in runs for node in run]
     executed = [[node for node in run if node.executed] for run in runs]
@@ -69,31 +65,18 @@ def read(source: Source, builder: TraceBuilder) -> None:
     _describe(builder, document)
 
 
-def _load(source: Source) -> _Json:
-    data = source.whole(MAX_BYTES, "a file of OpenVINO's counters", "is it one?")
-    try:
-        document = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise FormatError(
-            f"{source.name}: not whole counters of OpenVINO ({error})",
-            "it may still be being written; it opens by itself once complete",
-        ) from error
-    return json_object(document)
-
-
-def _runs(document: _Json) -> Iterator[list[Node]]:
+def _runs(document: Json) -> Iterator[list[Node]]:
     """The operators of each run; the envelope has one run, or a list of them."""
-    told = document.get("profiling_info")
-    if isinstance(told, list):
-        rows = cast("list[object]", told)
+    if isinstance(document.get("profiling_info"), list):
+        rows = json_list(document["profiling_info"])
         many = bool(rows) and all(isinstance(row, list) for row in rows)
         for run in rows if many else [rows]:
-            yield [_node(each, "_us", 1e3) for each in json_objects(run)]
+            yield [_node(row, "_us", 1e3) for row in json_objects(run)]
     for request in json_objects(document.get("detailed_performance")):
-        yield [_node(each, "", 1e6) for each in json_objects(request.get("nodes"))]
+        yield [_node(row, "", 1e6) for row in json_objects(request.get("nodes"))]
 
 
-def _node(row: _Json, unit: str, factor: float) -> Node:
+def _node(row: Json, unit: str, factor: float) -> Node:
     """One row; `Status.EXECUTED` is how benchmark_app writes the status."""
     real = _nanoseconds(row.get(f"real_time{unit}"), factor)
     status = str(row.get("status", "EXECUTED" if real else "NOT_RUN")).rpartition(".")[2].upper()
@@ -119,18 +102,18 @@ def _text(value: object) -> str:
     return value[:MAX_TEXT] if isinstance(value, str) else ""
 
 
-def _ordered(run: list[Node], graph: dict[str, _Json]) -> list[Node]:
+def _ordered(run: list[Node], graph: dict[str, Json]) -> list[Node]:
     """The operators in the order of execution; one that the runtime graph does not know stays behind its neighbour."""
     place = -1
     places: list[int] = []
     for node in run:
-        told = str(graph.get(node.name, {}).get("execOrder"))
-        place = int(told) if told.isascii() and told.isdigit() and len(told) < 10 else place
+        order = str(graph.get(node.name, {}).get("execOrder"))
+        place = int(order) if order.isascii() and order.isdigit() and len(order) < 10 else place
         places.append(place)
     return [run[i] for i in sorted(range(len(run)), key=lambda i: places[i])]
 
 
-def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, _Json]) -> None:
+def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, Json]) -> None:
     """Each run as a step over its operators."""
     nodes = [node for run in runs for node in run]
     track = builder.track(TrackKind.THREAD, "executor")
@@ -141,8 +124,8 @@ def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, _J
         ts=ts,
         dur=dur,
         name=builder.strings(n.name or n.type for n in nodes),
-        category=np.full(len(nodes), int(Category.OP)),
-        track=np.full(len(nodes), track),
+        category=Category.OP,
+        track=track,
         row=rows,
     )
     texts = {
@@ -162,20 +145,20 @@ def _add_runs(builder: TraceBuilder, runs: list[list[Node]], graph: dict[str, _J
         start += length
 
 
-def _precision(node: Node, graph: dict[str, _Json]) -> str:
+def _precision(node: Node, graph: dict[str, Json]) -> str:
     """In which the operator ran: as its implementation is called, else as the runtime graph says."""
-    found = _PRECISION.search(node.exec_type)
-    return found[1].lower() if found else _text(graph.get(node.name, {}).get("runtimePrecision"))
+    suffix = _PRECISION.search(node.exec_type)
+    return suffix[1].lower() if suffix else _text(graph.get(node.name, {}).get("runtimePrecision"))
 
 
-def _describe(builder: TraceBuilder, document: _Json) -> None:
-    told = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
+def _describe(builder: TraceBuilder, document: Json) -> None:
+    properties = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
     builder.describe(
         framework="openvino",
         producer=f"OpenVINO {_text(document.get('openvino'))}".strip(),
-        device_type=DEVICES.get(told.get("device", "CPU").partition(".")[0].upper(), "cpu"),
-        properties=told,
+        device_type=DEVICES.get(properties.get("device", "CPU").partition(".")[0].upper(), "cpu"),
+        properties=properties,
     )
 
 
-FORMAT = Format("openvino", 16, sniff, read)
+FORMAT = Format("openvino", "OpenVINO", 16, sniff, read)

@@ -8,53 +8,39 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.decode import (
-    NO_INT,
-    NO_TEXT,
-    Document,
-    Kind,
-    Text,
-    json_object,
-    json_objects,
-    read_document,
-)
-from visualprof.reader.chrome.tracks import lay_tracks, text_ids
+from visualprof.reader.chrome.decode import read_document
+from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
+from visualprof.reader.chrome.events import add_allocs, add_args, add_events, add_steps, describe, device_of
+from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-NAN = float("nan")
 
-
-class Args(msgspec.Struct, gc=False):
+class Args(KernelArgs, gc=False):
     """Arguments of Paddle events; start_time and end_time carry the digits that `ts` lost."""
 
     start_time: Text = NO_TEXT
     end_time: Text = NO_TEXT
     correlation: int | None = msgspec.field(name="correlation id", default=NO_INT)
-    device: int | None = NO_INT
-    stream: int | None = NO_INT
-    grid: Text = NO_TEXT
-    block: Text = NO_TEXT
-    registers: int | None = msgspec.field(name="registers per thread", default=NO_INT)
-    shared_memory: int | None = msgspec.field(name="shared memory", default=NO_INT)
-    blocks_per_sm: float | None = msgspec.field(name="blocks per SM", default=NAN)
     occupancy: float | None = msgspec.field(name="theoretical achieved occupancy %", default=NAN)
-    bytes: int | None = NO_INT
     input_shapes: Text = NO_TEXT
     input_types: Text = msgspec.field(name="input_dtypes", default=NO_TEXT)
     call_stack: Text = msgspec.field(name="callstack", default=NO_TEXT)
     place: Text = NO_TEXT
     address: int | None = msgspec.field(name="addr", default=NO_INT)
-    increase: int | None = msgspec.field(name="increase_bytes", default=NO_INT)
+    memory_bytes: int | None = msgspec.field(name="increase_bytes", default=NO_INT)
     allocated: int | None = msgspec.field(name="current_allocated", default=NO_INT)
     reserved: int | None = msgspec.field(name="current_reserved", default=NO_INT)
-    name: Text = NO_TEXT
-    labels: Text = NO_TEXT
-    sort_index: int | None = NO_INT
 
 
+_MEMORY = ("place", "address", "memory_bytes", "allocated", "reserved")
+FIELDS = {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")}
+_SHOWN = (
+    "grid", "block", "input_shapes", "input_types", "call_stack", "registers", "shared_memory", "blocks_per_sm",
+    "bytes", "occupancy",
+)  # fmt: skip
 CATEGORIES = {
     "Operator": Category.OP, "PythonOp": Category.OP, "OperatorInner": Category.OP_PART,
     "DygraphKernelLaunch": Category.OP_PART, "StaticKernelLaunch": Category.OP_PART,
@@ -82,33 +68,29 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; `ts` is whole microseconds, the exact times stand in the arguments."""
-    doc = read_document(
-        source, Args, {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")}
-    )
+    doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     shown = np.flatnonzero(category >= 0)
-    on_device = [TrackKind.STREAM if k.cat in DEVICE else TrackKind.THREAD for k in doc.kinds]
-    tracks = lay_tracks(doc, builder, shown, on_device, device=doc.args["device"], stream=doc.args["stream"])
-    names = builder.strings(DURATION.sub("", k.name) for k in doc.kinds) if doc.kinds else np.zeros(0, np.int32)
     ts, dur = _exact_times(doc)
-    builder.events(
-        ts=ts[shown],
-        dur=dur[shown],
-        name=names[doc.kind[shown]],
-        category=category[shown],
-        track=tracks.of_row[shown],
-        row=shown,
-        corr=doc.filled("correlation", 0)[shown],
-    )
-    _add_args(doc, builder)
-    _add_allocs(doc, builder, ts)
-    for i in np.flatnonzero(category == Category.STEP).tolist():
-        name = DURATION.sub("", doc.kind_at(i).name)
-        builder.step(name.partition("#")[2] or name, int(ts[i]), max(0, int(dur[i])), int(tracks.of_row[i]))
+    tracks = add_events(doc, builder, shown, category, _track_kind, ts=ts, dur=dur, name=lambda k: _plain(k.name))
+    add_args(doc, builder, _SHOWN, percents=("occupancy",), empty=("{}", "[]", ""))
+    device = np.array([_place_device(text) for text in doc.texts], np.int64)
+    add_allocs(doc, builder, device[doc.filled("place", 0)], ts)
+    add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder)
 
 
-_MEMORY = ("place", "address", "increase", "allocated", "reserved")
+def _plain(name: str) -> str:
+    """A name without the duration that Paddle writes behind it."""
+    return DURATION.sub("", name)
+
+
+def _step_label(_: int, name: str) -> str:
+    return _plain(name).partition("#")[2] or _plain(name)
+
+
+def _track_kind(kind: Kind) -> TrackKind:
+    return TrackKind.STREAM if kind.cat in DEVICE else TrackKind.THREAD
 
 
 def _category(kind: Kind) -> int:
@@ -116,10 +98,9 @@ def _category(kind: Kind) -> int:
         return Category.MEMORY
     if kind.ph not in ("X", "i", "I"):
         return -1
-    found = CATEGORIES.get(kind.cat, Category.OTHER)
-    if found == Category.KERNEL and COMM_KERNEL.search(kind.name):
-        return Category.COMM
-    return Category.COMM if found == Category.OP and COMM_OP.search(kind.name) else found
+    category = CATEGORIES.get(kind.cat, Category.OTHER)
+    pattern = {Category.KERNEL: COMM_KERNEL, Category.OP: COMM_OP}.get(category)
+    return Category.COMM if pattern and pattern.search(kind.name) else category
 
 
 def _exact_times(doc: Document) -> tuple[Ints, Ints]:
@@ -151,33 +132,6 @@ def _argument_ns(doc: Document, name: str) -> Ints:
     return out
 
 
-def _add_args(doc: Document, builder: TraceBuilder) -> None:
-    for name in ("grid", "block", "input_shapes", "input_types", "call_stack"):
-        rows, values = doc.arg(name)
-        told = np.array([t not in ("{}", "[]", "") for t in doc.texts], bool)[values]
-        builder.arg(name, rows[told], text_ids(doc, builder, values[told]), text=True)
-    for name in ("registers", "shared_memory", "blocks_per_sm", "bytes"):
-        builder.arg(name, *doc.arg(name))
-    rows, percent = doc.arg("occupancy")
-    builder.arg("occupancy", rows, percent / 100.0)
-
-
-def _add_allocs(doc: Document, builder: TraceBuilder, ts: Ints) -> None:
-    rows, sizes = doc.arg("increase")
-    if not len(rows):
-        return
-    device_of = np.array([_place_device(t) for t in doc.texts] or [-1], np.int64)
-    builder.allocs(
-        ts=ts[rows],
-        addr=doc.filled("address", -1)[rows].astype(np.uint64),
-        bytes=sizes,
-        device=device_of[doc.filled("place", 0)[rows]],
-        event=rows,
-        allocated=doc.filled("allocated", -1)[rows],
-        reserved=doc.filled("reserved", -1)[rows],
-    )
-
-
 def _place_device(place: str) -> int:
     """`Place(gpu:1)` -> 1, `Place(cpu)` -> -1."""
     match = re.fullmatch(r"Place\((?!cpu)\w+:(\d+)\)", place)
@@ -188,19 +142,18 @@ def _describe(source: Source, doc: Document, builder: TraceBuilder) -> None:
     extra = json_object(doc.head.get("ExtraInfo"))
     rank = re.search(r"rank_?(\d+)", source.name)
     on_device = any(k.cat in DEVICE for k in doc.kinds)
-    builder.describe(
+    describe(
+        doc,
+        builder,
         framework="paddle",
         producer="paddle.profiler",
         rank=int(rank.group(1)) if rank else -1,
         devices=_devices(doc.head.get("deviceProperties")),
         device_type="cuda" if on_device else "cpu",
         clock_origin_ns=0,
-        truncated=doc.truncated,
         process_cpu_ratio=_ratio(extra.get("Process Cpu Utilization")),
         system_cpu_ratio=_ratio(extra.get("System Cpu Utilization")),
     )
-    for warning in doc.warnings:
-        builder.warn(warning)
 
 
 def _devices(properties: object) -> tuple[Device, ...]:
@@ -210,17 +163,7 @@ def _devices(properties: object) -> tuple[Device, ...]:
             properties = ast.literal_eval(properties)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return ()
-    return tuple(
-        Device(
-            id=int(p.get("id", 0)),
-            name=str(p.get("name", "")),
-            memory_bytes=int(p.get("totalGlobalMem", 0)),
-            compute_capability=f"{p.get('computeMajor', '')}.{p.get('computeMinor', 0)}" if "computeMajor" in p else "",
-            multiprocessors=int(p.get("smCount", p.get("numSms", 0))),
-            max_threads_per_multiprocessor=int(p.get("maxThreadsPerMultiprocessor", 0)),
-        )
-        for p in json_objects(properties)
-    )
+    return tuple(device_of(entry) for entry in json_objects(properties))
 
 
 def _ratio(value: object) -> float:
@@ -230,4 +173,4 @@ def _ratio(value: object) -> float:
         return -1.0
 
 
-FORMAT = Format("paddle", 10, sniff, read)
+FORMAT = Format("paddle", "Paddle", 10, sniff, read)

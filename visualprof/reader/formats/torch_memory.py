@@ -13,7 +13,7 @@ import numpy as np
 from visualprof.errors import FormatError
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import NO_ADDRESS, Category, Device, Ints, TrackKind
+from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
@@ -44,20 +44,18 @@ def read(source: Source, builder: TraceBuilder) -> None:
     first = int(ts[known].min()) if known.any() else 0
     ts = np.where(known, ts, first)
     rows = np.arange(len(ts))
-    track = builder.track(TrackKind.THREAD, "memory")
     builder.events(
         ts=ts,
-        dur=np.full(len(ts), -1),
+        dur=-1,
         name=builder.strings(ACTIONS)[action],
-        category=np.full(len(ts), int(Category.MEMORY)),
-        track=np.full(len(ts), track),
+        category=Category.MEMORY,
+        track=builder.track(TrackKind.THREAD, "memory"),
         row=rows,
     )
     builder.allocs(
         ts=ts,
-        addr=np.full(len(ts), NO_ADDRESS, np.uint64),
         bytes=size,
-        device=np.zeros(len(ts), np.int32),
+        device=0,
         event=rows,
         category=builder.strings(CATEGORIES)[category],
         complete=True,
@@ -77,23 +75,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
 def _load(source: Source) -> tuple[Ints, bool]:
     """(n, 4) int64, and whether the file was cut."""
     data = source.whole(MAX_BYTES, "a memory timeline", "was it made by torch.profiler?")
-    rows = _decode(data)
-    cut = rows is None
-    if cut:
-        rows = _decode(data[: data.rfind(b"]") + 1] + b"]")
-    if rows is None:
-        raise FormatError(
-            f"{source.name}: not a list of [time, action, bytes, category]", "was it made by torch.profiler?"
-        )
-    return rows, cut
+    for cut, text in ((False, data), (True, data[: data.rfind(b"]") + 1] + b"]")):
+        try:
+            rows = msgspec.json.decode(text, type=list[tuple[int, int, int, int]])
+            return np.array(rows, np.int64).reshape(-1, 4), cut
+        except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):  # noqa: PERF203 - twice at most
+            continue
+    raise FormatError(f"{source.name}: not a list of [time, action, bytes, category]", "was it made by torch.profiler?")
 
 
-def _decode(text: bytes) -> Ints | None:
-    try:
-        rows = msgspec.json.decode(text, type=list[tuple[int, int, int, int]])
-        return np.array(rows, np.int64).reshape(-1, 4)
-    except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):
-        return None
-
-
-FORMAT = Format("torch-memory", 15, sniff, read)
+FORMAT = Format("torch-memory", "torch.profiler", 15, sniff, read)

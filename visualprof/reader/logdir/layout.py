@@ -21,6 +21,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from visualprof.reader.registry import profile_suffixes
+
 _PACKING = re.compile(r"\.(gz|gzip)$", re.IGNORECASE)
 _ENDING = re.compile(
     r"(\.pt\.trace|\.paddle_trace|\.chrome_timeline|[._]chrome_trace|\.trace|\.profile|\.prof)?\.(jsonl?|pb|pftrace|txt|raw)$"
@@ -67,7 +69,8 @@ def place(folder: str, name: str) -> Place:
         name: the file's name.
     """
     unpacked = _PACKING.sub("", name)
-    stem = _ENDING.sub("", unpacked) or unpacked
+    own = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
+    stem = (unpacked[: -len(own)] if own else _ENDING.sub("", unpacked)) or unpacked
     torch = unpacked.lower().endswith(".pt.trace.json")
     found = _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
     worker, stamp = (found["worker"], found["stamp"]) if found else (stem, "")

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Literal
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
-from visualprof.reader.registry import recognise
-from visualprof.reader.source import GZIP_MAGIC, HEAD_BYTES, Source
+from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
+from visualprof.reader.source import HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
 
 # A dataset by mistake below a log directory must not keep the scanner busy for minutes.
 MAX_ENTRIES = 200_000
+# Read of every file; more only of those that begin like a profile or are named like one.
+GLANCE_BYTES = 512
 
 _UNFINISHED = (".partial", ".tmp", ".part", ".crdownload", ".swp", "~")
 _PROFILE_NAME = re.compile(
@@ -32,7 +34,6 @@ _OTHER_NAME = re.compile(
 )
 # What a remote run leaves beside its profiles: JSON that is not worth a word.
 _RESULT_NAMES = frozenset({"job.json", "env.json", "status.json"})
-_BLANK = b"\x00 \t\r\n\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ def examine(found: Found) -> Verdict:
     if found.version.size == 0:
         return _growing(found, "is empty") if _named_like_profile(found) else Verdict("other")
     try:
-        if not _may_be_profile(found):
+        if not (_named_like_profile(found) or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
         return Verdict("profile", recognise(source).name)
     except EmptyFile as error:
@@ -184,28 +185,11 @@ def _stranger(found: Found, error: str, hint: str) -> Verdict:
 
 
 def _named_like_profile(found: Found) -> bool:
-    return bool(_PROFILE_NAME.search(found.name)) and found.name not in _RESULT_NAMES
-
-
-def _may_be_profile(found: Found) -> bool:
-    """All formats are JSON, maybe gzipped: a glance at the first bytes saves reading models and pictures."""
-    if _PROFILE_NAME.search(found.name):
-        return True
-    try:
-        with Path(found.path).open("rb", buffering=0) as file:
-            first = file.read(512)
-    except OSError:
-        return not _OTHER_NAME.search(found.name)
-    if first.startswith(GZIP_MAGIC):
-        first = Source(found.path).head()
-    return first.lstrip(_BLANK)[:1] in (b"{", b"[")
+    named = _PROFILE_NAME.search(found.name) or found.name.lower().endswith(profile_suffixes())
+    return bool(named) and found.name not in _RESULT_NAMES
 
 
 def _cut_short(source: Source) -> bool:
     """Does it begin like JSON, without the end?"""
     head = source.head()
-    return (
-        len(head) < HEAD_BYTES
-        and head.lstrip(_BLANK)[:1] in (b"{", b"[")
-        and head.rstrip(_BLANK)[-1:] not in (b"}", b"]")
-    )
+    return len(head) < HEAD_BYTES and is_json(head) and head.rstrip(BLANK)[-1:] not in (b"}", b"]")

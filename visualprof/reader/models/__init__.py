@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from pathlib import Path
 
-from visualprof.errors import UnknownFormat
+from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader.graph import ModelGraph
-from visualprof.reader.models import torch_archive
+from visualprof.reader.registry import Plugin, labels, plugins
 from visualprof.reader.source import Source
 
 
-@dataclass(frozen=True)
-class ModelFormat:
-    """A model format: like `registry.Format`, but it reads a graph."""
+def _no_refusal(name: str, head: bytes) -> FormatError | None:
+    """For formats that nothing else is taken for."""
+    del name, head
 
-    name: str
-    priority: int
-    sniff: Callable[[bytes], bool]
+
+@dataclass(frozen=True)
+class ModelFormat(Plugin):
+    """A model format: like `registry.Format`, but it reads a graph.
+
+    Args:
+        read: reads the whole source. Raises FormatError.
+        shared_suffixes: endings of file names that others have too: such a file is looked at, and passed over in
+            silence when it is something else.
+        refuse: why a file (its name and first 64 KiB) that no format recognises, but users take for one of these, is
+            not read and what to do; None when it is none of them.
+    """
+
     read: Callable[[Source], ModelGraph]
+    _: KW_ONLY
+    shared_suffixes: tuple[str, ...] = ()
+    refuse: Callable[[str, bytes], FormatError | None] = _no_refusal
 
 
 @cache
 def all_models() -> tuple[ModelFormat, ...]:
     """Every model format, the most specific first."""
-    modules = (importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
-    return tuple(sorted((m.MODEL for m in modules if hasattr(m, "MODEL")), key=lambda f: (f.priority, f.name)))
+    return plugins(sys.modules[__name__], "MODEL", ModelFormat)
+
+
+@cache
+def model_suffixes(shared: bool = True) -> tuple[str, ...]:
+    """Endings of the names of model files, in lower case; shared: also those that other files have."""
+    return tuple(s for m in all_models() for s in (*m.suffixes, *(m.shared_suffixes if shared else ())))
+
+
+def usual_suffix(format: str) -> str:
+    """The first ending of a model format's names, "" for a format that has none or that is not known."""
+    return next((s for m in all_models() if m.name == format for s in (*m.suffixes, *m.shared_suffixes)), "")
 
 
 def recognise_model(source: Source) -> ModelFormat | None:
     """The model format of a file by its content, None when it is none."""
     head = source.head()
-    return next((each for each in all_models() if each.sniff(head)), None)
+    return next((model for model in all_models() if model.sniff(head)), None)
+
+
+def refusal(name: str, head: bytes) -> FormatError | None:
+    """Why a file that is no model is not read although users take it for one; None when it is another thing."""
+    return next((error for model in all_models() if (error := model.refuse(name, head))), None)
 
 
 def read_model(path: str | Path) -> ModelGraph:
@@ -44,14 +71,9 @@ def read_model(path: str | Path) -> ModelGraph:
     Raises: UnknownFormat, FormatError, SourceError.
     """
     source = Source(path)
-    chosen = recognise_model(source)
-    if chosen is None:
-        told = torch_archive.refusal(source.name, source.head())
-        if told:
-            raise told
-        raise UnknownFormat(
-            f"{source.name}: no model format recognises its content",
-            "visualprof reads ONNX, MegEngine .mge (version 2), MegEngine static profiles, torch.export .pt2 "
-            "and add_graph files",
+    model = recognise_model(source)
+    if model is None:
+        raise refusal(source.name, source.head()) or UnknownFormat(
+            f"{source.name}: no model format recognises its content", f"visualprof reads {labels(all_models())}"
         )
-    return chosen.read(source)
+    return model.read(source)

@@ -20,11 +20,8 @@ DTYPES = (
     "Bool", "Uint16", "QuantizedS1", "Complex64",
 )  # fmt: skip
 CONSTANTS = (
-    "ImmutableTensor",
-    "SharedDeviceTensor",
-    "MultipleDeviceTensorHolder",
-    "MultipleDeviceTensorWithFormatHolder",
-)
+    "ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
+)  # fmt: skip
 INPUTS = ("Host2DeviceCopy",)
 
 
@@ -153,4 +150,6 @@ def _version(number: int) -> str:
     return f"{number // 100_000}.{number // 100 % 1000}.{number % 100}" if number else ""
 
 
-MODEL = ModelFormat("megengine", 10, sniff, read)
+MODEL = ModelFormat(
+    "megengine", "MegEngine .mge (version 2)", 10, sniff, read, suffixes=(".mge",), shared_suffixes=(".tm",)
+)

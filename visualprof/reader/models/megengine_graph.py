@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from visualprof.errors import FormatError
-from visualprof.reader.chrome.decode import json_object
+from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
-_Json = dict[str, Any]
-MAX_BYTES = 1 << 30
 CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
 
 
@@ -27,21 +23,18 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Reads the operators in order of execution."""
-    data = source.whole(MAX_BYTES, "a MegEngine graph", "is it one?")
+    what, hint = "a whole MegEngine graph", "was it cut while being copied?"
+    document = load_object(source, what, hint)
     try:
-        return _build(source.name, msgspec.json.decode(data, type=dict[str, Any]))
-    except (
-        msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError, UnicodeDecodeError,
-    ) as error:  # fmt: skip
-        raise FormatError(
-            f"{source.name}: not a whole MegEngine graph ({error})", "was it cut while being copied?"
-        ) from error
+        return _build(source.name, document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"{source.name}: not {what} ({error})", hint) from error
 
 
-def _build(name: str, document: _Json) -> ModelGraph:
-    graph: _Json = document.get("graph_exec", document)
-    operators: _Json = graph["operator"]
-    variables: _Json = graph.get("var") or {}
+def _build(name: str, document: Json) -> ModelGraph:
+    graph: Json = document.get("graph_exec", document)
+    operators: Json = graph["operator"]
+    variables: Json = graph.get("var") or {}
     sequence: list[str] = graph.get("comp_seq") or []
     order = [i for i in sequence if i in operators]
     footprint = json_object(json_object(document.get("profiler")).get("opr_footprint"))
@@ -53,7 +46,7 @@ def _build(name: str, document: _Json) -> ModelGraph:
     return builder.build()
 
 
-def _operator(builder: ModelBuilder, operator: _Json, rows: dict[str, int], parameters: _Json) -> None:
+def _operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], parameters: Json) -> None:
     kind, name = str(operator.get("type", "")), str(operator.get("name", ""))
     inputs = tuple(rows[i] for i in operator.get("input") or () if i in rows)
     outputs = tuple(rows[i] for i in operator.get("output") or () if i in rows)
@@ -66,13 +59,15 @@ def _operator(builder: ModelBuilder, operator: _Json, rows: dict[str, int], para
         builder.node(Node(name, kind, scope, role, inputs, outputs, attributes | {"id": str(operator.get("id", ""))}))
 
 
-def _value(variable: _Json) -> Value:
+def _value(variable: Json) -> Value:
     inferred = json_object(json_object(variable.get("static_infer_tags")).get("SHAPE")).get("inferred_result")
     layout = json_object(json_object(variable.get("mem_plan")).get("layout"))
     sizes = cast("object", inferred if isinstance(inferred, list) else layout.get("shape"))
-    shape = tuple(int(s) for s in cast("list[Any]", sizes)) if isinstance(sizes, list) else None
+    shape = tuple(int(str(size)) for size in json_list(cast("object", sizes))) if isinstance(sizes, list) else None
     held: int = (variable.get("prev_dev_ptr_end") or 0) - (variable.get("prev_dev_ptr") or 0)
     return Value(str(variable.get("name", "")), str(layout.get("dtype", "")).lower(), shape, held if held > 0 else -1)
 
 
-MODEL = ModelFormat("megengine-static", 11, sniff, read)
+MODEL = ModelFormat(
+    "megengine-static", "MegEngine static profiles", 11, sniff, read, shared_suffixes=(".json", ".json.gz", ".graph")
+)

@@ -92,4 +92,4 @@ def _node(told: _Node) -> Node:
     )
 
 
-MODEL = ModelFormat("module", 5, sniff, read)
+MODEL = ModelFormat("module", "add_graph files", 5, sniff, read, shared_suffixes=(".json", ".json.gz"))

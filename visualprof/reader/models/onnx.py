@@ -244,4 +244,4 @@ def _last(name: str) -> str:
     return name.rstrip("/").rsplit("/", 1)[-1]
 
 
-MODEL = ModelFormat("onnx", 30, sniff, read)
+MODEL = ModelFormat("onnx", "ONNX", 30, sniff, read, suffixes=(".onnx",), shared_suffixes=(".pb",))

@@ -15,15 +15,8 @@ from visualprof.reader.source import Source
 MAGIC = b"PK\x03\x04"
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    OSError,
-    EOFError,
-    RuntimeError,
-    NotImplementedError,
-    ValueError,
-    struct.error,
-)
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
+)  # fmt: skip
 MAX_ENTRIES = 500_000
 MAX_RATIO = 500  # JSON of a graph packs 10 to 60 times
 

@@ -205,4 +205,4 @@ def _attributes(node: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-MODEL = ModelFormat("torch_export", 20, sniff, read)
+MODEL = ModelFormat("torch_export", "torch.export .pt2", 20, sniff, read, suffixes=(".pt2",))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import ModelFormat
-from visualprof.reader.models.torch_archive import Archive, names_in, opened
+from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
 from visualprof.reader.source import Source
 
 MAX_CODE = 64 << 20
@@ -291,4 +291,4 @@ def _rows(things: Iterable[_Thing]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(r for t in things if isinstance(t, _Data) for r in t.rows))
 
 
-MODEL = ModelFormat("torchscript", 21, sniff, read)
+MODEL = ModelFormat("torchscript", "TorchScript", 21, sniff, read, shared_suffixes=(".pt", ".pth"), refuse=refusal)

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from visualprof.reader.chrome.decode import json_object
-from visualprof.reader.chrome.values import items, number, whole
+from visualprof.reader.chrome.values import items, json_object, number, whole
 from visualprof.reader.logdir.scan import Found
 
 MAX_POINTS_BYTES = 32 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -31,12 +31,21 @@ from visualprof.reader.trace import (
     Track,
     TrackKind,
     Values,
-)
+)  # fmt: skip
 from visualprof.reader.trace.nesting import innermost_at, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
 ABSURD_BYTES = 1 << 50
+_Dtypes = Mapping[str, type[np.generic]]
+_EVENTS: _Dtypes = {
+    "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
+    "row": np.int64,
+}  # fmt: skip
+_ALLOCS: _Dtypes = {
+    "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64, "allocated": np.int64,
+    "reserved": np.int64, "category": np.int32, "complete": np.bool_,
+}  # fmt: skip
 
 
 class TraceBuilder:
@@ -49,12 +58,12 @@ class TraceBuilder:
     def __init__(self, format: str) -> None:
         self._ids: dict[str, int] = {"": 0}
         self._tracks: list[Track] = []
-        self._events: list[tuple[Ints, Ints, Ids, Bytes, Ids, Ints, Ints]] = []
+        self._events: list[dict[str, Values]] = []
         self._args: dict[str, list[tuple[Rows, Values, bool]]] = {}
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
         self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
         self._counters: list[tuple[int, Ints, Floats]] = []
-        self._allocs: list[tuple[Allocs, Mask]] = []
+        self._allocs: list[dict[str, Values]] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
         self._warnings: dict[str, None] = {}
@@ -73,25 +82,23 @@ class TraceBuilder:
         return len(self._tracks) - 1
 
     def events(
-        self, *, ts: Ints, dur: Ints, name: Rows, category: Rows, track: Rows, row: Rows, corr: Rows | None = None
+        self,
+        *,
+        ts: Ints,
+        dur: Ints | int,
+        name: Rows,
+        category: Rows | int,
+        track: Rows | int,
+        row: Rows,
+        corr: Rows | None = None,
     ) -> None:
-        """Adds events. All arrays (n,): times ns (dur -1 for an instant), name string ids, row in the file."""
-        negative = np.flatnonzero(dur < -1)
-        if len(negative):
-            self.warn(f"{len(negative):,} events have a negative duration and are shown with 0")
-            dur = np.where(dur < -1, 0, dur)
-        corr = np.zeros(len(ts), np.int64) if corr is None else corr.astype(np.int64)
-        self._events.append(
-            (
-                ts,
-                dur,
-                name.astype(np.int32),
-                category.astype(np.uint8),
-                track.astype(np.int32),
-                corr,
-                row.astype(np.int64),
-            )
-        )
+        """Adds events. All (n,), or one for all: times ns (dur -1 for an instant), name string ids, row in the file."""
+        negative = int(np.count_nonzero(np.less(dur, -1)))
+        if negative:
+            self.warn(f"{negative:,} events have a negative duration and are shown with 0")
+            dur = np.where(np.less(dur, -1), 0, dur)
+        columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
+        self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENTS, len(ts)))
 
     def arg(self, name: str, rows: Rows, values: Values, text: bool = False) -> None:
         """Adds an argument of the events at the given rows of the file; values are string ids when text."""
@@ -117,32 +124,27 @@ class TraceBuilder:
         self,
         *,
         ts: Ints,
-        addr: Rows,
         bytes: Ints,
-        device: Rows,
-        event: Rows | None = None,
-        allocated: Ints | None = None,
-        reserved: Ints | None = None,
-        category: Rows | None = None,
+        device: Rows | int,
+        addr: Rows | int = NO_ADDRESS,
+        event: Rows | int = -1,
+        allocated: Rows | int = -1,
+        reserved: Rows | int = -1,
+        category: Rows | int = 0,
         complete: bool = False,
     ) -> None:
-        """Adds memory events: the columns of Allocs, (n,) each.
+        """Adds memory events: the columns of Allocs, (n,) each, or one for all.
 
         `event` is a row of the file: that of the memory event itself (category MEMORY), which happened in the event
         around it, or that of the event in which it happened. complete: these are all allocations that there were, so
         that `allocated` can be added up from 0. Sizes that cannot be are left out and totals that cannot be are
         unknown, with a warning.
         """
-        n = len(ts)
-        unknown = np.full(n, -1, np.int64)
-        columns: dict[str, Values] = {
-            "ts": ts, "addr": addr.astype(np.uint64), "bytes": bytes, "device": device,
-            "event": unknown if event is None else event,
-            "allocated": self._plausible(unknown if allocated is None else allocated, "allocated"),
-            "reserved": self._plausible(unknown if reserved is None else reserved, "reserved"),
-            "category": np.zeros(n, np.int32) if category is None else category,
-            "next": unknown,
-        }  # fmt: skip
+        values = {"ts": ts, "addr": addr, "bytes": bytes, "device": device, "event": event, "allocated": allocated,
+                  "reserved": reserved, "category": category, "complete": complete}  # fmt: skip
+        columns = _columns(values, _ALLOCS, len(ts))
+        for what in ("allocated", "reserved"):
+            columns[what] = self._plausible(columns[what], what)
         absurd = (bytes > ABSURD_BYTES) | (bytes < -ABSURD_BYTES)
         if absurd.any():
             largest = int(bytes[absurd][np.argmax(np.abs(bytes[absurd].astype(np.float64)))])
@@ -150,8 +152,8 @@ class TraceBuilder:
                 f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; "
                 f"the largest: {largest:,} bytes"
             )
-            columns = {k: v[~absurd] for k, v in columns.items()}
-        self._allocs.append((Allocs(**columns), np.full(len(columns["ts"]), complete)))
+            columns = {name: column[~absurd] for name, column in columns.items()}
+        self._allocs.append(columns)
 
     def _plausible(self, totals: Ints, what: str) -> Ints:
         """Totals of memory with what cannot be made unknown; those below zero stay and are noted."""
@@ -180,10 +182,10 @@ class TraceBuilder:
 
     def build(self) -> Trace:
         """The trace."""
-        ts, dur, name, category, track, corr, row = self._joined()
-        order = _order(ts, dur, track)
-        ts, dur, name, category = ts[order], dur[order], name[order], category[order]
-        track, corr, row = track[order], corr[order], row[order]
+        columns = _joined(self._events, _EVENTS)
+        order = _order(columns["ts"], columns["dur"], columns["track"])
+        columns = {name: column[order] for name, column in columns.items()}
+        ts, dur, track, category, row = (columns[name] for name in ("ts", "dur", "track", "category", "row"))
         tracks, bounds = self._bounded_tracks(track)
         end = ts + np.maximum(dur, 0)
         parent, depth = nest(ts, end, bounds)
@@ -192,9 +194,10 @@ class TraceBuilder:
         event_of = np.full(int(row.max()) + 1 if len(row) else 0, -1, np.int32)
         event_of[row] = np.arange(len(row), dtype=np.int32)
         steps = self._sorted_steps()
-        links = self._joined_links(ts, end, parent, bounds, kinds, corr, category, event_of)
-        events = Events(ts, dur, name, category, track, corr, parent, depth, _steps_of(ts, kinds, steps, links), row)
-        args = {n: _arg_column(parts, event_of) for n, parts in self._args.items()}
+        launches = _launches(columns["corr"], kinds, category)
+        links = self._joined_links(launches, ts, end, parent, bounds, event_of)
+        events = Events(**columns, parent=parent, depth=depth, step=_steps_of(ts, kinds, steps, links))
+        args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
         allocs = self._joined_allocs(event_of, parent, category)
         if len(events) == 0:
             self.warn("the file has no events")
@@ -204,12 +207,6 @@ class TraceBuilder:
             tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta
         )
 
-    def _joined(self) -> tuple[Any, ...]:
-        if self._events:
-            return tuple(np.concatenate(column) for column in zip(*self._events, strict=True))
-        dtypes = (np.int64, np.int64, np.int32, np.uint8, np.int32, np.int64, np.int64)
-        return tuple(np.zeros(0, dtype) for dtype in dtypes)
-
     def _bounded_tracks(self, track: Ids) -> tuple[list[Track], list[tuple[int, int]]]:
         """The tracks with their slices of the sorted events."""
         first: list[int] = np.searchsorted(track, np.arange(len(self._tracks) + 1)).tolist()
@@ -217,55 +214,42 @@ class TraceBuilder:
         return [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, bounds, strict=True)], bounds
 
     def _sorted_steps(self) -> Steps:
-        rows = sorted(self._steps)
-        ts, dur, name, track = (np.array(c, np.int64) for c in (zip(*rows, strict=True) if rows else ((), (), (), ())))
+        rows: Ints = np.array(sorted(self._steps), np.int64).reshape(-1, 4)
+        ts, dur, name, track = (rows[:, i] for i in range(4))
         return Steps(name.astype(np.int32), ts, dur, track.astype(np.int32))
 
     def _joined_links(
         self,
+        launches: tuple[Ints, Ints],
         ts: Ints,
         end: Ints,
         parent: Ids,
         bounds: list[tuple[int, int]],
-        kinds: NDArray[np.int8],
-        corr: Ints,
-        category: Bytes,
         event_of: Ids,
     ) -> Links:
         """Launches by correlation id, then those that the file draws itself."""
-        src, dst = _launches(corr, kinds, category)
-        parts: list[tuple[Rows, Rows, Bytes]] = [(src, dst, np.full(len(src), LinkKind.LAUNCH, np.uint8))]
-        for rows_a, rows_b, kind in self._links:
-            a, b = _lookup(event_of, rows_a), _lookup(event_of, rows_b)
-            parts.append((a, b, np.full(len(a), kind, np.uint8)))
+        parts: list[tuple[Rows, Rows, LinkKind]] = [(*launches, LinkKind.LAUNCH)]
+        parts += [(_lookup(event_of, a), _lookup(event_of, b), kind) for a, b, kind in self._links]
         for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
             a = _at_times(ts, end, parent, bounds, track_a, ts_a)
             b = np.where(rows_b >= 0, _lookup(event_of, rows_b), _at_times(ts, end, parent, bounds, track_b, ts_b))
-            parts.append((a, b, np.full(len(a), kind, np.uint8)))
-        src, dst, kind = (np.concatenate(c) for c in zip(*parts, strict=True))
-        good = (src >= 0) & (dst >= 0)
-        order = np.argsort(dst[good], kind="stable")
-        return Links(src[good][order].astype(np.int32), dst[good][order].astype(np.int32), kind[good][order])
+            parts.append((a, b, kind))
+        src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32) for i in (0, 1))
+        kinds = np.concatenate([np.full(len(a), kind, np.uint8) for a, _, kind in parts])
+        good = np.flatnonzero((src >= 0) & (dst >= 0))
+        order = good[np.argsort(dst[good], kind="stable")]
+        return Links(src[order], dst[order], kinds[order])
 
     def _joined_counters(self) -> Counters:
-        if not self._counters:
-            return Counters(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0))
-        track = np.concatenate([np.full(len(t), i, np.int32) for i, t, _ in self._counters])
-        ts = np.concatenate([t for _, t, _ in self._counters])
-        value = np.concatenate([v for _, _, v in self._counters])
-        order = np.lexsort((ts, track))
-        return Counters(track[order], ts[order], value[order])
+        dtypes: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
+        parts = [_columns({"track": i, "ts": ts, "value": value}, dtypes, len(ts)) for i, ts, value in self._counters]
+        columns = _joined(parts, dtypes)
+        order = np.lexsort((columns["ts"], columns["track"]))
+        return Counters(**{name: column[order] for name, column in columns.items()})
 
     def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:
         """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
-        dtypes = {
-            "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64,
-            "allocated": np.int64, "reserved": np.int64, "category": np.int32, "next": np.int32,
-        }  # fmt: skip
-        joined: dict[str, Values] = {
-            n: np.concatenate([getattr(a, n) for a, _ in self._allocs]).astype(d) if self._allocs else np.zeros(0, d)
-            for n, d in dtypes.items()
-        }
+        joined = _joined(self._allocs, _ALLOCS)
         own = _lookup(event_of, joined["event"])
         instant = own >= 0
         instant[instant] = kind[own[instant]] == Category.MEMORY
@@ -273,9 +257,10 @@ class TraceBuilder:
         above[above >= 0] = np.where(kind[above[above >= 0]] == Category.MEMORY, -1, above[above >= 0])
         joined["event"] = np.where(above >= 0, above, own).astype(np.int32)
         order = np.argsort(joined["ts"], kind="stable")
-        joined = {n: c[order] for n, c in joined.items()}
-        if any(complete.any() for _, complete in self._allocs):
-            _add_up(joined, np.concatenate([complete for _, complete in self._allocs])[order])
+        joined = {name: column[order] for name, column in joined.items()}
+        complete = joined.pop("complete")
+        if complete.any():
+            _add_up(joined, complete)
         joined["next"] = _next_of_address(joined["addr"], joined["device"])
         self._check_sums(joined)
         return Allocs(**joined)
@@ -295,19 +280,26 @@ class TraceBuilder:
                 )
 
 
+def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
+    """(n,) of each column's type; what is one for all is repeated without being copied."""
+    return {name: np.broadcast_to(np.asarray(values[name], dtype), n) for name, dtype in dtypes.items()}
+
+
+def _joined(parts: Sequence[Mapping[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
+    if not parts:
+        return {name: np.zeros(0, dtype) for name, dtype in dtypes.items()}
+    return {name: np.concatenate([part[name] for part in parts]) for name in dtypes}
+
+
 def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
     """Order by (track, ts, -dur); files are nearly sorted, which the two stable sorts use."""
     order = np.argsort(ts, kind="stable")
-    order = order[
-        np.argsort(track[order].astype(np.uint16 if len(track) and track.max() < 65536 else np.int32), kind="stable")
-    ]
+    narrow = np.uint16 if len(track) and track.max() < 65536 else np.int32  # of which numpy sorts by counting
+    order = order[np.argsort(track[order].astype(narrow), kind="stable")]
     t, k = ts[order], track[order]
-    tied = np.zeros(len(order), bool)
     same = (t[1:] == t[:-1]) & (k[1:] == k[:-1])
-    tied[1:] |= same
-    tied[:-1] |= same
-    if tied.any():
-        places = np.flatnonzero(tied)
+    if same.any():
+        places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
         rows = order[places]
         order[places] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
     return order
@@ -315,14 +307,14 @@ def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
 
 def _next_of_address(addr: Rows, device: Rows) -> Ids:
     """Of each memory event the next one of its address on its device, -1 for none."""
-    found = np.full(len(addr), -1, np.int32)
+    after = np.full(len(addr), -1, np.int32)
     order = np.argsort(addr, kind="stable")
     if len(device) and device.min() < device.max():
         order = order[np.argsort(device[order], kind="stable")]
     same = (addr[order[1:]] == addr[order[:-1]]) & (device[order[1:]] == device[order[:-1]])
     same &= addr[order[1:]] != NO_ADDRESS
-    found[order[:-1][same]] = order[1:][same]
-    return found
+    after[order[:-1][same]] = order[1:][same]
+    return after
 
 
 def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
@@ -331,12 +323,12 @@ def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
     devices: list[int] = np.unique(allocs["device"][complete]).tolist()
     for device in devices:
         at = np.flatnonzero(complete & (allocs["device"] == device))
-        here = size[at]
+        change = size[at]
         moved = np.zeros(len(at), np.int64)
-        change = (here[:-1] == -here[1:]) & (here[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
-        change &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
-        moved[:-1][change] = here[1:][change]
-        allocs["allocated"][at] = np.cumsum(here) + moved
+        use = (change[:-1] == -change[1:]) & (change[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
+        use &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
+        moved[:-1][use] = change[1:][use]
+        allocs["allocated"][at] = np.cumsum(change) + moved
 
 
 def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Ints, Ints]:
@@ -347,8 +339,8 @@ def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Int
     if not len(calls) or not len(device):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     place = np.minimum(np.searchsorted(corr[calls], corr[device]), len(calls) - 1)
-    found = corr[calls[place]] == corr[device]
-    return calls[place[found]], device[found]
+    known = corr[calls[place]] == corr[device]
+    return calls[place[known]], device[known]
 
 
 def _lookup(event_of: Ids, rows: Rows) -> Ids:
@@ -360,14 +352,14 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
 
 def _at_times(ts: Ints, end: Ints, parent: Ids, bounds: Sequence[tuple[int, int]], track: Ids, times: Ints) -> Ids:
     """Innermost event of a track at a time, for many (track, time)."""
-    found = np.full(len(times), -1, np.int32)
-    used: list[int] = np.unique(track).tolist()
+    events = np.full(len(times), -1, np.int32)
+    used: list[int] = np.unique(track[track >= 0]).tolist()
     for t in used:
-        here = np.flatnonzero(track == t)
         first, last = bounds[t]
-        if t >= 0 and last > first:
-            found[here] = innermost_at(ts, end, parent, first, last, times[here])
-    return found
+        if last > first:
+            places = np.flatnonzero(track == t)
+            events[places] = innermost_at(ts, end, parent, first, last, times[places])
+    return events
 
 
 def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgColumn:

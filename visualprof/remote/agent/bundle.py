@@ -40,8 +40,8 @@ def agent_archive() -> bytes:
 
 
 def _archive(main: str, packages: tuple[str, ...]) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         _add(archive, "visualprof/__init__.py", _ROOT.encode())
         remote = files("visualprof.remote")
         for name in ("__init__.py", "protocol.py"):
@@ -49,7 +49,7 @@ def _archive(main: str, packages: tuple[str, ...]) -> bytes:
         for package in packages:
             _add_folder(archive, package.replace(".", "/"), files(package))
         _add(archive, "__main__.py", files("visualprof.remote.agent").joinpath(main).read_bytes())
-    return held.getvalue()
+    return buffer.getvalue()
 
 
 def _add_folder(archive: zipfile.ZipFile, path: str, folder: Traversable) -> None:

@@ -8,6 +8,7 @@ visualprof agent probe                    prints what this machine is and has, a
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import platform
@@ -32,28 +33,18 @@ GIB = 1 << 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--server", metavar="URL", help="address of the dashboard, e.g. http://host:8040")
-    parser.add_argument(
-        "--token", metavar="T", help=f"registration token; better in {TOKEN}, which no process list shows"
-    )
+    token = f"registration token; better in {TOKEN}, which no process list shows"
+    parser.add_argument("--token", metavar="T", help=token)
     parser.add_argument("--name", default=platform.node(), help="name of this machine in the dashboard (%(default)s)")
     parser.add_argument("--tags", default="", metavar="A,B", help="words to find it by, separated by commas")
     shared = parser.add_mutually_exclusive_group()
     shared.add_argument("--public", action="store_true", help="everybody may use it")
     shared.add_argument("--private", dest="public", action="store_false", help="only its owner may use it (default)")
-    parser.add_argument(
-        "--runtime",
-        action="append",
-        default=[],
-        metavar="BACKEND=PYTHON",
-        help="a Python with that runtime; repeatable",
-    )
+    runtime = "a Python with that runtime; repeatable"
+    parser.add_argument("--runtime", action="append", default=[], metavar="BACKEND=PYTHON", help=runtime)
     parser.add_argument("--state", metavar="DIR", help="folder for its id and its work")
-    parser.add_argument(
-        "--sandbox",
-        choices=("auto", "off", "require"),
-        default="auto",
-        help="bubblewrap around models (%(default)s)",
-    )
+    sandbox = "bubblewrap around models (%(default)s)"
+    parser.add_argument("--sandbox", choices=("auto", "off", "require"), default="auto", help=sandbox)
     parser.add_argument("--memory", type=float, default=0.0, metavar="GIB", help="of a task (90 %% of the machine's)")
     parser.add_argument("--once", action="store_true", help="end after one task")
     parser.add_argument("--exit-with-parent", action="store_true", help="end when the process that started it does")
@@ -70,10 +61,9 @@ def run(args: argparse.Namespace) -> int:
     if not sys.platform.startswith("linux"):
         raise AgentError(f"an agent needs Linux, this is {sys.platform}")
     try:
-        import psutil as _psutil
+        importlib.import_module("psutil")
     except ImportError:
         raise AgentError("the agent needs psutil", f"{sys.executable} -m pip install psutil") from None
-    del _psutil
     if args.action == "install-runtime":
         return _install(args)
     return _probe(args) if args.action == "probe" else _serve(args)
@@ -88,24 +78,18 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _probe(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent.machine import runtimes
     from visualprof.remote.agent.machine.nvml import Nvml
-    from visualprof.remote.agent.machine.probe import Interpreter, own, probe
-    from visualprof.remote.agent.work import sandbox
+    from visualprof.remote.agent.machine.runtimes import probe_all
+    from visualprof.remote.agent.machine.sandbox import sandbox_level
 
-    level, warning = sandbox.level(args.sandbox)
-    if warning:
-        say(warning)
-    interpreters = [*_interpreters(args), *map(Interpreter, runtimes.installed(runtimes.folder())), own()]
-    found = probe(interpreters, _tags(args), level, Nvml(), say)
-    sys.stdout.write(json.dumps(asdict(found.capabilities), indent=2) + "\n")
+    machine = probe_all(_interpreters(args), _tags(args), sandbox_level(args.sandbox, say), Nvml(), say)
+    sys.stdout.write(json.dumps(asdict(machine.capabilities), indent=2) + "\n")
     return 0
 
 
 def _serve(args: argparse.Namespace) -> int:
-    from visualprof.remote.agent.agent import Agent
-    from visualprof.remote.agent.settings import Settings
-    from visualprof.remote.agent.state import default_folder
+    from visualprof.remote.agent.daemon import AgentDaemon
+    from visualprof.remote.agent.state import Settings, default_folder
 
     if not args.server:
         raise AgentError("--server is missing", "the whole command is on the dashboard's Machines page")
@@ -126,28 +110,28 @@ def _serve(args: argparse.Namespace) -> int:
     )
     if not settings.token:
         raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")
-    return Agent(settings, say).run()
+    return AgentDaemon(settings, say).run()
 
 
 def _tags(args: argparse.Namespace) -> list[str]:
-    return [each.strip() for each in args.tags.split(",") if each.strip()]
+    return [tag.strip() for tag in args.tags.split(",") if tag.strip()]
 
 
 def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
     from visualprof.remote.agent.machine.probe import Interpreter
 
-    names = [each.name for each in all_backends()]
-    found: list[Interpreter] = []
+    names = [backend.name for backend in all_backends()]
+    interpreters: list[Interpreter] = []
     for text in args.runtime:
         name, equals, path = text.partition("=")
         if not equals or name not in names:
             raise AgentError(f"--runtime {text!r} is not BACKEND=PYTHON", f"backends: {', '.join(names)}")
-        found.append(Interpreter(str(Path(path).expanduser().absolute()), name))
-    return found
+        interpreters.append(Interpreter(str(Path(path).expanduser().absolute()), name))
+    return interpreters
 
 
 def say(line: str) -> None:
-    """Tells whoever watches the agent."""
+    """Writes a line about the agent to stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} agent: {line}\n")
     sys.stderr.flush()
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import errno
-from typing import TypedDict, get_args
+import sys
+import traceback
+from typing import TypedDict
 
-from visualprof.remote.protocol import Reason
+from visualprof.remote.protocol import TaskFailure
 
-REASONS: tuple[str, ...] = get_args(Reason)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
-class Outcome(TypedDict):
-    """How a task ended, as `finish` and status.json say it."""
-
-    state: str
-    reason: str | None
-    error: str | None
-    hint: str | None
 
 
 class AgentError(Exception):
@@ -29,34 +21,41 @@ class AgentError(Exception):
         self.hint = hint
 
 
-class Failure(Exception):
-    """A task cannot go on; it is reported as failed with this reason."""
-
-    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.reason: Reason = reason
-        self.error = error
-        self.hint = hint
-
-    def outcome(self) -> Outcome:
-        """The end of the task."""
-        return Outcome(state="failed", reason=self.reason, error=self.error, hint=self.hint or None)
-
-
-class Stale(Exception):
+class LeaseLost(Exception):
     """The server does not know the lease any more: somebody else has the task, or it is over."""
 
 
-class Given(Exception):
-    """Somebody wants the work to end: "cancelled" by its owner, "stale" by the server, "abandoned" by the agent."""
-
-    def __init__(self, how: str) -> None:
-        super().__init__(how)
-        self.how = how
+class StopRequested(Exception):
+    """The work is to end: it was cancelled, its lease is lost, or the agent leaves."""
 
 
-def of_system(error: OSError) -> Failure:
-    """The failure that an error of this machine's files is."""
-    if error.errno in _FULL:
-        return Failure("disk_full", f"the agent's disk is full: {error}", "free space in the agent's --state folder")
-    return Failure("agent_error", f"the agent could not use its files: {error}")
+class Outcome(TypedDict):
+    """How a task ended, as `finish` and status.json say it."""
+
+    state: str
+    reason: str | None
+    error: str | None
+    hint: str | None
+
+
+SUCCEEDED = Outcome(state="succeeded", reason=None, error=None, hint=None)
+CANCELLED = Outcome(state="cancelled", reason=None, error=None, hint=None)
+
+
+def failed(error: Exception) -> Outcome:
+    """The outcome of a task that ended with this exception."""
+    failure = failure_of(error)
+    return Outcome(state="failed", reason=failure.reason, error=failure.error, hint=failure.hint or None)
+
+
+def failure_of(error: Exception) -> TaskFailure:
+    """An exception as a failure of the task. An unexpected one is an `agent_error`; its stack goes to stderr."""
+    if isinstance(error, TaskFailure):
+        return error
+    if isinstance(error, OSError) and error.errno in _FULL:
+        hint = "free space in the agent's --state folder"
+        return TaskFailure("disk_full", f"the agent's disk is full: {error}", hint)
+    if isinstance(error, OSError):
+        return TaskFailure("agent_error", f"the agent could not use its files: {error}")
+    traceback.print_exception(error, file=sys.stderr)
+    return TaskFailure("agent_error", f"the agent failed: {type(error).__name__}: {error}")

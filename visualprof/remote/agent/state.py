@@ -1,4 +1,4 @@
-"""The agent's folder: who it is, what it works on, what it fetched. One agent at a time uses it."""
+"""What an agent was started with, and its folder: who it is, what it works on, what it fetched."""
 
 from __future__ import annotations
 
@@ -6,17 +6,58 @@ import fcntl
 import json
 import os
 import re
+import sqlite3
+import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.files import remove
+from visualprof.remote.agent import bundle
+from visualprof.remote.agent.child_files import remove
+from visualprof.remote.agent.faults import AgentError, Outcome
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, Say
+from visualprof.remote.agent.machine.runtimes import probe_all
+from visualprof.remote.agent.machine.sandbox import Mode
+from visualprof.remote.protocol import Lease, build
 
 BLOBS_MAX = 4 << 30
 IN_USE_S = 60.0  # another task may be about to link it
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS task (
+    task TEXT NOT NULL, attempt INTEGER NOT NULL, server TEXT NOT NULL, lease TEXT NOT NULL, folder TEXT NOT NULL,
+    starts INTEGER NOT NULL DEFAULT 1,
+    pid INTEGER NOT NULL DEFAULT 0, started INTEGER NOT NULL DEFAULT 0, outcome TEXT,
+    PRIMARY KEY (task, attempt)
+)
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The command line, and what a test replaces.
+
+    memory_bytes: of a task, 0 most of the machine's. once: end after one task. code: the child's archive. nvml: makes
+    the readings of the GPUs. look: finds out what the machine has.
+    """
+
+    server: str
+    token: str
+    name: str
+    state: Path
+    public: bool = False
+    tags: list[str] = field(default_factory=list[str])
+    interpreters: list[Interpreter] = field(default_factory=list[Interpreter])
+    sandbox: Mode = "auto"
+    memory_bytes: int = 0
+    once: bool = False
+    exit_with_parent: bool = False
+    code: Callable[[], bytes] = bundle.child_archive
+    nvml: Callable[[], Nvml] = Nvml
+    look: Callable[[list[Interpreter], list[str], int, Nvml, Say], Machine] = probe_all
 
 
 @dataclass(frozen=True)
@@ -36,19 +77,18 @@ def default_folder(server: str) -> Path:
 
 
 class StateFolder:
-    """Below `path`: identity.json, journal.sqlite, lock, blobs/, work/."""
+    """Below `path`: identity.json, journal.sqlite, lock, blobs/, work/. One agent at a time uses it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
         self.work = self.path / "work"
         self.blobs = self.path / "blobs"
         try:
-            for each in (self.path, self.work, self.blobs):
-                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self.path, self.work, self.blobs):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise AgentError(
-                f"cannot use {self.path}: {error.strerror}", "choose another folder with --state"
-            ) from None
+            hint = "choose another folder with --state"
+            raise AgentError(f"cannot use {self.path}: {error.strerror}", hint) from None
 
     def lock(self) -> None:
         """Keeps the folder for this process until it ends.
@@ -68,7 +108,7 @@ class StateFolder:
         os.write(self._lock, str(os.getpid()).encode())
 
     def identity(self, server: str) -> Identity | None:
-        """Who this agent is for that server; a token is never shown to another one."""
+        """The identity that this server gave; None when there is none, or another server gave it."""
         try:
             body = cast("dict[str, Any]", json.loads((self.path / "identity.json").read_text("utf-8")))
             known = Identity(str(body["server"]), str(body["agent"]), str(body["token"]))
@@ -77,7 +117,7 @@ class StateFolder:
         return known if known.server == server else None
 
     def keep(self, identity: Identity) -> None:
-        """Writes it for the next start, readable by the owner alone."""
+        """Writes the identity for the next start, readable by the owner alone."""
         part = self.path / "identity.json.part"
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
@@ -92,16 +132,103 @@ class StateFolder:
 
     def forget_work(self, wanted: set[Path]) -> None:
         """Removes work folders that the journal does not know."""
-        for each in self.work.iterdir():
-            if each not in wanted:
-                remove(each)
+        for folder in set(self.work.iterdir()) - wanted:
+            remove(folder)
 
     def trim(self) -> None:
         """Removes the files that were longest not used when the fetched ones grow beyond their share."""
-        found = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
-        over = sum(size for _, size, _ in found) - BLOBS_MAX
-        for used, size, file in found:
+        blobs = sorted((f.stat().st_mtime, f.stat().st_size, f) for f in self.blobs.iterdir())
+        over = sum(size for _, size, _ in blobs) - BLOBS_MAX
+        for used, size, file in blobs:
             if over <= 0 or used > time.time() - IN_USE_S:
                 return
             file.unlink(missing_ok=True)
             over -= size
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """A leased task. starts: how often it was begun. pid, started: of its child, 0 none. outcome: None: it has none."""
+
+    lease: Lease
+    server: str
+    folder: Path
+    starts: int
+    pid: int
+    started: int
+    outcome: Outcome | None
+
+
+class Journal:
+    """What the agent has leased, in a small SQLite file, so that a restart reports what the last one could not.
+
+    say: gets what could not be written: the task goes on, only a restart would not know of it.
+    """
+
+    def __init__(self, path: Path, say: Say) -> None:
+        self._say = say
+        self._lock = threading.Lock()
+        try:
+            self._db = self._opened(path)
+        except sqlite3.DatabaseError as error:
+            say(f"{path} cannot be read ({error}); what it says about unfinished tasks is lost")
+            path.replace(path.with_name(path.name + ".broken"))
+            self._db = self._opened(path)
+
+    def _opened(self, path: Path) -> sqlite3.Connection:
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute(_SCHEMA)
+            db.execute("SELECT * FROM task").fetchall()
+        except sqlite3.DatabaseError:
+            db.close()
+            raise
+        return db
+
+    def add(self, lease: Lease, server: str, folder: Path) -> None:
+        """Adds a leased task."""
+        row = (lease.task, lease.attempt, server, json.dumps(asdict(lease)), str(folder))
+        self._do("INSERT OR REPLACE INTO task (task, attempt, server, lease, folder) VALUES (?, ?, ?, ?, ?)", *row)
+
+    def again(self, lease: Lease) -> None:
+        """Counts another start of a task."""
+        self._update(lease, "starts = starts + 1")
+
+    def child(self, lease: Lease, pid: int, started: int) -> None:
+        """Notes the process of a task's child."""
+        self._update(lease, "pid = ?, started = ?", pid, started)
+
+    def ended(self, lease: Lease, outcome: Outcome) -> None:
+        """Notes the outcome of a task that is still to be reported."""
+        self._update(lease, "outcome = ?", json.dumps(outcome))
+
+    def remove(self, lease: Lease) -> None:
+        """Forgets a task."""
+        self._do("DELETE FROM task WHERE task = ? AND attempt = ?", lease.task, lease.attempt)
+
+    def entries(self) -> list[JournalEntry]:
+        """All tasks that were not reported."""
+        with self._lock:
+            rows = self._db.execute("SELECT lease, server, folder, starts, pid, started, outcome FROM task").fetchall()
+        return [_entry(*row) for row in rows]
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def _update(self, lease: Lease, change: str, *values: object) -> None:
+        self._do(f"UPDATE task SET {change} WHERE task = ? AND attempt = ?", *values, lease.task, lease.attempt)
+
+    def _do(self, statement: str, *values: object) -> None:
+        try:
+            with self._lock:
+                self._db.execute(statement, values)
+        except sqlite3.OperationalError as error:  # a full disk
+            self._say(f"the journal could not be written: {error}")
+
+
+def _entry(
+    lease: str, server: str, folder: str, starts: int, pid: int, started: int, outcome: str | None
+) -> JournalEntry:
+    ended = json.loads(outcome) if outcome else None
+    return JournalEntry(build(Lease, json.loads(lease)), server, Path(folder), starts, pid, started, ended)

@@ -1,64 +1,23 @@
 """One file a runtime, each with a `BACKEND`; found by listing this folder.
 
-The files import nothing heavy at their top: an agent reads what a backend offers without its runtime.
+The files import nothing heavy at their top: server and agent read what a backend offers without its runtime.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import pkgutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from visualprof.remote.protocol import Reason, Spec
+from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
-
-
-class Refused(Exception):
-    """A model, its inputs or a spec cannot be run as asked; it ends the task with this reason."""
-
-    def __init__(self, reason: Reason, error: str, hint: str = "") -> None:
-        super().__init__(error)
-        self.reason: Reason = reason
-        self.error = error
-        self.hint = hint
-
-
-def check_inputs(given: Iterable[str], wanted: Iterable[str]) -> None:
-    """The names of the job's inputs are those of the model.
-
-    Raises: Refused: input_error that names the first one that is missing or unknown.
-    """
-    given, wanted = list(given), list(wanted)
-    there = f"the model's inputs are {', '.join(wanted) or 'none'}"
-    for name in wanted:
-        if name not in given:
-            raise Refused("input_error", f"input '{name}' of the model is missing", there)
-    for name in given:
-        if name not in wanted:
-            raise Refused("input_error", f"the model has no input '{name}'", there)
-
-
-def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
-
-    Raises: Refused: input_error for an option or a value that the backend does not have.
-    """
-    for name, value in spec.options.items():
-        values = options.get(name)
-        if values is None:
-            raise Refused("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", _options(options))
-        if values and value not in values:
-            raise Refused("input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}")
-    return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
-
-
-def _options(options: dict[str, tuple[str, ...]]) -> str:
-    return f"it has {', '.join(sorted(options))}" if options else "it has none"
 
 
 @dataclass(frozen=True)
@@ -75,64 +34,126 @@ class ProfileFile:
 
 
 class Session(Protocol):
-    """A loaded model."""
+    """A loaded model. One run is `fetch(infer(prepare(feeds)))`, of which `infer` alone is the latency."""
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Inputs as the runtime wants them, on the device; not part of core time."""
-        ...
+        """Inputs as the runtime wants them, on the device."""
+        return feeds
 
     def infer(self, prepared: Any) -> Any:
         """One run; the device has finished when it returns."""
         ...
 
     def fetch(self, outputs: Any) -> list[Any]:
-        """Outputs as numpy arrays; not part of core time."""
-        ...
+        """Outputs as numpy arrays."""
+        return list(outputs)
 
     def effective(self) -> dict[str, str]:
         """What really runs: precision, providers, threads, ..."""
-        ...
+        return {}
 
     def memory_bytes(self) -> int | None:
-        """Peak memory of the device, None where it is the host's or not known."""
-        ...
+        """Peak memory of the device since the last `prepare`, None where it is the host's or not known."""
+        return None
 
     def close(self) -> None:
-        """Frees it."""
-        ...
+        """Leaves the modes that it entered; memory is freed with the process."""
+        return
 
 
-class Backend(Protocol):
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of model files, and what a job has to know of it.
+
+    Args:
+        name: of the format; that of `reader.models` where a reader knows it.
+        title: what texts call it.
+        suffixes: of its files in lower case; a file with none of them gets the first.
+        fixed_inputs: the file says names, types and dimensions of its inputs for good; else a job may change them.
+        typed_inputs: the file says the types of its inputs.
+        free_batch: sizes follow the data: a first dimension that all inputs share is the batch, whatever the file
+            says, and a job starts with the file's size of it.
+        sweep_hint: how to save a model whose sizes can be swept.
+        near: what to do with a file that is no model, by its suffix.
+        sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
+        inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
+            can be swept. Raises TaskFailure for a damaged file.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    fixed_inputs: bool = False
+    typed_inputs: bool = True
+    free_batch: bool = False
+    sweep_hint: str = "sizes are as saved"
+    near: dict[str, str] = field(default_factory=dict[str, str])
+    sniff: Callable[[bytes], bool] | None = None
+    inputs: Callable[[Path], list[Input]] | None = None
+
+
+ONNX = FileFormat(
+    "onnx",
+    "ONNX",
+    (".onnx",),
+    fixed_inputs=True,
+    sweep_hint="export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
+)
+
+LoadFunction = Callable[[Path, Spec, Feeds], Session]
+PassFunction = Callable[[Path, Spec, Feeds, int, Path], list[ProfileFile]]
+
+
+@dataclass(frozen=True)
+class Backend:
     """A runtime.
 
-    name: of the backend. package: the distribution that pip installs, with its version. module: what is imported.
-    formats: names of the model formats (as in reader.models) that it loads. suffixes: of their files.
-    passes: names of its profile passes, each run in a process of its own.
-    requires: further requirements for pip, e.g. "numpy<2". python: versions it has wheels for, "" any.
+    Args:
+        name: of the backend.
+        package: the distribution that pip installs, with its version.
+        module: what is imported.
+        files: formats of the models that it loads.
+        devices: lists the devices that the runtime can use; called in its own interpreter.
+        load: (path, spec, feeds) -> Session. May compile. feeds: inputs of the first point, for runtimes that need
+            shapes.
+        passes: profile passes by name: (path, spec, feeds, runs, folder) -> files. Each is run in a process of its
+            own: loads the model again with profiling on, warms up, runs it and writes files into the folder.
+        precisions: that a spec may ask for beside "", as far as no device is needed to know.
+        options: the backend's own options and their values, the default first; () any text.
+        requires: further requirements for pip, e.g. "numpy<2".
+        python: versions it has packages for, e.g. "3.9 3.10", "" any.
+        short: its name in the ids of specs, "" the name itself.
     """
 
     name: str
     package: str
     module: str
-    formats: tuple[str, ...]
-    suffixes: tuple[str, ...]
-    passes: tuple[str, ...]
-    requires: tuple[str, ...]
-    python: str
-    precisions: tuple[str, ...]  # that a spec may ask for beside "", as far as no device is needed to know
-    options: dict[str, tuple[str, ...]]  # the backend's own options and their values, the default first; () any text
+    files: tuple[FileFormat, ...]
+    devices: Callable[[], list[str]]
+    load: LoadFunction
+    passes: dict[str, PassFunction] = field(default_factory=dict[str, PassFunction])
+    precisions: tuple[Precision, ...] = ()
+    options: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    requires: tuple[str, ...] = ()
+    python: str = ""
+    short: str = ""
 
-    def devices(self) -> list[str]:
-        """Devices that the runtime can use; called in its own interpreter."""
-        ...
+    def version(self) -> str:
+        """Version of the runtime in this interpreter; the distribution may have another name (onnxruntime-gpu)."""
+        try:
+            return importlib.metadata.version(self.package)
+        except importlib.metadata.PackageNotFoundError:
+            return str(getattr(importlib.import_module(self.module), "__version__", ""))
 
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Loads a model; may compile it. feeds: inputs of the first point, for runtimes that need shapes."""
-        ...
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """Names of the model formats that it loads."""
+        return tuple(file.name for file in self.files)
 
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """One of `passes`: loads the model again with profiling on, warms up, runs it and writes files into `out`."""
-        ...
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Suffixes of the files that it loads."""
+        return tuple(suffix for file in self.files for suffix in file.suffixes)
 
 
 @cache
@@ -142,9 +163,49 @@ def all_backends() -> tuple[Backend, ...]:
     return tuple(sorted((m.BACKEND for m in modules if hasattr(m, "BACKEND")), key=lambda b: b.name))
 
 
+@cache
+def all_formats() -> dict[str, FileFormat]:
+    """Every format that some backend loads, by name, in the order of how many load it."""
+    files = [file for backend in all_backends() for file in backend.files]
+    loaders = Counter(file.name for file in files)
+    return {file.name: file for file in sorted(files, key=lambda file: (-loaders[file.name], file.name))}
+
+
 def backend(name: str) -> Backend:
     """The backend of that name.
 
     Raises: KeyError.
     """
-    return {each.name: each for each in all_backends()}[name]
+    return {backend.name: backend for backend in all_backends()}[name]
+
+
+def check_inputs(job: Iterable[str], model: Iterable[str]) -> None:
+    """Compares the names of a job's inputs with those of its model.
+
+    Raises: TaskFailure: input_error that names the first one that is missing or unknown.
+    """
+    ours, names = list(job), list(model)
+    hint = f"the model's inputs are {', '.join(names) or 'none'}"
+    for name in names:
+        if name not in ours:
+            raise TaskFailure("input_error", f"input '{name}' of the model is missing", hint)
+    for name in ours:
+        if name not in names:
+            raise TaskFailure("input_error", f"the model has no input '{name}'", hint)
+
+
+def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
+    """The value of each option of a backend: what the spec says, else the first of its values ("" for any text).
+
+    Raises: TaskFailure: input_error for an option or a value that the backend does not have.
+    """
+    for name, value in spec.options.items():
+        values = options.get(name)
+        if values is None:
+            hint = f"it has {', '.join(sorted(options)) or 'none'}"
+            raise TaskFailure("input_error", f"spec '{spec.id}': {spec.backend} has no option '{name}'", hint)
+        if values and value not in values:
+            raise TaskFailure(
+                "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
+            )
+    return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}

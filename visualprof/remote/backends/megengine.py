@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 LAYOUTS = ("nchw4", "nchw88", "nchw44", "nchw44_dot", "nchw32", "nchw64", "chwn4", "hwcd4")
 OPTIONS = {
@@ -26,10 +26,10 @@ PRECISIONS = {"io16xc32": "f16, computed in f32", "ioc16": "f16"}
 WARM_UP = 5
 BANNER = re.compile(rb"info: \+|debug: failed to load cuda func")
 
-Build = tuple[Any, dict[str, Any], dict[str, Any], Any]  # graph, inputs and outputs by name, what `plugin` made
+Build = tuple[Any, dict[str, Any], dict[str, Any], Any]  # graph, inputs and outputs by name, the profiler
 
 
-class MegEngineSession:
+class MegEngineSession(Session):
     """A compiled graph. Its inputs have to be set, and its outputs taken, once a run: otherwise it waits for ever."""
 
     def __init__(self, graph: Any, inputs: dict[str, Any], outputs: dict[str, Any], spec: Spec) -> None:
@@ -49,63 +49,42 @@ class MegEngineSession:
             place.set_value(values)
         self._graph.execute()
         self._graph.wait()
-        return [each.get_value() for each in self._outputs]
+        return [output.get_value() for output in self._outputs]
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Outputs as arrays."""
-        return [each.numpy() for each in outputs]
+        return [values.numpy() for values in outputs]
 
     def effective(self) -> dict[str, str]:
         """Options, device, threads."""
-        chosen = choose(self._spec, OPTIONS)
-        threads = {"threads": "1"} if self._spec.device == "cpu" else {}
+        options, device = choose(self._spec, OPTIONS), self._spec.device
+        threads = {"threads": "1"} if device == "cpu" else {}
         return {
-            "precision": PRECISIONS.get(chosen["optimize"], "as the model"),
-            "device": self._spec.device,
+            "precision": PRECISIONS.get(options["optimize"], "as the model"),
+            "device": device,
             **threads,
-            **chosen,
+            **options,
         }
 
     def memory_bytes(self) -> int | None:
         """Peak of the allocator on CUDA since the last `prepare`."""
         return int(self._mge.get_max_allocated_memory("gpu0")) if self._spec.device != "cpu" else None
 
-    def close(self) -> None:
-        """Frees the graph."""
-        del self._graph, self._inputs, self._outputs
+
+def devices() -> list[str]:
+    """The CPU, and each CUDA device."""
+    mge: Any = importlib.import_module("megengine")
+    with _without_banner():
+        count = int(mge.get_device_count("gpu")) if mge.is_cuda_available() else 0
+    return ["cpu", *(f"cuda:{i}" for i in range(count))]
 
 
-class MegEngine:
-    """See `Backend`."""
-
-    name = "megengine"
-    package = "megengine"
-    module = "megengine"
-    formats = ("megengine",)
-    suffixes = (".mge",)
-    passes = ("static", "timeline", "memory")
-    requires = ("numpy<2",)  # built before numpy 2, which it cannot import
-    python = "3.10"
-    precisions = ("f32",)
-    options = OPTIONS
-
-    def devices(self) -> list[str]:
-        """The CPU, and each CUDA device."""
-        mge: Any = importlib.import_module("megengine")
-        with _without_banner():
-            count = int(mge.get_device_count("gpu")) if mge.is_cuda_available() else 0
-        return ["cpu", *(f"cuda:{i}" for i in range(count))]
-
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
-        return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
-
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """One pass, each in a process of its own: `static`, `timeline` or `memory`."""
-        return {"static": _static, "timeline": _timeline, "memory": _memory}[name](path, spec, feeds, runs, out)
+def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
+    """Reads and compiles a graph; sizes of its inputs may differ from those in the file."""
+    return MegEngineSession(*_build(path, spec, feeds)[:3], spec)
 
 
-def _static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+def static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `profile.json`: each operator of the last run, with its footprint."""
     profiler: Any = importlib.import_module("megengine.utils.comp_graph_tools").GraphProfiler
     graph, inputs, outputs, plugin = _build(path, spec, feeds, profiler)
@@ -117,7 +96,7 @@ def _static(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[
     return [ProfileFile("profile.json")]
 
 
-def _timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `timeline.json`: each run as a step with its operators on host and device.
 
     One format a profiler, since a second one crashes it; no `Profiler.step()`, which crashes at random.
@@ -150,13 +129,13 @@ def _without_warm_up(source: Path, target: Path) -> int:
     return int(document["metadata"]["localTime"])
 
 
-def _memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
     """Writes `memory.json`: where the lite runtime plans each tensor; MegEngine itself allocates as it goes."""
     lite: Any = importlib.import_module("megenginelite")
     device = lite.LiteDeviceType.LITE_CPU if spec.device == "cpu" else lite.LiteDeviceType.LITE_CUDA
     with _without_banner():
         network = lite.LiteNetwork(config=lite.LiteConfig(device))
-    network.device_id = _number(spec.device)
+    network.device_id = spec.device_number
     network.enable_profile_performance(str(out / "memory.json"))
     network.load(str(path))
     check_inputs(feeds, network.get_all_input_name())
@@ -170,66 +149,64 @@ def _memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[
 
 def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | None = None) -> Build:
     """Loads and compiles a graph. plugin: a profiler, which has to be there before the graph is compiled."""
-    chosen = choose(spec, OPTIONS)
+    options = choose(spec, OPTIONS)
     _check(spec)
     mge: Any = importlib.import_module("megengine")
-    _choose_device(mge, spec.device)
+    _choose_device(mge, spec)
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
     with path.open("rb") as file:
         loaded = graphs.load_graph(file)
     loaded.graph.options.graph_opt_level = 0
     outs: list[Any] = loaded.output_vars_list
-    graphs.modify_opr_algo_strategy_inplace(outs, "PROFILE" if chosen["fast_run"] == "1" else "HEURISTIC")
-    if chosen["optimize"] != "none":
-        wanted = {} if chosen["optimize"] == "inference" else {f"enable_{chosen['optimize']}": True}
-        optimized, _told = graphs.optimize_for_inference(outs, **wanted)
-        outs = [getattr(each, "var", each) for each in optimized]
+    graphs.modify_opr_algo_strategy_inplace(outs, "PROFILE" if options["fast_run"] == "1" else "HEURISTIC")
+    if options["optimize"] != "none":
+        passes = {} if options["optimize"] == "inference" else {f"enable_{options['optimize']}": True}
+        optimized, _ = graphs.optimize_for_inference(outs, **passes)
+        outs = [getattr(out, "var", out) for out in optimized]
     sources: list[Any] = tools.get_dep_vars(outs, "Host2DeviceCopy")
     _check_inputs(sources, feeds)
     outs, inputs = tools.convert_inputs(outs, inputs=sources)
     outs, outputs = tools.convert_outputs(outs)
-    made = plugin(loaded.graph) if plugin else None
-    return loaded.graph.compile(outs), inputs, outputs, made
+    profiler = plugin(loaded.graph) if plugin else None
+    return loaded.graph.compile(outs), inputs, outputs, profiler
 
 
 def _check(spec: Spec) -> None:
     if spec.precision not in ("", "f32"):
-        told = f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
-        raise Refused("input_error", told, "use the option optimize=io16xc32 or ioc16, or convert the model")
+        error = f"spec '{spec.id}': MegEngine has no setting for {spec.precision}"
+        raise TaskFailure("input_error", error, "use the option optimize=io16xc32 or ioc16, or convert the model")
     if spec.threads > 1:
-        told = f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}"
-        raise Refused("input_error", told, "leave the threads to the runtime")
+        error = f"spec '{spec.id}': MegEngine runs an .mge on one thread, not on {spec.threads}"
+        raise TaskFailure("input_error", error, "leave the threads to the runtime")
 
 
 def _check_inputs(sources: list[Any], feeds: Feeds) -> None:
-    """Names, dtypes and ranks; a wrong dtype would go through and end deep inside an operator."""
-    check_inputs(feeds, [each.name for each in sources])
-    for each in sources:
-        values, dtype, rank = feeds[each.name], each.dtype, len(each.shape)
+    """Checks names, dtypes and ranks; a wrong dtype would fail only deep inside an operator."""
+    check_inputs(feeds, [source.name for source in sources])
+    for source in sources:
+        values, dtype, rank = feeds[source.name], source.dtype, len(source.shape)
         if values.dtype != dtype or values.ndim != rank:
-            given = f"{values.dtype}{list(values.shape)}"
-            told = f"input '{each.name}': the model wants {dtype.__name__ if isinstance(dtype, type) else dtype}"
-            raise Refused("input_error", f"{told} with {rank} dimensions, not {given}")
+            wanted = f"{dtype.__name__ if isinstance(dtype, type) else dtype} with {rank} dimensions"
+            error = f"input '{source.name}': the model wants {wanted}, not {values.dtype}{list(values.shape)}"
+            raise TaskFailure("input_error", error)
 
 
-def _choose_device(mge: Any, device: str) -> None:
-    """Devices of a loaded graph are the first that CUDA shows, else the CPU; so CUDA shows the wanted one alone."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "" if device == "cpu" else str(_number(device))
+def _choose_device(mge: Any, spec: Spec) -> None:
+    """Shows CUDA the wanted device alone, for a loaded graph takes the first that CUDA shows, else the CPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "" if spec.device == "cpu" else str(spec.device_number)
     with _without_banner():
-        there = bool(mge.is_cuda_available())
+        cuda = bool(mge.is_cuda_available())
         mge.Tensor([0.0]).numpy()
-    if there != (device != "cpu"):
-        raise Refused("model_error", f"this MegEngine {'uses CUDA' if there else 'sees no device'}, not {device}")
-
-
-def _number(device: str) -> int:
-    return int(device.partition(":")[2] or 0)
+    if cuda != (spec.device != "cpu"):
+        raise TaskFailure(
+            "model_error", f"this MegEngine {'uses CUDA' if cuda else 'sees no device'}, not {spec.device}"
+        )
 
 
 @contextmanager
 def _without_banner() -> Generator[None]:
-    """Leaves out what MegEngine writes to stderr when it finds no CUDA; everything else is passed on afterwards."""
+    """Keeps MegEngine's lines about a missing CUDA off stderr; everything else is passed on afterwards."""
     sys.stderr.flush()
     with tempfile.TemporaryFile() as file:
         real = os.dup(2)
@@ -243,4 +220,17 @@ def _without_banner() -> Generator[None]:
             os.write(2, b"".join(line for line in file if not BANNER.match(line)))
 
 
-BACKEND = MegEngine()
+BACKEND = Backend(
+    name="megengine",
+    package="megengine",
+    module="megengine",
+    files=(FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True),),
+    devices=devices,
+    load=load,
+    passes={"static": static, "timeline": timeline, "memory": memory},
+    precisions=("f32",),
+    options=OPTIONS,
+    requires=("numpy<2",),  # built before numpy 2, which it cannot import
+    python="3.10",
+    short="mge",
+)

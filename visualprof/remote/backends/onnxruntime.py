@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
 OPTIONS = {"optimization": ("all", "extended", "basic", "disable"), "execution": ("sequential", "parallel")}
@@ -22,44 +22,28 @@ LEVELS = {
 RUN = ("model_run", "SequentialExecutor::Execute")
 
 
-class OnnxRuntimeSession:
+class OnnxRuntimeSession(Session):
     """On CPU: inputs and outputs are numpy arrays."""
 
-    def __init__(self, session: Any, told: dict[str, str]) -> None:
+    def __init__(self, session: Any, settings: dict[str, str]) -> None:
         self._session = session
         self._run = session.run
-        self._told = told
-
-    def prepare(self, feeds: Feeds) -> Any:
-        """Arrays as they are."""
-        return feeds
+        self._settings = settings
 
     def infer(self, prepared: Any) -> Any:
         """One run."""
         return self._run(None, prepared)
 
-    def fetch(self, outputs: Any) -> list[Any]:
-        """Outputs are here already."""
-        return list(outputs)
-
     def effective(self) -> dict[str, str]:
         """Providers, options, threads."""
-        return {**self._told, "providers": ", ".join(self._session.get_providers())}
-
-    def memory_bytes(self) -> int | None:
-        """Not told: its arenas have no counter that Python can read."""
-        return None
-
-    def close(self) -> None:
-        """Frees it."""
-        del self._run, self._session
+        return {**self._settings, "providers": ", ".join(self._session.get_providers())}
 
 
 class CudaSession(OnnxRuntimeSession):
     """On CUDA: inputs and outputs are bound to the device, so that a run copies nothing."""
 
-    def __init__(self, session: Any, told: dict[str, str], number: int) -> None:
-        super().__init__(session, told)
+    def __init__(self, session: Any, settings: dict[str, str], number: int) -> None:
+        super().__init__(session, settings)
         self._number = number
 
     def prepare(self, feeds: Feeds) -> Any:
@@ -68,8 +52,8 @@ class CudaSession(OnnxRuntimeSession):
         binding = self._session.io_binding()
         for name, values in feeds.items():
             binding.bind_ortvalue_input(name, ort.OrtValue.ortvalue_from_numpy(values, "cuda", self._number))
-        for each in self._session.get_outputs():
-            binding.bind_output(each.name, "cuda", self._number)
+        for output in self._session.get_outputs():
+            binding.bind_output(output.name, "cuda", self._number)
         binding.synchronize_inputs()
         return binding
 
@@ -84,68 +68,57 @@ class CudaSession(OnnxRuntimeSession):
         return list(outputs.copy_outputs_to_cpu())
 
 
-class OnnxRuntime:
-    """See `Backend`."""
-
-    name = "onnxruntime"
-    package = "onnxruntime"
-    module = "onnxruntime"
-    formats = ("onnx",)
-    suffixes = (".onnx",)
-    passes = ("timeline",)
-    requires: tuple[str, ...] = ()
-    python = ""
-    precisions = ("f32",)
-    options = OPTIONS
-
-    def devices(self) -> list[str]:
-        """The CPU, and each CUDA device in a build for CUDA."""
-        ort: Any = importlib.import_module("onnxruntime")
-        if "CUDAExecutionProvider" not in ort.get_available_providers():
-            return ["cpu"]
-        return ["cpu", *(f"cuda:{i}" for i in range(_cuda_count()))]
-
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Reads and optimises the model."""
-        chosen = choose(spec, OPTIONS)
-        told = {"precision": "as the model", "threads": str(spec.threads or "as the runtime chooses"), **chosen}
-        return _session(_open(path, spec, feeds, _session_options(spec, chosen)), spec, told)
-
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
-        settings = _session_options(spec, choose(spec, OPTIONS))
-        settings.enable_profiling = True
-        settings.log_severity_level = 3  # it warns that the file below fits this machine alone
-        settings.profile_file_prefix = str(out / "ort_profile")
-        settings.optimized_model_filepath = str(out / "executed.onnx")
-        inner = _open(path, spec, feeds, settings)
-        session = _session(inner, spec, {})
-        prepared = session.prepare(feeds)
-        session.infer(prepared)  # memory is planned in it
-        for _ in range(runs):
-            session.infer(prepared)
-        start_ns = int(inner.get_profiling_start_time_ns())
-        written = Path(inner.end_profiling())
-        _leave_out_first_run(written, out / "timeline.json")
-        written.unlink()
-        return [ProfileFile("timeline.json", start_ns, "chrome_list")]
+def devices() -> list[str]:
+    """The CPU, and each CUDA device in a build for CUDA."""
+    ort: Any = importlib.import_module("onnxruntime")
+    if "CUDAExecutionProvider" not in ort.get_available_providers():
+        return ["cpu"]
+    return ["cpu", *(f"cuda:{i}" for i in range(_cuda_count()))]
 
 
-def _session(inner: Any, spec: Spec, told: dict[str, str]) -> Session:
-    return OnnxRuntimeSession(inner, told) if spec.device == "cpu" else CudaSession(inner, told, _number(spec.device))
+def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
+    """Reads and optimises the model."""
+    options = choose(spec, OPTIONS)
+    settings = {"precision": "as the model", "threads": str(spec.threads or "as the runtime chooses"), **options}
+    return _session(_open(path, spec, feeds, _session_options(spec, options)), spec, settings)
 
 
-def _session_options(spec: Spec, chosen: dict[str, str]) -> Any:
+def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `timeline.json`, and `executed.onnx`: the graph after optimisation, whose names the timeline has."""
+    options = _session_options(spec, choose(spec, OPTIONS))
+    options.enable_profiling = True
+    options.log_severity_level = 3  # it warns that the file below fits this machine alone
+    options.profile_file_prefix = str(out / "ort_profile")
+    options.optimized_model_filepath = str(out / "executed.onnx")
+    inner = _open(path, spec, feeds, options)
+    session = _session(inner, spec, {})
+    prepared = session.prepare(feeds)
+    for _ in range(1 + runs):  # memory is planned in the first
+        session.infer(prepared)
+    start_ns = int(inner.get_profiling_start_time_ns())
+    written = Path(inner.end_profiling())
+    _leave_out_first_run(written, out / "timeline.json")
+    written.unlink()
+    return [ProfileFile("timeline.json", start_ns, "chrome_list")]
+
+
+def _session(inner: Any, spec: Spec, settings: dict[str, str]) -> Session:
+    if spec.device == "cpu":
+        return OnnxRuntimeSession(inner, settings)
+    return CudaSession(inner, settings, spec.device_number)
+
+
+def _session_options(spec: Spec, options: dict[str, str]) -> Any:
     if spec.precision not in ("", "f32"):
-        raise Refused(
+        raise TaskFailure(
             "input_error",
             f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision} by a setting",
             "convert the model itself and submit that, or leave the precision empty",
         )
     ort: Any = importlib.import_module("onnxruntime")
     settings = ort.SessionOptions()
-    settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[chosen["optimization"]])
-    if chosen["execution"] == "parallel":
+    settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["optimization"]])
+    if options["execution"] == "parallel":
         settings.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         settings.inter_op_num_threads = spec.threads
     settings.intra_op_num_threads = spec.threads
@@ -154,27 +127,27 @@ def _session_options(spec: Spec, chosen: dict[str, str]) -> Any:
 
 def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
-    session = ort.InferenceSession(str(path), settings, providers=_providers(ort, spec.device))
+    session = ort.InferenceSession(str(path), settings, providers=_providers(ort, spec))
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:
-        raise Refused("model_error", f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}")
+        raise TaskFailure("model_error", f"ONNX Runtime chose {got[0]} for device {spec.device}, not {wanted}")
     session.disable_fallback()
-    check_inputs(feeds, [each.name for each in session.get_inputs()])
+    check_inputs(feeds, [i.name for i in session.get_inputs()])
     return session
 
 
-def _providers(ort: Any, device: str) -> list[Any]:
-    if device == "cpu":
+def _providers(ort: Any, spec: Spec) -> list[Any]:
+    if spec.device == "cpu":
         return ["CPUExecutionProvider"]
     available: list[str] = ort.get_available_providers()
-    if not device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
-        raise Refused(
+    if not spec.device.startswith("cuda:") or "CUDAExecutionProvider" not in available:
+        raise TaskFailure(
             "model_error",
-            f"this ONNX Runtime has no provider for device {device}",
+            f"this ONNX Runtime has no provider for device {spec.device}",
             f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",
         )
-    return [("CUDAExecutionProvider", {"device_id": _number(device)}), "CPUExecutionProvider"]
+    return [("CUDAExecutionProvider", {"device_id": spec.device_number}), "CPUExecutionProvider"]
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:
@@ -195,8 +168,15 @@ def _cuda_count() -> int:
     return count.value if driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 else 0
 
 
-def _number(device: str) -> int:
-    return int(device.partition(":")[2] or 0)
-
-
-BACKEND = OnnxRuntime()
+BACKEND = Backend(
+    name="onnxruntime",
+    package="onnxruntime",
+    module="onnxruntime",
+    files=(ONNX,),
+    devices=devices,
+    load=load,
+    passes={"timeline": timeline},
+    precisions=("f32",),
+    options=OPTIONS,
+    short="ort",
+)

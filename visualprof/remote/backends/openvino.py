@@ -7,35 +7,27 @@ import json
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
-OPTIONS: dict[str, tuple[str, ...]] = {}
-SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WARM_UP = 3  # layers are prepared for a shape when it comes first
 COLUMNS = (
-    "layerType",
-    "originalLayersNames",
-    "primitiveType",
-    "execOrder",
-    "execTimeMcs",
-    "runtimePrecision",
-    "outputLayouts",
-    "outputPrecisions",
-)
+    "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
+    "outputLayouts", "outputPrecisions",
+)  # fmt: skip
 
 
-class OpenVinoSession:
+class OpenVinoSession(Session):
     """A compiled model with one infer request, run synchronously."""
 
-    def __init__(self, compiled: Any, spec: Spec) -> None:
+    def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
-        self._spec = spec
         self._tensor: Any = importlib.import_module("openvino").Tensor
         self.request = compiled.create_infer_request()
 
     def prepare(self, feeds: Feeds) -> Any:
-        """Lays the arrays under the request's inputs, without a copy."""
+        """Sets the arrays as the request's inputs, without a copy."""
         for name, values in feeds.items():
             self.request.set_tensor(name, self._tensor(values, shared_memory=True))
         return feeds
@@ -50,87 +42,67 @@ class OpenVinoSession:
 
     def effective(self) -> dict[str, str]:
         """What the plugin decided; it takes bfloat16 by itself where the CPU is fast with it."""
-        told = {
+        settings = {
             "precision": _precision(self._compiled),
             "threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
             "streams": _property(self._compiled, "NUM_STREAMS"),
             "device": _property(self._compiled, "EXECUTION_DEVICES"),
-            "shapes": "dynamic" if any(each.partial_shape.is_dynamic for each in self._compiled.inputs) else "static",
+            "shapes": "dynamic" if any(i.partial_shape.is_dynamic for i in self._compiled.inputs) else "static",
         }
-        return {name: value for name, value in told.items() if value}
-
-    def memory_bytes(self) -> int | None:
-        """Not told by the plugins."""
-        return None
-
-    def close(self) -> None:
-        """Frees it."""
-        del self.request, self._compiled
+        return {name: value for name, value in settings.items() if value}
 
 
-class OpenVino:
-    """See `Backend`."""
+def devices() -> list[str]:
+    """The CPU, and each GPU of Intel."""
+    ov: Any = importlib.import_module("openvino")
+    names: list[str] = ov.Core().available_devices
+    gpus = [name for name in names if name.partition(".")[0] == "GPU"]
+    return ["cpu", *(f"gpu:{name.partition('.')[2] or 0}" for name in gpus)]
 
-    name = "openvino"
-    package = "openvino"
-    module = "openvino"
-    formats = ("onnx",)
-    suffixes = (".onnx",)
-    passes = ("layers",)
-    requires: tuple[str, ...] = ()
-    python = ""
-    precisions = ("f32", "f16", "bf16")
-    options = OPTIONS
 
-    def devices(self) -> list[str]:
-        """The CPU, and each GPU of Intel."""
-        ov: Any = importlib.import_module("openvino")
-        names: list[str] = ov.Core().available_devices
-        gpus = [name for name in names if name.partition(".")[0] == "GPU"]
-        return ["cpu", *(f"gpu:{name.partition('.')[2] or 0}" for name in gpus)]
+def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
+    """Reads and compiles the model; named dimensions stay open."""
+    return OpenVinoSession(_compile(path, spec, feeds))
 
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Reads and compiles the model; named dimensions stay open."""
-        return OpenVinoSession(_compile(path, spec, feeds), spec)
 
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """Writes `profile.json`: what each layer took in each run, and the graph that was executed."""
-        ov: Any = importlib.import_module("openvino")
-        compiled = _compile(path, spec, feeds, PERF_COUNT=True)
-        session = OpenVinoSession(compiled, spec)
-        prepared = session.prepare(feeds)
-        for _ in range(WARM_UP):
-            session.infer(prepared)
-        rows: list[list[dict[str, Any]]] = []
-        for _ in range(runs):
-            session.infer(prepared)
-            rows.append([_row(each) for each in session.request.profiling_info])
-        sizes = [values.shape[0] for values in feeds.values() if values.shape]
-        told = {
-            "openvino": ov.get_version(),
-            "model": path.name,
-            "batch": sizes[0] if sizes else 1,
-            "device": _device(spec.device),
-            "profiling_info": rows,
-            "runtime_graph": [_layer(each) for each in compiled.get_runtime_model().get_ops()],
-        }
-        (out / "profile.json").write_text(json.dumps(told), "utf-8")
-        return [ProfileFile("profile.json")]
+def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `profile.json`: what each layer took in each run, and the graph that was executed."""
+    ov: Any = importlib.import_module("openvino")
+    compiled = _compile(path, spec, feeds, PERF_COUNT=True)
+    session = OpenVinoSession(compiled)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    rows: list[list[dict[str, Any]]] = []
+    for _ in range(runs):
+        session.infer(prepared)
+        rows.append([_row(info) for info in session.request.profiling_info])
+    sizes = [values.shape[0] for values in feeds.values() if values.shape]
+    document = {
+        "openvino": ov.get_version(),
+        "model": path.name,
+        "batch": sizes[0] if sizes else 1,
+        "device": _device(spec.device),
+        "profiling_info": rows,
+        "runtime_graph": [_layer(operator) for operator in compiled.get_runtime_model().get_ops()],
+    }
+    (out / "profile.json").write_text(json.dumps(document), "utf-8")
+    return [ProfileFile("profile.json")]
 
 
 def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
-    choose(spec, OPTIONS)
+    choose(spec, {})
     ov: Any = importlib.import_module("openvino")
     core = ov.Core()
     device = _device(spec.device)
     if device.partition(".")[0] not in {name.partition(".")[0] for name in core.available_devices}:
-        raise Refused(
+        raise TaskFailure(
             "model_error",
             f"this OpenVINO has no plugin for device {spec.device}",
             f"it has {', '.join(core.available_devices)}",
         )
     model = core.read_model(path)
-    check_inputs(feeds, [_name(each, feeds) for each in model.inputs])
+    check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
     properties["NUM_STREAMS"] = 1
     if spec.precision:
         properties["INFERENCE_PRECISION_HINT"] = spec.precision
@@ -138,7 +110,7 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
         properties["INFERENCE_NUM_THREADS"] = spec.threads
     compiled = core.compile_model(model, device, properties)
     if spec.precision and _precision(compiled) != spec.precision:
-        raise Refused(
+        raise TaskFailure(
             "model_error",
             f"spec '{spec.id}': OpenVINO runs this model in {_precision(compiled)} here, not in {spec.precision}",
             "this device cannot run that precision; leave it to the runtime, or choose another",
@@ -151,19 +123,19 @@ def _device(name: str) -> str:
     return name.upper().replace(":", ".")
 
 
-def _name(given: Any, feeds: Feeds) -> str:
-    """An input may have several names; the one that the job uses."""
-    names: set[str] = given.get_names()
+def _name(model_input: Any, feeds: Feeds) -> str:
+    """The name of an input that the job uses, of several that it may have."""
+    names: set[str] = model_input.get_names()
     return next((name for name in feeds if name in names), min(names, default="?"))
 
 
 def _precision(compiled: Any) -> str:
-    told = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
-    return SHORT.get(told, "as the model" if told in ("dynamic", "undefined") else told)
+    precision = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    return PRECISIONS.get(precision, "as the model" if precision in ("dynamic", "undefined") else precision)
 
 
 def _property(compiled: Any, name: str) -> str:
-    """As text, "" where the plugin does not have it."""
+    """A property as text, "" where the plugin does not have it."""
     try:
         value = compiled.get_property(name)
     except RuntimeError:
@@ -172,20 +144,25 @@ def _property(compiled: Any, name: str) -> str:
 
 
 def _row(info: Any) -> dict[str, Any]:
-    return {
-        "node_name": info.node_name,
-        "node_type": info.node_type,
-        "exec_type": info.exec_type,
-        "status": str(info.status).rpartition(".")[2],
-        "real_time_us": round(info.real_time.total_seconds() * 1e6),
-        "cpu_time_us": round(info.cpu_time.total_seconds() * 1e6),
-    }
+    names = {name: getattr(info, name) for name in ("node_name", "node_type", "exec_type")}
+    times = {f"{name}_us": round(getattr(info, name).total_seconds() * 1e6) for name in ("real_time", "cpu_time")}
+    return {**names, "status": str(info.status).rpartition(".")[2], **times}
 
 
 def _layer(operator: Any) -> dict[str, str]:
-    told = operator.get_rt_info()
-    named = {name: told[name].astype(str) for name in COLUMNS if name in told}
-    return {"name": operator.get_friendly_name(), **named}
+    info = operator.get_rt_info()
+    columns = {name: info[name].astype(str) for name in COLUMNS if name in info}
+    return {"name": operator.get_friendly_name(), **columns}
 
 
-BACKEND = OpenVino()
+BACKEND = Backend(
+    name="openvino",
+    package="openvino",
+    module="openvino",
+    files=(ONNX,),
+    devices=devices,
+    load=load,
+    passes={"layers": layers},
+    precisions=("f32", "f16", "bf16"),
+    short="ov",
+)

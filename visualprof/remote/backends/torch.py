@@ -7,12 +7,13 @@ import pickle
 import re
 import zipfile
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from visualprof.remote.backends import Feeds, ProfileFile, Refused, Session, check_inputs, choose
-from visualprof.remote.protocol import Spec
+from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.protocol import Spec, TaskFailure
 
 OPTIONS = {"optimize": ("none", "freeze")}
 TYPES = {"f16": "float16", "bf16": "bfloat16"}
@@ -23,14 +24,14 @@ BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d+)')
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class TorchSession:
+class TorchSession(Session):
     """A module with the modes that it runs in, which hold until it is closed."""
 
-    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, told: dict[str, str]) -> None:
+    def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, settings: dict[str, str]) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._module = module
         self._call = call
-        self._told = told
+        self._settings = settings
         self._device = self._torch.device(spec.device)
         self._cuda = self._device.type == "cuda"
         self._modes = ExitStack()
@@ -44,7 +45,8 @@ class TorchSession:
         if self._cuda:
             self._torch.cuda.reset_peak_memory_stats(self._device)
         tensors = {name: self._torch.from_numpy(values).to(self._device) for name, values in feeds.items()}
-        self._wait()
+        if self._cuda:
+            self._torch.cuda.synchronize(self._device)
         return self._call(tensors)
 
     def infer(self, prepared: Any) -> Any:
@@ -57,119 +59,98 @@ class TorchSession:
     def fetch(self, outputs: Any) -> list[Any]:
         """Every tensor among the outputs as an array, bfloat16 as float32, which numpy has."""
         leaves: list[Any] = self._torch.utils._pytree.tree_leaves(outputs)  # noqa: SLF001
-        tensors = [each.detach().cpu() for each in leaves if isinstance(each, self._torch.Tensor)]
-        return [(each.float() if each.dtype == self._torch.bfloat16 else each).numpy() for each in tensors]
+        tensors = [leaf.detach().cpu() for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        return [(t.float() if t.dtype == self._torch.bfloat16 else t).numpy() for t in tensors]
 
     def effective(self) -> dict[str, str]:
         """Precision, device, threads, options."""
-        return {**self._told, "device": str(self._device), "threads": str(self._torch.get_num_threads())}
+        return {**self._settings, "device": str(self._device), "threads": str(self._torch.get_num_threads())}
 
     def memory_bytes(self) -> int | None:
         """Peak that tensors took on the device since the last `prepare`."""
         return int(self._torch.cuda.max_memory_allocated(self._device)) if self._cuda else None
 
     def close(self) -> None:
-        """Leaves the modes and frees the module."""
+        """Leaves the modes."""
         self._modes.close()
-        del self._module
-
-    def _wait(self) -> None:
-        if self._cuda:
-            self._torch.cuda.synchronize(self._device)
 
 
-class Torch:
-    """See `Backend`."""
+def devices() -> list[str]:
+    """The CPU, and each CUDA device."""
+    torch: Any = importlib.import_module("torch")
+    return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
 
-    name = "torch"
-    package = "torch"
-    module = "torch"
-    formats = ("torchscript", "torch_export")
-    suffixes = (".pt", ".ts", ".pt2")
-    passes = ("timeline",)
-    requires = ("numpy",)
-    python = ""
-    precisions = ("f32", "f16", "bf16")
-    options = OPTIONS
 
-    def devices(self) -> list[str]:
-        """The CPU, and each CUDA device."""
-        torch: Any = importlib.import_module("torch")
-        return ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-
-    def load(self, path: Path, spec: Spec, feeds: Feeds) -> Session:
-        """Loads either format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
-        return _open(path, spec, feeds)
-
-    def profile(self, name: str, path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
-        """Writes `timeline.json`, in which each run is a step."""
-        session = _open(path, spec, feeds)
-        prepared = session.prepare(feeds)
-        for _ in range(WARM_UP):
+def timeline(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[ProfileFile]:
+    """Writes `timeline.json`, in which each run is a step."""
+    session = load(path, spec, feeds)
+    prepared = session.prepare(feeds)
+    for _ in range(WARM_UP):
+        session.infer(prepared)
+    profiler: Any = importlib.import_module("torch.profiler")
+    kinds = [profiler.ProfilerActivity.CPU]
+    if spec.device.startswith("cuda"):
+        kinds.append(profiler.ProfilerActivity.CUDA)
+    recording = profiler.profile(
+        activities=kinds,
+        schedule=profiler.schedule(wait=0, warmup=1, active=runs, repeat=1),
+        record_shapes=True,
+        profile_memory=True,
+    )
+    with recording:
+        for _ in range(1 + runs):
             session.infer(prepared)
-        profiler: Any = importlib.import_module("torch.profiler")
-        kinds = [profiler.ProfilerActivity.CPU]
-        if spec.device.startswith("cuda"):
-            kinds.append(profiler.ProfilerActivity.CUDA)
-        recording = profiler.profile(
-            activities=kinds,
-            schedule=profiler.schedule(wait=0, warmup=1, active=runs, repeat=1),
-            record_shapes=True,
-            profile_memory=True,
-        )
-        with recording:
-            for _ in range(1 + runs):
-                session.infer(prepared)
-                recording.step()
-        file = out / "timeline.json"
-        recording.export_chrome_trace(str(file))
-        session.close()
-        return [ProfileFile(file.name, _start_ns(file), "chrome_object")]
+            recording.step()
+    file = out / "timeline.json"
+    recording.export_chrome_trace(str(file))
+    session.close()
+    return [ProfileFile(file.name, _start_ns(file), "chrome_object")]
 
 
-def _open(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
-    chosen = choose(spec, OPTIONS)
+def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
+    """Loads either format, told apart by content. Inputs of TorchScript go by their order, of .pt2 by name."""
+    options = choose(spec, OPTIONS)
     torch: Any = importlib.import_module("torch")
     if spec.device.startswith("cuda") and not torch.cuda.is_available():
-        raise Refused("model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone")
+        raise TaskFailure(
+            "model_error", f"this PyTorch sees no device {spec.device}", "it is a build for the CPU alone"
+        )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    told = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
+    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
     if _is_export(path):
-        if chosen["optimize"] == "freeze":
-            raise Refused("input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize")
+        if options["optimize"] == "freeze":
+            raise TaskFailure(
+                "input_error", f"spec '{spec.id}': a .pt2 cannot be frozen", "leave out the option optimize"
+            )
         module, call = _load_export(torch, path, spec.device, feeds)
-        return TorchSession(module, call, spec, {**told, "form": "torch.export"})
-    module = _load_script(torch, path, spec.device)
-    if chosen["optimize"] == "freeze":
+        return TorchSession(module, call, spec, {**settings, "form": "torch.export"})
+    module = torch.jit.load(str(path), map_location=spec.device)
+    module = module.eval() if hasattr(module, "training") else module
+    if options["optimize"] == "freeze":
         module = torch.jit.freeze(module.eval())
-    return TorchSession(module, _by_order, spec, {**told, "form": "TorchScript", **chosen})
+    return TorchSession(module, _by_order, spec, {**settings, "form": "TorchScript", **options})
 
 
 def _is_export(path: Path) -> bool:
-    """Whether a file is a .pt2; by the names in its archive, so that neither loader is tried in vain.
+    """Whether a file is a .pt2, by the names in its archive.
 
-    Raises: Refused: it is neither.
+    Raises: TaskFailure: it is neither.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError) as error:
-        raise Refused("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
+        raise TaskFailure("model_error", f"this is neither TorchScript nor a .pt2: {error}", SAVE) from error
     if any(re.search(r"(^|/)(archive_format|serialized_exported_program\.json)$", name) for name in names):
         return True
     if not any(re.search(r"(^|/)constants\.pkl$", name) for name in names):
-        raise Refused("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
+        raise TaskFailure("model_error", "this is a pickle, neither TorchScript nor a .pt2; it is not loaded", SAVE)
     return False
 
 
 def _by_order(tensors: Feeds) -> Call:
     return tuple(tensors.values()), {}
-
-
-def _load_script(torch: Any, path: Path, device: str) -> Any:
-    module = torch.jit.load(str(path), map_location=device)
-    return module.eval() if hasattr(module, "training") else module
 
 
 def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any, Callable[[Feeds], Call]]:
@@ -180,7 +161,9 @@ def _load_export(torch: Any, path: Path, device: str, feeds: Feeds) -> tuple[Any
     wanted: list[str] = list(program.graph_signature.user_inputs)
     positional, named = _arguments(program.call_spec.in_spec)
     if positional + len(named) != len(wanted):
-        raise Refused("model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors")
+        raise TaskFailure(
+            "model_error", "this .pt2 takes nested inputs", "export a model whose inputs are single tensors"
+        )
     order = wanted if set(wanted) == set(feeds) else list(feeds) if len(wanted) == len(feeds) else None
     if order is None:
         check_inputs(feeds, wanted)
@@ -201,8 +184,10 @@ def _arguments(spec: Any) -> tuple[int, list[str]]:
 
 @contextmanager
 def _nothing_executed(torch: Any) -> Generator[None]:
-    """`torch.export.load` unpickles parts of a .pt2 and loads native code that it holds; here it cannot."""
-    load, package = torch.load, _module("torch.export.pt2_archive._package")
+    """Keeps `torch.export.load` from unpickling parts of a .pt2 and from loading native code in it."""
+    load, package = torch.load, None
+    with suppress(ImportError):
+        package = importlib.import_module("torch.export.pt2_archive._package")
 
     def tensors_only(*args: Any, **options: Any) -> Any:
         try:
@@ -213,45 +198,41 @@ def _nothing_executed(torch: Any) -> Generator[None]:
     def refuse(*args: Any, **options: Any) -> Any:
         raise _code_inside()
 
+    replaced = ((torch, "load", tensors_only), (pickle, "loads", refuse), (torch._C, "_pickle_load_obj", refuse))  # noqa: SLF001
     with ExitStack() as until:
-        until.enter_context(_replaced(torch, "load", tensors_only))
-        until.enter_context(_replaced(pickle, "loads", refuse))
-        until.enter_context(_replaced(torch._C, "_pickle_load_obj", refuse))  # noqa: SLF001
-        until.enter_context(_replaced(package, "_load_aoti", refuse))
+        for owner, name, value in (*replaced, (package, "_load_aoti", refuse)):
+            if hasattr(owner, name):  # versions differ
+                until.enter_context(patch.object(owner, name, value))
         yield
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Generator[None]:
-    """An attribute has another value for a while; without effect in a version that does not have it."""
-    before = getattr(owner, name, None)
-    if before is None:
-        yield
-        return
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
-
-
-def _code_inside() -> Refused:
-    told = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
-    return Refused("model_error", told, "export it anew with torch.export.save, without custom objects")
-
-
-def _module(name: str) -> Any:
-    """A module that other versions may not have."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def _code_inside() -> TaskFailure:
+    error = "this .pt2 holds more than a graph and tensors: a pickle or native code, which is not loaded"
+    return TaskFailure("model_error", error, "export it anew with torch.export.save, without custom objects")
 
 
 def _start_ns(file: Path) -> int:
     """Epoch of a trace's time 0, which is `baseTimeNanoseconds`; older versions count from 1970."""
-    found = BASE.search(file.read_bytes())
-    return int(found[1]) if found else 0
+    base = BASE.search(file.read_bytes())
+    return int(base[1]) if base else 0
 
 
-BACKEND = Torch()
+TORCHSCRIPT = FileFormat("torchscript", "TorchScript", (".pt", ".ts"), typed_inputs=False, near={".pth": SAVE})
+EXPORT = FileFormat(
+    "torch_export",
+    "torch.export .pt2",
+    (".pt2",),
+    sweep_hint="export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
+)
+BACKEND = Backend(
+    name="torch",
+    package="torch",
+    module="torch",
+    files=(TORCHSCRIPT, EXPORT),
+    devices=devices,
+    load=load,
+    passes={"timeline": timeline},
+    precisions=("f32", "f16", "bf16"),
+    options=OPTIONS,
+    requires=("numpy",),
+)

@@ -16,8 +16,8 @@ BUSY_SWITCHES_PER_S = 20  # of CPU time: a runtime on 16 cores is interrupted 16
 
 
 @dataclass(frozen=True)
-class Load:
-    """What others cost a stretch of time.
+class HostLoad:
+    """How busy the machine was during a stretch of time.
 
     pressure: share of it in which some task waited for a CPU, None where the system does not tell.
     """
@@ -27,24 +27,23 @@ class Load:
     busy: bool
 
 
-class Watch:
-    """Counts from its making until `load()`."""
+class LoadMeter:
+    """Measures the load from its creation to `load()`."""
 
     def __init__(self) -> None:
         self._start_ns = time.perf_counter_ns()
-        self._switches, self._cpu_s = _switches(), time.process_time()
-        self._waited_us = _waited_us()
+        self._switches, self._cpu_s, self._waited_us = _switches(), time.process_time(), waited_us()
 
-    def load(self) -> Load:
-        """Of the time since it was made."""
+    def load(self) -> HostLoad:
+        """The load since its creation."""
         took_ns = max(1, time.perf_counter_ns() - self._start_ns)
-        switches, waited_us = _switches() - self._switches, _waited_us()
+        switches, waited = _switches() - self._switches, waited_us()
         pressure = None
-        if waited_us is not None and self._waited_us is not None:
-            pressure = min(1.0, (waited_us - self._waited_us) * 1000 / took_ns)
+        if waited is not None and self._waited_us is not None:
+            pressure = min(1.0, (waited - self._waited_us) * 1000 / took_ns)
         worked_s = max(took_ns / 1e9, time.process_time() - self._cpu_s)
         too_many = switches > BUSY_SWITCHES_PER_S * worked_s
-        return Load(switches, pressure, too_many or (pressure or 0.0) > BUSY_PRESSURE)
+        return HostLoad(switches, pressure, too_many or (pressure or 0.0) > BUSY_PRESSURE)
 
 
 def _switches() -> int:
@@ -52,17 +51,17 @@ def _switches() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def _waited_us() -> int | None:
-    """Microseconds in which some task waited for a CPU, since the machine started."""
+def waited_us() -> int | None:
+    """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
     try:
         first = PRESSURE.read_text("ascii").splitlines()[0]
         return int(first.rpartition("total=")[2])
-    except (OSError, IndexError, ValueError):  # no Linux, or a kernel without PSI
+    except (OSError, IndexError, ValueError):
         return None
 
 
 def forget_peak() -> None:
-    """The peak of memory begins anew; without effect where the system has no such switch."""
+    """Resets the peak of memory, where the system can."""
     try:
         CLEAR.write_text("5", "ascii")
     except OSError:

@@ -1,6 +1,7 @@
 """The entry point: one stage of one task.
 
-`main([WORK, STAGE])`: STAGE is `measure`, or `profile:<pass>` with a name of `Backend.passes`.
+`main([WORK, STAGE])`: STAGE is `measure`, or `profile:<pass>` with a name of `Backend.passes`. The agent has laid down
+`task.json` in the folder WORK, and reads along in the file of events.
 """
 
 from __future__ import annotations
@@ -8,23 +9,23 @@ from __future__ import annotations
 import errno
 import faulthandler
 import importlib
-import importlib.metadata
 import json
+import os
 import re
-import sys
 import time
 import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from visualprof.remote.backends import Backend, Refused, backend
-from visualprof.remote.child.events import Events
-from visualprof.remote.child.feeds import feeds, open_arrays
+from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
-from visualprof.remote.child.measure import measure_point
-from visualprof.remote.child.point import describe, kept
-from visualprof.remote.child.shapes import points
-from visualprof.remote.child.task import Task, read_task
+from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
+from visualprof.remote.child.measure import describe, measure_point, packed
+from visualprof.remote.protocol import Lease, TaskFailure, build
 
+RESERVE = 64 * 1024
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NAMED = re.compile(r"(?:extra message: |(?=\w+(?:Error|Exception): ))(.+)")
@@ -32,12 +33,70 @@ PLACE = re.compile(r"Exception (raised )?from |Check '.*' failed at |frame #\d+|
 LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 
+@dataclass(frozen=True)
+class TaskFile:
+    """What `task.json` in a work folder says. inputs: local .npy files by the input's name."""
+
+    work: Path
+    lease: Lease
+    model: Path
+    inputs: dict[str, Path]
+
+    @property
+    def out(self) -> Path:
+        """The folder of the result."""
+        return self.work / "out"
+
+
+def read_task(work: Path) -> TaskFile:
+    """The task of a work folder.
+
+    Raises: OSError, ValueError, KeyError, TypeError: it is not what an agent writes.
+    """
+    task: dict[str, Any] = json.loads((work / "task.json").read_text("utf-8"))
+    inputs: dict[str, str] = task["inputs"]
+    arrays = {name: Path(path) for name, path in inputs.items()}
+    return TaskFile(work, build(Lease, task["lease"]), Path(task["model"]), arrays)
+
+
+class EventLog:
+    """Appends to a file: a line of JSON for each event, written through at once.
+
+    A file beside it keeps some room, so that a full disk can still be told.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._reserve = path.with_name(path.name + ".reserve")
+        self._reserve.write_bytes(bytes(RESERVE))
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """One event; fields are JSON's values."""
+        left = (json.dumps({"event": event, **fields}, allow_nan=False) + "\n").encode()
+        while left:
+            left = left[self._write(left) :]
+
+    def _write(self, data: bytes) -> int:
+        try:
+            return os.write(self._file, data)
+        except OSError:
+            if not self._reserve.exists():
+                raise
+            self._reserve.unlink()
+            return os.write(self._file, data)
+
+    def close(self) -> None:
+        """Closes the file and removes the one that kept room."""
+        self._reserve.unlink(missing_ok=True)
+        os.close(self._file)
+
+
 def main(argv: list[str]) -> int:
     """Runs a stage; 0 when it is done, 1 after a `failed` event."""
     faulthandler.enable()  # a native crash leaves its stack in the log
     work, stage = Path(argv[0]), argv[1]
     task = read_task(work)
-    events = Events(task.events)
+    events = EventLog(work / "events.jsonl")
     try:
         task.out.mkdir(parents=True, exist_ok=True)
         if stage == "measure":
@@ -47,101 +106,100 @@ def main(argv: list[str]) -> int:
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
-        told = explain(error)
-        events.tell("failed", reason=told.reason, error=told.error, hint=told.hint)
+        failure = explain(error)
+        events.tell("failed", reason=failure.reason, error=failure.error, hint=failure.hint)
         return 1
     finally:
         events.close()
     return 0
 
 
-def _measure(task: Task, events: Events) -> None:
+def _measure(task: TaskFile, events: EventLog) -> None:
     request, spec = task.lease.request, task.lease.spec
     runtime = _backend(task)
     events.tell("phase", phase="preparing")
-    arrays = open_arrays(request.inputs, task.inputs)
-    todo = points(request, {name: each.shape for name, each in arrays.items()})
-    given = feeds(request.inputs, todo[0], arrays, request.sweep.dim)
-    events.tell("progress", done=0, total=len(todo))
+    points, feeds_of = _inputs(task)
+    feeds = feeds_of(points[0])
+    events.tell("progress", done=0, total=len(points))
     importlib.import_module(runtime.module)  # no part of the load
     events.tell("phase", phase="converting")
     begin = time.perf_counter_ns()
-    session = runtime.load(task.model, spec, given)
+    session = runtime.load(task.model, spec, feeds)
     load_ns = time.perf_counter_ns() - begin
-    events.tell("effective", effective=session.effective(), version=_version(runtime))
+    events.tell("effective", effective=session.effective(), version=runtime.version())
     with (
-        (task.out / "latencies.bin").open("wb") as raw,
-        (task.out / "points.jsonl").open("w", encoding="utf-8") as told,
+        (task.out / "latencies.bin").open("wb") as latencies,
+        (task.out / "points.jsonl").open("w", encoding="utf-8") as lines,
     ):
-        for done, point in enumerate(todo):
+        for done, point in enumerate(points):
             events.tell("phase", phase="measuring", batch=point.batch)
             if done:
-                given = feeds(request.inputs, point, arrays, request.sweep.dim)
+                feeds = feeds_of(point)
             forget_peak()
-            measured = measure_point(session, given, request.measure)
-            line = describe(point, measured, load_ns, peak_rss_bytes(), raw.tell())
-            raw.write(kept(measured.timed.samples))
-            raw.flush()
-            told.write(json.dumps(line) + "\n")
-            told.flush()
+            measured = measure_point(session, feeds, request.measure)
+            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell())
+            latencies.write(packed(measured.timed.samples))
+            latencies.flush()
+            lines.write(json.dumps(line) + "\n")
+            lines.flush()
             events.tell("point", point=line)
-            events.tell("progress", done=done + 1, total=len(todo))
+            events.tell("progress", done=done + 1, total=len(points))
     session.close()
 
 
-def _profile(task: Task, events: Events, name: str) -> None:
-    request = task.lease.request
-    runtime = _backend(task)
+def _profile(task: TaskFile, events: EventLog, name: str) -> None:
+    wanted, runtime = task.lease.request.profile, _backend(task)
     if name not in runtime.passes:
-        raise Refused("agent_error", f"{runtime.name} has no profile pass '{name}'", ", ".join(runtime.passes))
-    arrays = open_arrays(request.inputs, task.inputs)
-    todo = points(request, {each: values.shape for each, values in arrays.items()})
-    at = request.profile.at
-    point = next((each for each in todo if each.batch == at), todo[0] if not at else None)
+        error = f"{runtime.name} has no profile pass '{name}'"
+        raise TaskFailure("agent_error", error, ", ".join(runtime.passes))
+    points, feeds_of = _inputs(task)
+    point = next((p for p in points if p.batch == wanted.at), None if wanted.at else points[0])
     if point is None:
-        raise Refused("input_error", f"profile.at: {at} is not in the sweep", "name one of sweep.values, or 0")
+        error = f"profile.at: {wanted.at} is not in the sweep"
+        raise TaskFailure("input_error", error, "name one of sweep.values, or 0")
     events.tell("phase", phase="profiling", batch=point.batch)
-    given = feeds(request.inputs, point, arrays, request.sweep.dim)
-    runs = max(1, request.profile.runs)
-    for each in runtime.profile(name, task.model, task.lease.spec, given, runs, task.out):
-        fields = {"file": each.name, "start_ns": each.start_ns, "counters": each.counters}
+    runs = max(1, wanted.runs)
+    for file in runtime.passes[name](task.model, task.lease.spec, feeds_of(point), runs, task.out):
+        fields = {"file": file.name, "start_ns": file.start_ns, "counters": file.counters}
         events.tell("profile", **{"pass": name}, **fields, batch=point.batch, runs=runs)
 
 
-def _backend(task: Task) -> Backend:
-    wanted = task.lease.spec.backend
+def _inputs(task: TaskFile) -> tuple[list[SweepPoint], Callable[[SweepPoint], Feeds]]:
+    """The points of the task, and a function that makes the values of one."""
+    request = task.lease.request
+    arrays = open_arrays(request.inputs, task.inputs)
+    points = sweep_points(request, {name: values.shape for name, values in arrays.items()})
+    return points, lambda point: point_feeds(request.inputs, point, arrays, request.sweep.dim)
+
+
+def _backend(task: TaskFile) -> Backend:
+    name = task.lease.spec.backend
     try:
-        return backend(wanted)
+        return backend(name)
     except KeyError:
-        raise Refused("no_runtime", f"this agent knows no backend '{wanted}'", "is it older than the server?") from None
+        error = f"this agent knows no backend '{name}'"
+        raise TaskFailure("no_runtime", error, "is it older than the server?") from None
 
 
-def _version(runtime: Backend) -> str:
-    """Of the runtime; its distribution may have another name (onnxruntime-gpu)."""
-    try:
-        return importlib.metadata.version(runtime.package)
-    except importlib.metadata.PackageNotFoundError:
-        return str(getattr(sys.modules.get(runtime.module), "__version__", ""))
-
-
-def explain(error: BaseException) -> Refused:
+def explain(error: BaseException) -> TaskFailure:
     """An exception as the reason why a task failed."""
-    if isinstance(error, Refused):
+    if isinstance(error, TaskFailure):
         return error
     sentence = _sentence(error)
     if isinstance(error, OSError) and error.errno in DISK_FULL:
-        return Refused("disk_full", f"the agent's disk is full: {sentence}", "free space on the agent")
+        return TaskFailure("disk_full", f"the agent's disk is full: {sentence}", "free space on the agent")
     if isinstance(error, MemoryError) or NO_MEMORY.search(sentence):
-        return Refused("out_of_memory", sentence, "try a smaller batch, or another machine")
+        return TaskFailure("out_of_memory", sentence, "try a smaller batch, or another machine")
     if isinstance(error, ImportError):
-        return Refused("no_runtime", sentence, "the runtime's interpreter lacks a package; install the runtime anew")
-    return Refused("model_error", sentence, "the log has the whole message")
+        hint = "the runtime's interpreter lacks a package; install the runtime anew"
+        return TaskFailure("no_runtime", sentence, hint)
+    return TaskFailure("model_error", sentence, "the log has the whole message")
 
 
 def _sentence(error: BaseException) -> str:
-    """What a message says: its last line that names an error, else its first lines without where in C++ it arose."""
+    """A message in short: its last line that names an error, else its first lines without places in C++."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [found[1] for line in lines if (found := NAMED.match(line))]
-    told = [line for line in lines if not PLACE.match(line)][:LINES]
-    sentence = named[-1] if named else ": ".join([type(error).__name__, *([" ".join(told)] if told else [])])
+    named = [match[1] for line in lines if (match := NAMED.match(line))]
+    first = " ".join([line for line in lines if not PLACE.match(line)][:LINES])
+    sentence = named[-1] if named else ": ".join(filter(None, (type(error).__name__, first)))
     return sentence[:LONGEST]

@@ -1,4 +1,4 @@
-"""The timed loop around a session.
+"""The timed loop around a session, and what its samples say: percentiles, spread, stability.
 
 Nothing of ours is allocated or freed between two readings of the clock, and Python's garbage collector is off from
 the first run to the last.
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from visualprof.remote.backends import Feeds, Session
-from visualprof.remote.child.host import Load, Watch
+from visualprof.remote.child.host import HostLoad, LoadMeter
+from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.protocol import Measure
 
 ROOM, ROOM_AT_FIRST = 1 << 16, 1 << 20  # samples that the array grows by, and has at most before the first
@@ -26,6 +27,10 @@ MAX_WINDOWS = 10
 WINDOW_RUNS = 3
 WHOLE_S = 0.5
 WHOLE_RUNS = 3
+# Percentile in tenths of a percent: samples that give 99 % confidence with one sample over it allowed.
+ENOUGH = {500: 11, 900: 64, 950: 130, 990: 662, 999: 6636}
+THIRDS = 3
+LARGEST = 0xFFFFFFFF  # ns that a kept sample can tell, 4.29 s
 
 Infer = Callable[[Any], Any]
 Clock = Callable[[], int]
@@ -53,13 +58,13 @@ class Measured:
     warmup_n: int
     whole_per_s: float
     device_bytes: int | None
-    load: Load
+    load: HostLoad
     start_ns: int
     end_ns: int
 
 
 def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK) -> Measured:
-    """Measures a session at one point: first run, warm-up, the timed loop, and apart the way of data in and out."""
+    """Measures a session at one point: first run, warm-up, the timed loop, and a loop that moves data too."""
     prepared = session.prepare(feeds)
     infer = session.infer
     with no_garbage_collection():
@@ -69,9 +74,9 @@ def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = C
         session.fetch(outputs)
         del outputs
         warmup_n = 1 + warm_up(infer, prepared, how, clock)
-        watch = Watch()
+        meter = LoadMeter()
         timed = time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock)
-        end_ns, load, device_bytes = time.time_ns(), watch.load(), session.memory_bytes()
+        end_ns, load, device_bytes = time.time_ns(), meter.load(), session.memory_bytes()
         whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s), clock)
     start_ns = end_ns - timed.duration_ns
     return Measured(timed, first_ns, warmup_n, whole_per_s, device_bytes, load, start_ns, end_ns)
@@ -126,7 +131,7 @@ def time_runs(infer: Infer, prepared: Any, min_s: float, max_s: float, min_n: in
 
 @contextmanager
 def no_garbage_collection() -> Generator[None]:
-    """Python's collector rests; within another such stretch there is nothing to do."""
+    """Switches Python's garbage collector off; does nothing inside another such block."""
     if not gc.isenabled():
         yield
         return
@@ -143,8 +148,79 @@ def no_garbage_collection() -> Generator[None]:
 def _whole_per_s(session: Session, feeds: Feeds, least_s: float, clock: Clock) -> float:
     """Runs a second when each brings its inputs to the device and its outputs back."""
 
-    def whole(given: Any) -> Any:
-        return session.fetch(session.infer(session.prepare(given)))
+    def whole(values: Feeds) -> Any:
+        return session.fetch(session.infer(session.prepare(values)))
 
     timed = time_runs(whole, feeds, least_s, max(least_s, 10 * WHOLE_S), WHOLE_RUNS, clock)
     return len(timed.samples) * 1e9 / max(1, timed.duration_ns)
+
+
+def describe(point: SweepPoint, measured: Measured, load_ns: int, rss_bytes: int, offset: int) -> dict[str, Any]:
+    """A line of `points.jsonl`.
+
+    energy_j_per_sample and throttled stay null: whoever watches the device fills them.
+
+    Args:
+        rss_bytes: peak of this process.
+        offset: of the point's samples in `latencies.bin`.
+    """
+    samples, duration_ns = measured.timed.samples, max(1, measured.timed.duration_ns)
+    n = len(samples)
+    per_s = n * 1e9 / duration_ns
+    return {
+        "batch": point.batch,
+        "n": n,
+        "duration_ns": duration_ns,
+        "load_ns": load_ns,
+        "first_ns": measured.first_ns,
+        "warmup_n": measured.warmup_n,
+        "qps": per_s,
+        "samples_per_s": per_s * point.samples,
+        "whole_samples_per_s": measured.whole_per_s * point.samples,
+        **distribution(samples),
+        "involuntary_switches": measured.load.switches,
+        "pressure": measured.load.pressure,
+        "host_busy": measured.load.busy,
+        "rss_bytes": rss_bytes,
+        "gpu_memory_bytes": measured.device_bytes,
+        "energy_j_per_sample": None,
+        "throttled": None,
+        "start_ns": measured.start_ns,
+        "end_ns": measured.end_ns,
+        "latencies": [offset, n],
+    }
+
+
+def packed(samples: Any) -> bytes:
+    """Samples as they stand in `latencies.bin`: little-endian uint32 ns, saturating."""
+    return np.minimum(samples, LARGEST).astype("<u4").tobytes()
+
+
+def distribution(samples: Any) -> dict[str, Any]:
+    """Percentiles (nearest rank; null where there are too few samples), spread, and the medians of three thirds.
+
+    Args: samples: (n,) ns in the order of the runs, n >= 1.
+    """
+    ordered = np.sort(samples)
+    n = len(ordered)
+    shown = {_key(p): nearest_rank(ordered, p) if n >= least else None for p, least in ENOUGH.items()}
+    thirds = [nearest_rank(np.sort(part), 500) for part in np.array_split(samples, THIRDS) if len(part)]
+    return {
+        "mean_ns": round(float(ordered.mean())),
+        "min_ns": int(ordered[0]),
+        "max_ns": int(ordered[-1]),
+        **shown,
+        "trusted": [p / 10 if p % 10 else p // 10 for p, least in ENOUGH.items() if n >= least],
+        "iqr_ns": nearest_rank(ordered, 750) - nearest_rank(ordered, 250),
+        "window_p50_ns": thirds,
+        "stable": len(thirds) == THIRDS and agree(max(thirds), min(thirds)),
+    }
+
+
+def _key(tenths: int) -> str:
+    return f"p{tenths // 10 if tenths % 10 == 0 else tenths}_ns"
+
+
+def nearest_rank(ordered: Any, tenths: int) -> int:
+    """The smallest sample that has this share of samples at or below it. tenths: of a percent."""
+    return int(ordered[max(0, -(-tenths * len(ordered) // 1000) - 1)])

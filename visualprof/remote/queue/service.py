@@ -15,22 +15,20 @@ from typing import Any
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.agents import Agents
 from visualprof.remote.queue.refusals import disk
+from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database, open_sqlite
-from visualprof.remote.queue.store.files import LocalStore, Read
+from visualprof.remote.queue.store.files import Read, Store
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.signing import Signer
-from visualprof.remote.queue.tasks.bell import Bell
-from visualprof.remote.queue.tasks.ending import Ending
-from visualprof.remote.queue.tasks.ingest import Ingest
+from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
-from visualprof.remote.queue.tasks.reaper import Reaper
-from visualprof.remote.queue.tasks.remains import Remains
-from visualprof.remote.queue.tasks.tidy import tidy
+from visualprof.remote.queue.tasks.notifier import Notifier
+from visualprof.remote.queue.tasks.results import Results
+from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
 
 _log = logging.getLogger(__name__)
 
@@ -44,16 +42,25 @@ class Queue:
     """Everything, once it is open."""
 
     database: Database
-    store: LocalStore
+    store: Store
     signer: Signer
-    bell: Bell
+    notifier: Notifier
     blobs: Blobs
     jobs: Jobs
     agents: Agents
     leases: Leases
     logs: Logs
-    ingest: Ingest
-    ending: Ending
+    results: Results
+    finisher: Finisher
+
+    def keep(self, name: str, read: Read) -> tuple[str, int]:
+        """Stores an uploaded file, for which jobs may wait; its sha256 and size.
+
+        Raises: VisualprofError: it is too large, the disk is full.
+        """
+        sha256, size = self.blobs.keep(name, read)
+        self.jobs.arrived(sha256)
+        return sha256, size
 
 
 class Unavailable(VisualprofError):
@@ -88,9 +95,9 @@ class Remote:
         self._opened: tuple[int, int] | None = None
         self.read_only = read_only
         self.intervals = intervals or Intervals()
-        self._bell = Bell(waiters)
+        self._notifier = Notifier(waiters)
         self._queue: Queue | None = None
-        self._reaper: Reaper | None = None
+        self._upkeep: Upkeep | None = None
         self._opening = threading.Lock()
         self._failure: VisualprofError | None = None
         self._failed_at = 0.0
@@ -135,7 +142,7 @@ class Remote:
 
     def existing(self) -> Queue | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
-        if self._present() is None and not self._bell.closed and self._file.is_file():
+        if self._present() is None and not self._notifier.closed and self._file.is_file():
             if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
                 return None
             try:
@@ -149,10 +156,10 @@ class Remote:
 
         Raises: NotFound: nothing ever was; `otherwise` says what is missing.
         """
-        found = self.existing()
-        if found is None:
+        queue = self.existing()
+        if queue is None:
             raise NotFound(otherwise)
-        return found
+        return queue
 
     def refuse_read_only(self) -> None:
         """Before anything that changes what is kept.
@@ -161,27 +168,6 @@ class Remote:
         """
         if self.read_only:
             raise Forbidden("the server is read-only", "start it without --read-only")
-
-    def keep(self, name: str, read: Read) -> tuple[str, int]:
-        """Stores an uploaded file; its sha256 and size.
-
-        Raises: VisualprofError: nothing can be kept here, it is too large, the disk is full.
-        """
-        queue = self.opened()
-        found = queue.blobs.keep(name, read)
-        queue.jobs.arrived(found[0])
-        return found
-
-    def blob_path(self, sha256: str) -> Path:
-        """Where an uploaded file is.
-
-        Raises: NotFound.
-        """
-        return self.opened().blobs.path(sha256)
-
-    def remember(self, sha256: str, name: str, found: dict[str, Any]) -> None:
-        """Notes what inspection found in a file; see `Blobs.remember`."""
-        self.opened().blobs.remember(sha256, name, found)
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found in a file; None when it was not inspected, or is not here."""
@@ -193,11 +179,6 @@ class Remote:
         queue = self.existing()
         return queue.agents.all(owner) if queue else []
 
-    def online(self, agent: Agent) -> bool:
-        """Was it heard of within a lease?"""
-        queue = self.existing()
-        return queue is not None and queue.agents.online(agent)
-
     def start(self) -> None:
         """The server runs: if anything is kept here, lost tasks are taken back from now on."""
         if not self.root.path.is_file():
@@ -205,7 +186,7 @@ class Remote:
 
     def wake(self) -> None:
         """Nobody waits for a task any more: the server is about to close."""
-        self._bell.close()
+        self._notifier.close()
 
     def close(self) -> None:
         """Ends threads, waiting agents and connections; it is not opened again."""
@@ -216,7 +197,7 @@ class Remote:
 
     def _open(self) -> Queue:
         with self._opening:
-            if self._bell.closed and self._failure:
+            if self._notifier.closed and self._failure:
                 raise self._failure
             if self._queue is None:
                 try:
@@ -239,11 +220,11 @@ class Remote:
         return self._queue
 
     def _leave(self) -> None:
-        if self._reaper:
-            self._reaper.close()
+        if self._upkeep:
+            self._upkeep.close()
         if self._queue:
             self._queue.database.close()
-        self._queue = self._reaper = None
+        self._queue = self._upkeep = None
 
     def _make(self) -> Queue:
         with disk(str(self.folder)):
@@ -251,23 +232,22 @@ class Remote:
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
             self._token = _kept(self.folder / "agent-token", self._known_token())
         signer = Signer(secret.encode())
-        store = LocalStore(self.folder, signer)
+        store = Store(self.folder, signer)
         database = open_sqlite(self._file)
         self._opened = _identity(self._file)
         lease_s = self.intervals.lease_s
-        jobs = Jobs(database, self._bell, lease_s)
-        leases = Leases(database, store, self._bell, lease_s)
-        ingest = Ingest(database, store, self.root.path)
+        jobs = Jobs(database, self._notifier, lease_s)
+        leases = Leases(database, store, self._notifier, lease_s)
+        results = Results(database, store, self.root.path)
         blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
-        remains = Remains(database, jobs, agents, blobs, logs, ingest)
-        ending = Ending(database, jobs, leases, ingest, remains)
+        finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
         if not self.read_only:
             leases.grace()
-            tidying = partial(tidy, database, self.folder, ingest.partial)
-            tidying()
-            self._reaper = Reaper(database, self._bell, lease_s, remains.publish, tidying)
-            self._reaper.start()
-        return Queue(database, store, signer, self._bell, blobs, jobs, agents, leases, logs, ingest, ending)
+            remove = partial(remove_leftovers, database, self.folder, results.partial)
+            remove()
+            self._upkeep = Upkeep(database, self._notifier, lease_s, finisher.salvage, remove)
+            self._upkeep.start()
+        return Queue(database, store, signer, self._notifier, blobs, jobs, agents, leases, logs, results, finisher)
 
     def _known_token(self) -> str:
         if not self._token:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from sqlalchemy import delete, select
@@ -20,7 +19,7 @@ from visualprof.remote.queue.check.inspect import (
     model_name,
     safe_name,
 )
-from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.files import Read
 from visualprof.remote.queue.store.tables import blobs
 
@@ -35,7 +34,7 @@ class Upload:
     blob: str
     name: str
     size: int
-    found: InspectedModel | InspectedArray
+    content: InspectedModel | InspectedArray
 
 
 @dataclass(frozen=True)
@@ -55,19 +54,19 @@ def take(remote: Remote, name: str, read: Read) -> Upload:
 
     Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
     """
-    name = safe_name(name)
-    blob, size = remote.keep(name, read)
-    known = remote.inspected(blob)
+    name, queue = safe_name(name), remote.opened()
+    blob, size = queue.keep(name, read)
+    kept = queue.blobs.inspected(blob)
     try:
-        found = from_json(known) if known else inspect_file(remote.blob_path(blob), name)
+        content = from_json(kept) if kept else inspect_file(queue.blobs.path(blob), name)
     except BaseException:
-        _forget(remote, blob)
+        _forget(queue, blob)
         raise
-    told: dict[str, Any] = {"graph": None}
-    if isinstance(found, InspectedModel):
-        name, told["graph"] = model_name(name, found.format), GRAPH + blob
-    remote.remember(blob, name, {**as_json(found), **told, "name": name})
-    return Upload(blob, name, size, found)
+    graph = None
+    if isinstance(content, InspectedModel):
+        name, graph = model_name(name, content.format), GRAPH + blob
+    queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name})
+    return Upload(blob, name, size, content)
 
 
 def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
@@ -104,9 +103,8 @@ def kept_models(remote: Remote) -> list[KeptModel]:
     return models
 
 
-def _forget(remote: Remote, blob: str) -> None:
+def _forget(queue: Queue, blob: str) -> None:
     """Removes a file that was never of use; one that jobs may name stays."""
-    queue = remote.opened()
     useless = (blobs.c.sha256 == blob) & blobs.c.inspected.is_(None)
     with queue.database.write() as connection:
         gone = connection.execute(delete(blobs).where(useless)).rowcount

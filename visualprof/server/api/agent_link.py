@@ -12,10 +12,10 @@ from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.ingest import Announced
 from visualprof.remote.queue.tasks.leases import Beat, Report
+from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
-from visualprof.server.api.bodies import body, decoded
+from visualprof.server.bodies import body, decoded
 from visualprof.server.remote_service import Queue, Remote
 
 LOG_PIECE = 64 << 10
@@ -150,7 +150,7 @@ def _add_tasks(routes: Blueprint, remote: Remote) -> None:
     def uploads(task: str) -> Response:
         agent, queue = _sender(remote)
         held = queue.leases.holder(agent, task, _lease())
-        return answer({"files": queue.ingest.announce(held, decoded(Announcement).files)})
+        return answer({"files": queue.results.announce(held, decoded(Announcement).files)})
 
     @routes.post("/tasks/<task>/finish")
     def finish(task: str) -> Response:
@@ -158,7 +158,7 @@ def _add_tasks(routes: Blueprint, remote: Remote) -> None:
         report = decoded(Report)
         if report.state not in ("succeeded", "failed", "cancelled"):
             raise BadParameter(f"a task does not end in state {report.state}")
-        queue.ending.finish(agent, task, _lease(), report)
+        queue.finisher.finish(agent, task, _lease(), report)
         return answer({})
 
 

@@ -3,93 +3,129 @@
 from __future__ import annotations
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Response, request
 
 from visualprof.errors import BadParameter
+from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.tasks.jobs import revision
-from visualprof.server.answers import answer
-from visualprof.server.api import job_schema as schema
-from visualprof.server.api.bodies import body
 from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import READ_ONLY, Resource, change, get
 
-MAX_CHANGE = 4 << 10
 INSTALL = "visualprof agent install-runtime onnxruntime"
+CHANGED = {**READ_ONLY, 404: "there is no such agent"}
 
 
-def blueprint(remote: Remote) -> Blueprint:
-    """The routes."""
-    routes = Blueprint("agents", __name__)
+class AgentTask(msgspec.Struct):
+    """What an agent is doing."""
 
-    @routes.get("/api/v1/agents")
-    def listing() -> Response:
-        return answer(_agents(remote))
+    task: str
+    job: str
+    name: str
+    spec: str
+    phase: Phase | None
+    progress: float
 
-    @routes.patch("/api/v1/agents/<agent>")
-    def change(agent: str) -> Response:
-        wanted = _change()
-        _changing(remote).agents.change(agent, wanted.name, wanted.public)
-        return answer(_agents(remote))
 
-    @routes.delete("/api/v1/agents/<agent>")
-    def forget(agent: str) -> Response:
-        _changing(remote).agents.remove(agent)
-        return answer(_agents(remote))
+class AgentRow(msgspec.Struct):
+    """A machine that measures. online: its last heartbeat is not older than a lease."""
 
-    @routes.get("/agent.pyz")
-    def program() -> Response:
+    id: str
+    name: str
+    address: str
+    public: bool
+    local: bool
+    online: bool
+    last_seen_ns: int
+    registered_ns: int
+    capabilities: Capabilities
+    tasks: list[AgentTask]
+
+
+class AgentsAnswer(msgspec.Struct):
+    """Agents by name. command: what to type on another machine, with the token in it."""
+
+    revision: int
+    agents: list[AgentRow]
+    command: str
+    install: str
+    local_agent: bool
+
+
+class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+    """What a browser may change of an agent; what is absent stays."""
+
+    name: str | None = None
+    public: bool | None = None
+
+
+class Agents(Resource):
+    """The routes over the queue of a server."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    @get("/agents")
+    def agents(self) -> AgentsAnswer:
+        """Every agent."""
+        return _agents(self._remote)
+
+    @change("PATCH", "/agents/<agent>", refuses=CHANGED)
+    def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
+        """Change an agent."""
+        if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
+            raise BadParameter("name: 1 to 200 visible characters")
+        self._changing().agents.change(agent, body.name, body.public)
+        return _agents(self._remote)
+
+    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is running a task"})
+    def forget(self, agent: str) -> AgentsAnswer:
+        """Forget an agent."""
+        self._changing().agents.remove(agent)
+        return _agents(self._remote)
+
+    @get("/agent.pyz", media=("application/octet-stream",), root="")
+    def program(self) -> Response:
+        """The agent as one file that Python runs."""
         from visualprof.remote.agent.bundle import agent_archive
 
         response = Response(agent_archive(), mimetype="application/octet-stream")
         response.headers["Content-Disposition"] = "attachment; filename=agent.pyz"
         return response
 
-    return routes
+    def _changing(self) -> Queue:
+        self._remote.refuse_read_only()
+        return self._remote.needed("there is no such agent")
 
 
-def _change() -> schema.AgentChange:
-    try:
-        wanted = msgspec.json.decode(body(MAX_CHANGE), type=schema.AgentChange)
-    except (ValueError, RecursionError) as error:
-        raise BadParameter(f"this is no change of an agent: {error}", 'e.g. {"public": false}') from error
-    if wanted.name is not None and not (wanted.name.isprintable() and 0 < len(wanted.name.strip()) <= 200):
-        raise BadParameter("name: 1 to 200 visible characters")
-    return wanted
-
-
-def _changing(remote: Remote) -> Queue:
-    remote.refuse_read_only()
-    return remote.needed("there is no such agent")
-
-
-def _agents(remote: Remote) -> schema.AgentsAnswer:
+def _agents(remote: Remote) -> AgentsAnswer:
     queue = remote.existing()
-    rows, number = list[schema.AgentRow](), 0
+    rows, number = list[AgentRow](), 0
     if queue is not None:
         with queue.database.read() as connection:
             number = revision(connection, "agents")
-        rows = _rows(queue)
+        rows = _rows(queue, remote.intervals.lease_s)
     token = "" if remote.problem else f" --token {remote.token}"
     command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"
-    return schema.AgentsAnswer(number, rows, command, INSTALL, remote.local_agent)
+    return AgentsAnswer(number, rows, command, INSTALL, remote.local_agent)
 
 
-def _rows(queue: Queue) -> list[schema.AgentRow]:
-    busy = dict[str, list[schema.AgentTask]]()
+def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:
+    busy = dict[str, list[AgentTask]]()
     for job in queue.jobs.running():
         for task in job.tasks:
             if task.state == "running" and task.agent:
-                shown = schema.AgentTask(
+                shown = AgentTask(
                     task.id, job.id, job.request.name or job.request.model.name, task.spec.id, task.phase, task.progress
                 )
                 busy.setdefault(task.agent, []).append(shown)
     return [
-        schema.AgentRow(
+        AgentRow(
             id=each.id,
             name=each.name,
             address=each.address,
             public=each.public,
             local=each.local,
-            online=queue.agents.online(each),
+            online=each.online(lease_s),
             last_seen_ns=each.seen_ns,
             registered_ns=each.registered_ns,
             capabilities=each.capabilities,

@@ -4,30 +4,123 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, Literal, cast
 
-from flask import Blueprint, Response, request
+import msgspec
+from flask import Response, request
+from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.points import Point
-from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_reports
+from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_report
 from visualprof.reader.trace import Trace
-from visualprof.server.answers import answer, csv_file, raw
-from visualprof.server.api import job_schema
-from visualprof.server.api.spans import columns_of, number, required
-from visualprof.server.encoding import encode
-from visualprof.views.evaluation_point import api_calls, histogram, machine, over_time, shares, window_of, work
-from visualprof.views.evaluation_report import facts, overlay, overlay_charts
-from visualprof.views.measure.evaluation import most_samples, precision_name
-from visualprof.views.table import Table
+from visualprof.remote.protocol import State
+from visualprof.server.answers import Polled, csv_file
+from visualprof.server.api.spans import columns_of
+from visualprof.server.routes import Query, Resource, get
+from visualprof.views.answers.charts import Option
+from visualprof.views.answers.kinds import Kind
+from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples, precision_name
+from visualprof.views.measure.point import (
+    PointFacts,
+    WorkColumns,
+    api_calls,
+    facts,
+    histogram,
+    machine,
+    over_time,
+    shares,
+    window_of,
+    work,
+)
 
 MOST_REPORTS = 100
+NO_REPORT = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}
 
 _Place = dict[str, str]
 _Versions = tuple[tuple[str, Version], ...]
+
+
+class OverlayQuery(Query):
+    """Reports to lay over each other."""
+
+    hint = "ids are listed by /api/v1/evaluation"
+
+    reports: Annotated[str, Meta(description="ids, comma-separated")] = ""
+    slo_ns: (
+        Annotated[int, Meta(ge=1, le=10**15, description="limit of the tail latency, for the best batch that keeps it")]
+        | None
+    ) = None
+    format: Annotated[Literal["json", "csv"], Meta(description="of the answer")] = "json"
+
+
+class PointQuery(Query):
+    """A point of a report."""
+
+    hint = OverlayQuery.hint
+
+    report: Annotated[str, Meta(description="id of a report")]
+    batch: Annotated[int, Meta(ge=0, le=2**53, description="size of the swept dimension")]
+
+
+class ReportRow(msgspec.Struct):
+    """A result folder below the log directories."""
+
+    id: str
+    job: str
+    name: str
+    model: str
+    model_sha256: str
+    spec: str
+    backend: str
+    version: str
+    device: str
+    agent: str
+    precision: str
+    state: State
+    finished_ns: int
+    points: int
+    best_batch: int | None
+    best_samples_per_s: float | None
+    run: str | None
+
+
+class ReportsAnswer(msgspec.Struct):
+    """Every report, newest first."""
+
+    revision: int
+    reports: list[ReportRow]
+
+
+class EvaluationAnswer(msgspec.Struct):
+    """Reports laid over each other. table: a row a point; best: a row a report. kinds: of the columns of both."""
+
+    reports: list[ReportRow]
+    table: PointColumns
+    best: BestColumns
+    kinds: dict[str, Kind]
+    verdicts: list[Verdict]
+    charts: dict[str, Option]
+
+
+class PointAnswer(msgspec.Struct):
+    """One point of one report: distribution, latency over time, the device meanwhile.
+
+    kernels, runtime: of the profile pass, null without one. profile, monitor: where their traces are.
+    charts: histogram, samples, monitor, clocks, kernels, runtime.
+    """
+
+    report: ReportRow
+    facts: PointFacts
+    kernels: WorkColumns | None
+    runtime: WorkColumns | None
+    profile: dict[str, str] | None
+    monitor: dict[str, str] | None
+    charts: dict[str, Option]
 
 
 class Reports:
@@ -35,7 +128,7 @@ class Reports:
 
     def __init__(self, logdir: LogDirectory) -> None:
         self._logdir = logdir
-        self._known: dict[str, tuple[_Versions, list[Report]]] = {}
+        self._known: dict[str, tuple[_Versions, Report | None]] = {}
         self._scans = -1
         self._revision = 0
         self._lock = threading.Lock()
@@ -46,7 +139,7 @@ class Reports:
             if self._scans != self._logdir.scans:
                 self._scans = self._logdir.scans
                 self._look()
-            found = [report for _, reports in self._known.values() for report in reports]
+            found = [report for _, report in self._known.values() if report]
             return self._revision, sorted(found, key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
@@ -56,7 +149,7 @@ class Reports:
         for name, parts in now.items():
             versions = tuple(sorted((part, found.version) for part, found in parts.items()))
             if name not in known or known[name][0] != versions:
-                known[name] = versions, read_reports(name, parts)
+                known[name] = versions, read_report(name, parts)
                 changed = True
         self._known = known
         self._revision += changed
@@ -71,74 +164,65 @@ class Reports:
                 return report
         raise NotFound(f"there is no report {name[:200]!r}", "ids are listed by /api/v1/evaluation")
 
+    def chosen(self, names: Sequence[str]) -> list[Report]:
+        """The reports of those ids; a text may hold several, separated by commas.
 
-def blueprint(logdir: LogDirectory) -> Blueprint:
+        Raises: BadParameter: none, or too many. NotFound.
+        """
+        known = {report.id: report for report in self.current()[1]}
+        wanted = [name for text in names for name in ([text] if text in known else text.split(",")) if name]
+        wanted = list(dict.fromkeys(wanted))
+        if not wanted:
+            raise BadParameter("the parameter 'reports' is missing", OverlayQuery.hint)
+        if len(wanted) > MOST_REPORTS:
+            raise BadParameter(f"{len(wanted)} reports at once", f"at most {MOST_REPORTS}")
+        return [known[name] if name in known else self.find(name) for name in wanted]
+
+
+class Evaluation(Resource):
     """The routes over one log directory."""
-    routes = Blueprint("evaluation", __name__, url_prefix="/api/v1/evaluation")
-    reports = Reports(logdir)
-    latest: tuple[tuple[int, int], bytes] = ((-1, -1), b"")
 
-    @routes.get("")
-    def listing() -> Response:
-        nonlocal latest
-        revision, found = reports.current()
-        state = revision, logdir.revision
-        if latest[0] != state:  # polled by open pages, changed seldom
-            runs = {run.id for run in logdir.listing().runs}
-            body = job_schema.ReportsAnswer(revision, [_row(report, runs) for report in found])
-            latest = state, encode(body)
-        return raw(latest[1], "application/json")
+    def __init__(self, logdir: LogDirectory, reports: Reports) -> None:
+        self._logdir, self._reports = logdir, reports
+        self._latest = Polled()
 
-    @routes.get("/overlay")
-    def laid_over() -> Response:
-        chosen = _chosen(reports, request.args.getlist("reports"))
-        limit = request.args.get("slo_ns", "")
-        result = overlay(chosen, number("slo_ns", limit, 1, 10**15) if limit else None)
-        assert result.table is not None
-        kind = request.args.get("format", "json")
-        if kind == "csv":
-            return csv_file(result.table.to_csv(), "evaluation")
-        if kind != "json":
-            raise BadParameter(f"there is no format {kind[:40]!r}", "formats: json, csv")
-        runs = {run.id for run in logdir.listing().runs}
-        body = job_schema.EvaluationAnswer(
-            [_row(report, runs) for report in chosen],
-            _columns(result.table),
-            _columns(result.fields["best"]),
-            result.fields["verdicts"],
-            overlay_charts(chosen),
-        )
-        return answer(body)
+    @get("/evaluation")
+    def listing(self) -> ReportsAnswer | Response:
+        """Every report, the newest first."""
+        revision, reports = self._reports.current()
+        version = revision, self._logdir.revision
+        return self._latest.answer(version, lambda: ReportsAnswer(revision, self._rows(reports)))
 
-    @routes.get("/point")
-    def one_point() -> Response:
-        report = reports.find(required("report"))
-        batch = number("batch", request.args.get("batch", ""), 0, 2**53)
-        point = report.point(batch)
+    @get("/evaluation/overlay", media=("application/json", "text/csv"), refuses=NO_REPORT)
+    def overlay(self, query: OverlayQuery) -> EvaluationAnswer | Response:
+        """Reports laid over each other."""
+        chosen = self._reports.chosen(request.args.getlist("reports"))
+        result = compute(chosen, EvaluationParams(query.slo_ns))
+        if query.format == "csv":
+            return csv_file(result.to_csv(), "evaluation")
+        kinds: dict[str, Kind] = {**result.kinds, **result.best.kinds}
+        rows, charts = self._rows(chosen), overlay_charts(chosen)
+        return EvaluationAnswer(rows, result.columns, result.best.columns, kinds, result.verdicts, charts)
+
+    @get("/evaluation/point", refuses=NO_REPORT)
+    def point(self, query: PointQuery) -> PointAnswer:
+        """One point of a report."""
+        report = self._reports.find(query.report)
+        point = report.point(query.batch)
         if point is None:
             some = ", ".join(str(p.batch) for p in report.points[:50])
-            raise NotFound(f"the report {report.id!r} has no point of batch {batch}", f"batches: {some}")
-        return answer(_point(logdir, report, point))
+            raise NotFound(f"the report {report.id!r} has no point of batch {query.batch}", f"batches: {some}")
+        return _point(self._logdir, report, point)
 
-    return routes
-
-
-def _chosen(reports: Reports, given: Sequence[str]) -> list[Report]:
-    """The reports that a request names: `reports` once with commas, or several times."""
-    known = {report.id: report for report in reports.current()[1]}
-    wanted = [name for text in given for name in ([text] if text in known else text.split(",")) if name]
-    wanted = list(dict.fromkeys(wanted))
-    if not wanted:
-        raise BadParameter("the parameter 'reports' is missing", "ids are listed by /api/v1/evaluation")
-    if len(wanted) > MOST_REPORTS:
-        raise BadParameter(f"{len(wanted)} reports at once", f"at most {MOST_REPORTS}")
-    return [known[name] if name in known else reports.find(name) for name in wanted]
+    def _rows(self, reports: Sequence[Report]) -> list[ReportRow]:
+        runs = {run.id for run in self._logdir.listing().runs}
+        return [_row(report, runs) for report in reports]
 
 
-def _row(report: Report, runs: set[str]) -> job_schema.ReportRow:
+def _row(report: Report, runs: set[str]) -> ReportRow:
     top = most_samples(report)
-    told = report.effective.get("precision", "")
-    return job_schema.ReportRow(
+    effective = report.effective.get("precision", "")
+    return ReportRow(
         id=report.id,
         job=report.job,
         name=report.name,
@@ -149,43 +233,40 @@ def _row(report: Report, runs: set[str]) -> job_schema.ReportRow:
         version=report.version,
         device=report.device,
         agent=report.agent,
-        precision=precision_name(told) or told or report.precision,
+        precision=precision_name(effective) or effective or report.precision,
         state=cast("Any", report.state),
         finished_ns=report.finished_ns,
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,
-        run=report.run if report.run in runs else None,
+        run=report.id if report.id in runs else None,
     )
 
 
-def _columns(table: Table) -> dict[str, list[Any]]:
-    return cast("dict[str, list[Any]]", table.to_json()["columns"])
-
-
-def _point(logdir: LogDirectory, report: Report, point: Point) -> job_schema.PointAnswer:
+def _point(logdir: LogDirectory, report: Report, point: Point) -> PointAnswer:
     """Everything about a point; a trace that is still being parsed is waited for by a 503."""
     now = logdir.listing()
     latencies = read_latencies(report, point)
     charts = {"histogram": histogram(latencies, point), "samples": over_time(latencies, point.duration_ns)}
-    told = facts(report, point) | {"runs_shown": len(latencies)}
-    profile, trace, place = _profile(logdir, now, report, point)
+    profile, trace, location = _profile(logdir, now, report, point)
     kind, kernels = work(trace) if trace else ("", None)
     calls = api_calls(trace) if trace else None
-    told |= {"kernels_are": kind or None, "profile_batch": profile.batch if profile else None}
-    monitor, seen = _recording(logdir, now, f"{report.folder}/monitor.jsonl".lstrip("/"))
-    window = window_of(report, point, monitor) if monitor else None
+    measured: dict[str, Any] = {
+        "runs_shown": len(latencies), "kernels_are": kind or None, "profile_batch": profile.batch if profile else None,
+    }  # fmt: skip
+    monitor, monitor_location = _recording(logdir, now, f"{report.folder}/monitor.jsonl".lstrip("/"))
+    window = window_of(point) if monitor else None
     if monitor and window:
         charts |= machine(monitor, *window)
-        told |= {"start_ns": window[0], "end_ns": window[1]}
-    charts |= {name: shares(table) for name, table in (("kernels", kernels), ("runtime", calls)) if table}
-    return job_schema.PointAnswer(
+        measured |= {"start_ns": window[0], "end_ns": window[1]}
+    charts |= {name: shares(columns) for name, columns in (("kernels", kernels), ("runtime", calls)) if columns}
+    return PointAnswer(
         report=_row(report, {run.id for run in now.runs}),
-        facts=told,
-        kernels=_columns(kernels) if kernels else None,
-        runtime=_columns(calls) if calls else None,
-        profile=place,
-        monitor=seen,
+        facts=facts(report, point, **measured),
+        kernels=kernels,
+        runtime=calls,
+        profile=location,
+        monitor=monitor_location,
         charts={name: option for name, option in charts.items() if option},
     )
 

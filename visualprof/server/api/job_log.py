@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from flask import request
+from typing import Annotated
 
-from visualprof.errors import BadParameter
+import msgspec
+from msgspec import Meta
+
 from visualprof.remote.protocol import FINAL
-from visualprof.server.api.job_schema import LogAnswer
 from visualprof.server.remote_service import Queue
+from visualprof.server.routes import Query
 
 
-def piece(queue: Queue, name: str) -> LogAnswer:
+class LogQuery(Query):
+    """A piece of a log."""
+
+    offset: Annotated[int, Meta(ge=-(1 << 40), lt=1 << 40, description="bytes to skip; from the end when negative")] = 0
+    attempt: Annotated[int, Meta(ge=0, lt=1 << 40, description="which attempt; the last one when absent")] | None = None
+
+
+class LogAnswer(msgspec.Struct):
+    """A piece of a task's log. offset, next_offset: bytes. ended: nothing more will come. cut: bytes beyond the cap."""
+
+    text: str
+    offset: int
+    next_offset: int
+    size_bytes: int
+    ended: bool
+    cut: int
+
+
+def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
     """What the request asks for: bytes from `offset`, or the last ones when it is negative.
 
-    Raises: NotFound, BadParameter.
+    Raises: NotFound.
     """
     task = next(task for task in queue.jobs.of_task(name).tasks if task.id == name)
-    attempt = _whole("attempt", task.attempt, 0)
-    data, begin, size = queue.logs.read(task, attempt, _whole("offset", 0, -(1 << 40)))
+    attempt = task.attempt if query.attempt is None else query.attempt
+    data, begin, size = queue.logs.read(task, attempt, query.offset)
     ended = attempt < task.attempt or task.state in FINAL
     lead = _lead(data) if begin else 0
     more = begin + len(data) < size or not ended
@@ -41,16 +61,3 @@ def _end_of_text(data: bytes) -> int:
             length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
             return len(data) - back if length > back else len(data)
     return len(data)
-
-
-def _whole(name: str, absent: int, least: int) -> int:
-    text = request.args.get(name, "")
-    if not text:
-        return absent
-    try:
-        number = int(text[:20])
-    except ValueError:
-        number = least - 1
-    if not least <= number < 1 << 40:
-        raise BadParameter(f"{name} {text[:40]!r} is no number that fits", f"at least {least}")
-    return number

@@ -4,10 +4,85 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
+
+from visualprof.remote.protocol import Phase, Reason, Request, State
+from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
-from visualprof.server.api import job_schema as schema
-from visualprof.server.encoding import encode
 from visualprof.server.remote_service import Queue, Remote
+from visualprof.views.answers.encoding import encode
+
+
+class TaskRow(msgspec.Struct):
+    """One spec of a job. progress: 0..1. run: id of its result in the log directory, null until it is there.
+
+    version: of the runtime: asked for, or the agent's own that serves the task; null before that.
+    """
+
+    id: str
+    spec: str
+    backend: str
+    version: str | None
+    device: str
+    state: State
+    phase: Phase | None
+    progress: float
+    attempt: int
+    agent: str | None
+    agent_name: str | None
+    reason: Reason | None
+    error: str | None
+    hint: str | None
+    warnings: list[str]
+    updated_ns: int
+    points: int
+    run: str | None
+    log_bytes: int
+
+
+class JobRow(msgspec.Struct):
+    """A job of the list. data: names of its uploaded arrays. state: of its tasks together."""
+
+    id: str
+    name: str
+    model: str
+    model_blob: str
+    graph: str | None
+    data: list[str]
+    state: State
+    progress: float
+    submitted_ns: int
+    updated_ns: int
+    tasks: list[TaskRow]
+
+
+class JobsAnswer(msgspec.Struct):
+    """Newest first. revision: grows with every change. problem: why no job can be submitted here, null when one can."""
+
+    revision: int
+    jobs: list[JobRow]
+    problem: str | None
+    hint: str | None
+
+
+class PointRow(msgspec.Struct):
+    """A point that was measured, while the job still runs; the result's folder has the whole of it."""
+
+    task: str
+    spec: str
+    batch: int
+    qps: float
+    p50_ns: int | None
+    stable: bool
+
+
+class JobAnswer(msgspec.Struct):
+    """One job with what was submitted and the points so far. unserved: specs that no online machine can run."""
+
+    job: JobRow
+    request: Request
+    points: list[PointRow]
+    unserved: list[str]
 
 
 class JobList:
@@ -16,7 +91,7 @@ class JobList:
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._lock = threading.Lock()
-        self._rows: dict[str, schema.JobRow] = {}
+        self._rows: dict[str, JobRow] = {}
         self._revision = -1
         self._of: Queue | None = None
         self._kept: tuple[object, bytes] = (None, b"")
@@ -40,10 +115,10 @@ class JobList:
             if self._kept[0] != key:
                 rows = sorted(self._rows.values(), key=lambda row: (-row.submitted_ns, row.id))
                 error, hint = problem or (None, None)
-                self._kept = key, encode(schema.JobsAnswer(max(self._revision, 0), rows, error, hint))
+                self._kept = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
             return self._kept[1]
 
-    def one(self, job: str) -> schema.JobAnswer:
+    def one(self, job: str) -> JobAnswer:
         """A job with its points.
 
         Raises: NotFound.
@@ -52,17 +127,19 @@ class JobList:
         found = queue.jobs.one(job)
         points = queue.jobs.points(found)
         rows = [
-            schema.PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
+            PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
             for task in found.tasks
             for each in points[task.id]
         ]
-        return schema.JobAnswer(self._shown(queue, [found])[0], found.request, rows)
+        online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
+        unserved = [spec.id for spec in found.request.specs if not takers(spec, online)]
+        return JobAnswer(self._shown(queue, [found])[0], found.request, rows, unserved)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed = queue.jobs.since(self._revision)
         self._rows |= {row.id: row for row in self._shown(queue, changed)}
 
-    def _shown(self, queue: Queue, jobs: list[Job]) -> list[schema.JobRow]:
+    def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
         blobs |= {each.blob for job in jobs for each in job.request.inputs if each.fill == "file"}
         files = queue.blobs.facts(blobs)
@@ -72,10 +149,10 @@ class JobList:
 
     def _row(
         self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
-    ) -> schema.JobRow:
+    ) -> JobRow:
         request = job.request
         data = [files[each.blob][0] for each in request.inputs if each.fill == "file" and each.blob in files]
-        return schema.JobRow(
+        return JobRow(
             id=job.id,
             name=request.name,
             model=request.model.name,
@@ -89,10 +166,10 @@ class JobList:
             tasks=[self._task(task, agents, counts.get(task.id, 0)) for task in job.tasks],
         )
 
-    def _task(self, task: Task, agents: dict[str, str], points: int) -> schema.TaskRow:
+    def _task(self, task: Task, agents: dict[str, str], points: int) -> TaskRow:
         agent = None if task.state == "waiting" else task.agent
         prefix = self._remote.root.prefix
-        return schema.TaskRow(
+        return TaskRow(
             id=task.id,
             spec=task.spec.id,
             backend=task.spec.backend,

@@ -2,89 +2,171 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response, request
+from typing import Annotated
+
+import msgspec
+from flask import Blueprint, Response
+from msgspec import Meta
 
 from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.protocol import DTYPES, Request
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
+from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.answers import answer, raw
-from visualprof.server.api import job_schema as schema
-from visualprof.server.api.bodies import body
-from visualprof.server.api.job_log import piece
-from visualprof.server.api.job_rows import JobList
+from visualprof.server.api.job_log import LogAnswer, LogQuery, piece
+from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer
 from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 
-MAX_JOB = 1 << 20
+NO_JOB = {404: "there is no such job"}
+CHANGED = {**READ_ONLY, **NO_JOB, 409: "its state does not allow it"}
+RequestBody = Annotated[bytes, Request]
 
 
-def blueprint(remote: Remote) -> Blueprint:
-    """The routes."""
-    routes = Blueprint("jobs", __name__, url_prefix="/api/v1")
-    routes.register_error_handler(Invalid, _refused)
-    jobs = JobList(remote)
+class TaskQuery(Query):
+    """A task of a job."""
 
-    @routes.get("/jobs")
-    def listing() -> Response:
-        return raw(jobs.listing(), "application/json")
+    task: Annotated[str, Meta(description="only this one; all when absent")] = ""
 
-    @routes.post("/jobs")
-    def submit() -> Response:
-        queue = _changing(remote)
-        wanted = parse_request(body(MAX_JOB))
-        known = queue.jobs.known(wanted)  # what was accepted stays so, whatever has changed since
+
+class CheckAnswer(msgspec.Struct):
+    """Everything that is wrong with a job, empty when it would be accepted. points: how many it would measure."""
+
+    errors: list[FieldError]
+    warnings: list[FieldError]
+    points: int
+
+
+class JobRefused(msgspec.Struct):
+    """400 of a submission: `error` is the first of `errors`."""
+
+    error: str
+    hint: str | None
+    errors: list[FieldError]
+
+
+class BackendEntry(msgspec.Struct):
+    """A backend that the server knows, for the Run page's choices."""
+
+    name: str
+    package: str
+    formats: list[str]
+    suffixes: list[str]
+    precisions: list[str]
+    options: dict[str, list[str]]
+
+
+class MeasureEntry(msgspec.Struct):
+    """A number that a draft may have about measuring: its name there, its field in a request, and what is usual."""
+
+    name: str
+    field: str
+    usual: str
+
+
+class BackendsAnswer(msgspec.Struct):
+    """Every backend, whether an agent has it or not; types of inputs; what can be said about measuring."""
+
+    backends: list[BackendEntry]
+    dtypes: list[str]
+    measures: list[MeasureEntry]
+
+
+class Jobs(Resource):
+    """The routes over the queue of a server."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._jobs = JobList(remote)
+
+    @get("/jobs")
+    def listing(self) -> JobsAnswer | Response:
+        """Every job."""
+        return raw(self._jobs.listing(), "application/json")
+
+    @change(
+        "POST", "/jobs", status=201,
+        refuses={**READ_ONLY, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here"},
+    )  # fmt: skip
+    def submit(self, body: RequestBody) -> JobAnswer | Response:
+        """Submit a job; 200 and the job of the same key where it was submitted before."""
+        queue = self._changing()
+        request = parse_request(body)
+        known = queue.jobs.known(request)  # what was accepted stays so, whatever has changed since
         if known is not None:
-            return answer(jobs.one(known))
-        errors, _ = check_request(wanted, remote)
+            return answer(self._jobs.one(known))
+        errors, _ = check_request(request, self._remote)
         if errors:
             raise Invalid(errors)
-        job, new = queue.jobs.submit(wanted)
-        return answer(jobs.one(job), 201 if new else 200)
+        job, new = queue.jobs.submit(request)
+        return answer(self._jobs.one(job), 201 if new else 200)
 
-    @routes.post("/jobs/check")
-    def check() -> Response:
-        wanted = parse_request(body(MAX_JOB))
-        errors, warnings = check_request(wanted, remote)
-        points = points_of(wanted) if wanted.specs else 0
-        return answer(schema.CheckAnswer(_fields(errors), _fields(warnings), points))
+    @change("POST", "/jobs/check", refuses={400: "this is no job at all"})
+    def check(self, body: RequestBody) -> CheckAnswer:
+        """Check a job without submitting it."""
+        request = parse_request(body)
+        errors, warnings = check_request(request, self._remote)
+        return CheckAnswer(_fields(errors), _fields(warnings), points_of(request) if request.specs else 0)
 
-    @routes.get("/jobs/<job>")
-    def one(job: str) -> Response:
-        return answer(jobs.one(job))
+    @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
+    def draft(self, body: Draft) -> Drafted:
+        """A complete job of what somebody typed."""
+        return compose(body, self._remote)
 
-    @routes.post("/jobs/<job>/cancel")
-    def cancel(job: str) -> Response:
-        _changing(remote).jobs.cancel(job)
-        return answer(jobs.one(job))
+    @get("/jobs/<job>/draft", refuses=NO_JOB)
+    def template(self, job: str) -> Draft:
+        """What somebody would type to get this job."""
+        return draft_of(self._jobs.queue().jobs.one(job).request, self._remote.agents())
 
-    @routes.post("/jobs/<job>/retry")
-    def retry(job: str) -> Response:
-        _changing(remote).jobs.retry(job, request.args.get("task", ""))
-        return answer(jobs.one(job))
+    @get("/jobs/<job>", refuses=NO_JOB)
+    def one(self, job: str) -> JobAnswer:
+        """One job."""
+        return self._jobs.one(job)
 
-    @routes.get("/tasks/<task>/log")
-    def log(task: str) -> Response:
-        return answer(piece(jobs.queue(), task))
+    @change("POST", "/jobs/<job>/cancel", refuses=CHANGED)
+    def cancel(self, job: str) -> JobAnswer:
+        """Cancel a job."""
+        self._changing().jobs.cancel(job)
+        return self._jobs.one(job)
 
-    @routes.get("/backends")
-    def backends() -> Response:
-        return answer(schema.BackendsAnswer([_backend(each) for each in all_backends()]))
+    @change("POST", "/jobs/<job>/retry", refuses=CHANGED)
+    def retry(self, job: str, query: TaskQuery) -> JobAnswer:
+        """Run what failed or was cancelled again."""
+        self._changing().jobs.retry(job, query.task)
+        return self._jobs.one(job)
 
-    return routes
+    @get("/tasks/<task>/log", refuses={404: "there is no such task"})
+    def log(self, task: str, query: LogQuery) -> LogAnswer:
+        """A piece of a task's log."""
+        return piece(self._jobs.queue(), task, query)
+
+    @get("/backends")
+    def backends(self) -> BackendsAnswer:
+        """Every backend."""
+        measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
+        return BackendsAnswer([_backend(backend) for backend in all_backends()], list(DTYPES), measures)
+
+    def blueprint(self) -> Blueprint:
+        """The routes for an application; a refused job answers with all that is wrong with it."""
+        made = super().blueprint()
+        made.register_error_handler(Invalid, _refused)
+        return made
+
+    def _changing(self) -> Queue:
+        self._remote.refuse_read_only()
+        return self._remote.opened()
 
 
-def _changing(remote: Remote) -> Queue:
-    remote.refuse_read_only()
-    return remote.opened()
-
-
-def _fields(errors: list[FieldError]) -> list[schema.FieldError]:
-    return [schema.FieldError(each.field, each.error, each.hint or None) for each in errors]
+def _fields(errors: list[FieldError]) -> list[FieldError]:
+    return [FieldError(error.field, error.error, error.hint or None) for error in errors]
 
 
 def _refused(refusal: Invalid) -> Response:
-    return answer(schema.JobRefused(refusal.error, refusal.hint or None, _fields(refusal.errors)), 400)
+    return answer(JobRefused(refusal.error, refusal.hint or None, _fields(refusal.errors)), 400)
 
 
-def _backend(backend: Backend) -> schema.BackendEntry:
+def _backend(backend: Backend) -> BackendEntry:
     options = {name: list(values) for name, values in backend.options.items()}
-    formats, suffixes, precisions = (list(each) for each in (backend.formats, backend.suffixes, backend.precisions))
-    return schema.BackendEntry(backend.name, backend.package, formats, suffixes, precisions, options)
+    formats, suffixes, precisions = (list(words) for words in (backend.formats, backend.suffixes, backend.precisions))
+    return BackendEntry(backend.name, backend.package, formats, suffixes, precisions, options)

@@ -10,27 +10,27 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Annotated
 
-from flask import Blueprint, Response, request
+import msgspec
+from flask import request
+from msgspec import Meta
 
 from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.scan import Found
-from visualprof.reader.models import read_model, recognise_model
+from visualprof.reader.models import model_suffixes, read_model, recognise_model
 from visualprof.reader.source import Source
-from visualprof.server.answers import answer
-from visualprof.server.api import schema
-from visualprof.server.api.spans import columns_of, number, required
+from visualprof.server.api.runs import SkippedFile
+from visualprof.server.api.spans import columns_of, within
+from visualprof.server.routes import READ_ONLY, SPAN, Query, Resource, SpanQuery, change, get
 from visualprof.views import graph
+from visualprof.views.measure.graph_compare import GraphComparison, compare
 
 MAX_UPLOAD = 2 << 30
 KEPT = 8
 CHUNK = 1 << 20
-# What is sniffed: names that models have, and JSON that may hold a graph. Content decides.
-MODEL_NAMES = (".onnx", ".mge", ".pt2", ".json", ".json.gz", ".graph", ".tm", ".pt", ".pth", ".tflite", ".pb")
-EXPECTED = (".onnx", ".mge", ".pt2")  # of these a file that is none is worth a word
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,57 @@ class Entry:
     size: int
     modified_ns: int
     uploaded: bool = False
+
+
+class ModelEntry(msgspec.Struct):
+    """A model file. run: id of the run in the same folder."""
+
+    id: str
+    name: str
+    file: str
+    format: str
+    run: str | None
+    size_bytes: int
+    modified_ns: int
+    uploaded: bool
+
+
+class ModelsAnswer(msgspec.Struct):
+    """Models of the log directories and uploaded ones."""
+
+    models: list[ModelEntry]
+    skipped: list[SkippedFile]
+
+
+class UploadQuery(Query):
+    """An upload."""
+
+    name: Annotated[str, Meta(description="of the file")]
+
+
+class ModelQuery(Query):
+    """A model."""
+
+    model: Annotated[str, Meta(description="id of a model")]
+    hint = "ids are listed by /api/v1/models"
+
+
+class NodeQuery(ModelQuery):
+    """A node of a model."""
+
+    node: Annotated[int, Meta(ge=0, description="number of a node")]
+
+
+class ModelSpanQuery(SpanQuery, kw_only=True):
+    """A model and a span."""
+
+    model: Annotated[str, Meta(description="id of a model")]
+
+
+class ComparisonQuery(ModelQuery):
+    """Two models."""
+
+    other: Annotated[str, Meta(description="id of the model to compare with")]
 
 
 class Models:
@@ -64,18 +115,18 @@ class Models:
         """Adds models that somebody else keeps; asked for at every listing."""
         self._others.append(others)
 
-    def listing(self) -> tuple[list[Entry], list[schema.SkippedFile]]:
+    def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
         spans = [(s.found, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
         folders = {(f.root.prefix, f.folder): run for f, run in spans}
         files = {f.path: run for f, run in spans}
         kept = {entry.id: entry for others in self._others for entry in others()}
-        found, skipped = [*self._uploads.values(), *kept.values()], list[schema.SkippedFile]()
+        found, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
         for each in self._candidates():
             try:
                 kind = self._format(each)
             except VisualprofError as error:
-                skipped.append(schema.SkippedFile(each.file, error.error, error.hint or None))
+                skipped.append(SkippedFile(each.file, error.error, error.hint or None))
                 continue
             if kind:
                 run = files.get(each.path) or folders.get((each.root.prefix, each.folder), "")
@@ -149,7 +200,7 @@ class Models:
         return entry
 
     def _candidates(self) -> Iterable[Found]:
-        found = self._logdir.files(lambda name: name.lower().endswith(MODEL_NAMES))
+        found = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
         return (each for each in found if each.version.size)
 
     def _format(self, found: Found) -> str:
@@ -162,11 +213,11 @@ class Models:
             try:
                 chosen = recognise_model(Source(found.path))
             except SourceError:
-                if found.name.lower().endswith(EXPECTED):
+                if found.name.lower().endswith(model_suffixes(shared=False)):
                     raise
                 chosen = None
             self._heads[key] = chosen.name if chosen else ""
-        if not self._heads[key] and found.name.lower().endswith(EXPECTED):
+        if not self._heads[key] and found.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
                 f"{found.name}: no model format recognises its content", "was it cut while being copied?"
             )
@@ -179,53 +230,59 @@ class TooLarge(BadParameter):
     status = 413
 
 
-def blueprint(logdir: LogDirectory, models: Models, read_only: bool) -> Blueprint:
+class Graphs(Resource):
     """The routes over one log directory."""
-    routes = Blueprint("models", __name__, url_prefix="/api/v1")
 
-    @routes.get("/models")
-    def listing() -> Response:
-        found, skipped = models.listing()
-        return answer(schema.ModelsAnswer([_shown(e) for e in found], skipped))
+    def __init__(self, logdir: LogDirectory, models: Models, read_only: bool) -> None:
+        self._logdir, self._models, self._read_only = logdir, models, read_only
 
-    @routes.post("/models")
-    def upload() -> Response:
-        if read_only:
+    @get("/models")
+    def models(self) -> ModelsAnswer:
+        """Every model."""
+        entries, skipped = self._models.listing()
+        return ModelsAnswer([_shown(entry) for entry in entries], skipped)
+
+    @change(
+        "POST", "/models", status=201, content="application/octet-stream",
+        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422]},
+    )  # fmt: skip
+    def keep_model(self, query: UploadQuery) -> ModelEntry:
+        """Keep an uploaded model."""
+        if self._read_only:
             raise Forbidden("this server is read-only", "put the file into the log directory")
-        return answer(_shown(models.keep(required("name"), request.stream.read)), 201)
+        return _shown(self._models.keep(query.name, request.stream.read))
 
-    @routes.get("/graph")
-    def whole() -> Response:
-        name = required("model")
-        body = graph.columns(models.graph(name))
-        return answer(body | {"model": {"id": name, **cast("dict[str, object]", body["model"])}})
+    @get("/graph", refuses=SPAN)
+    def graph(self, query: ModelQuery) -> graph.Graph:
+        """A model as a graph."""
+        return graph.drawn(self._models.graph(query.model), query.model)
 
-    @routes.get("/graph/node")
-    def node() -> Response:
-        model = models.graph(required("model"))
-        count = len(graph.hierarchy_of(model).shown)
-        return answer(graph.node_details(model, number("node", request.args.get("node", ""), 0, count - 1)))
+    @get("/graph/node", refuses=SPAN)
+    def node(self, query: NodeQuery) -> graph.NodeDetails:
+        """One node."""
+        model = self._models.graph(query.model)
+        return graph.node_details(model, within("node", query.node, len(graph.hierarchy_of(model).shown) - 1))
 
-    @routes.get("/graph/profile")
-    def profile() -> Response:
-        model = models.graph(required("model"))
-        span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
-        return answer(graph.measured(model, columns_of(logdir, span)))
+    @get("/graph/profile", refuses=SPAN)
+    def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
+        """Measured time on the nodes."""
+        model = self._models.graph(query.model)
+        span = self._logdir.listing().find(query.run, query.worker, query.span)
+        return graph.measured(model, columns_of(self._logdir, span))
 
-    @routes.get("/graph/compare")
-    def compare() -> Response:
-        return answer(graph.compare(models.graph(required("model")), models.graph(required("other"))))
-
-    return routes
+    @get("/graph/compare", refuses=SPAN)
+    def comparison(self, query: ComparisonQuery) -> GraphComparison:
+        """Two models compared."""
+        return compare(self._models.graph(query.model), self._models.graph(query.other))
 
 
 def _named(model: ModelGraph, entry: Entry) -> ModelGraph:
-    """A model without a name of its own has that of its file, which of an uploaded one is none to show."""
+    """A model that is called after its file; an uploaded one lies under a made-up name and gets the user's."""
     return replace(model, name=entry.name) if model.name == entry.path.name else model
 
 
-def _shown(entry: Entry) -> schema.ModelEntry:
-    return schema.ModelEntry(
+def _shown(entry: Entry) -> ModelEntry:
+    return ModelEntry(
         entry.id,
         entry.name,
         entry.id if not entry.uploaded else entry.name,

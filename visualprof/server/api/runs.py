@@ -2,64 +2,132 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from typing import Literal
+
+import msgspec
+from flask import Response
 
 from visualprof import __version__
 from visualprof.errors import Forbidden
 from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.answers import answer, raw
-from visualprof.server.api import schema
-from visualprof.server.encoding import encode
+from visualprof.server.answers import Polled
+from visualprof.server.routes import READ_ONLY, Resource, change, get
+
+State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
 
-def blueprint(logdir: LogDirectory, language: str, read_only: bool) -> Blueprint:
+class Status(msgspec.Struct):
+    """The server itself."""
+
+    version: str
+    language: str | None
+    read_only: bool
+    logdirs: list[str]
+    watching: Literal["events", "polling"]
+
+
+class Span(msgspec.Struct):
+    """One file. Unknown before it is parsed: null, or an empty list."""
+
+    id: str
+    name: str
+    file: str
+    size_bytes: int
+    modified_ns: int
+    state: State
+    progress: float
+    format: str | None
+    framework: str | None
+    events: int | None
+    duration_ns: int | None
+    steps: list[str]
+    views: list[str]
+    warnings: list[str]
+    error: str | None
+    hint: str | None
+
+
+class Worker(msgspec.Struct):
+    """One process of a run."""
+
+    id: str
+    name: str
+    rank: int | None
+    spans: list[Span]
+
+
+class Run(msgspec.Struct):
+    """What ran together."""
+
+    id: str
+    name: str
+    frameworks: list[str]
+    modified_ns: int
+    workers: list[Worker]
+
+
+class SkippedFile(msgspec.Struct):
+    """A file that looks like a profile or a model and is none, or cannot be read."""
+
+    file: str
+    error: str
+    hint: str | None
+
+
+class RunsAnswer(msgspec.Struct):
+    """Everything in the log directories."""
+
+    revision: int
+    runs: list[Run]
+    skipped: list[SkippedFile]
+
+
+class Runs(Resource):
     """The routes over one log directory."""
-    routes = Blueprint("runs", __name__, url_prefix="/api/v1")
-    latest: tuple[int, bytes] = (-1, b"")
 
-    @routes.get("/status")
-    def status() -> Response:
-        roots = [str(root.path) for root in logdir.roots]
-        watching = "events" if logdir.watching == "events" else "polling"
-        return answer(schema.Status(__version__, language or None, read_only, roots, watching))
+    def __init__(self, logdir: LogDirectory, language: str, read_only: bool) -> None:
+        self._logdir, self._language, self._read_only = logdir, language, read_only
+        self._latest = Polled()
 
-    @routes.get("/runs")
-    def runs() -> Response:
-        nonlocal latest
-        if latest[0] != logdir.revision:  # polled by every open page, changed seldom
-            now = logdir.listing()
-            latest = now.revision, encode(runs_answer(now))
-        return raw(latest[1], "application/json")
+    @get("/status")
+    def status(self) -> Status:
+        """The server itself."""
+        roots = [str(root.path) for root in self._logdir.roots]
+        watching = "events" if self._logdir.watching == "events" else "polling"
+        return Status(__version__, self._language or None, self._read_only, roots, watching)
 
-    @routes.post("/reload")
-    def reload() -> Response:
-        if read_only:
+    @get("/runs")
+    def runs(self) -> RunsAnswer | Response:
+        """Every run, worker and span."""
+        return self._latest.answer(self._logdir.revision, lambda: runs_answer(self._logdir.listing()))
+
+    @change("POST", "/reload", status=204, refuses=READ_ONLY)
+    def reload(self) -> None:
+        """Read the log directories again."""
+        if self._read_only:
             raise Forbidden("the server is read-only", "start it without --read-only")
-        logdir.rescan()
-        return Response(status=204)
-
-    return routes
+        self._logdir.rescan()
 
 
-def runs_answer(now: listing.Listing) -> schema.RunsAnswer:
+def runs_answer(now: listing.Listing) -> RunsAnswer:
     """The listing in the words of the API."""
-    skipped = [schema.SkippedFile(each.file, each.error, each.hint or None) for each in now.skipped]
-    return schema.RunsAnswer(now.revision, [_run(run) for run in now.runs], skipped)
+    skipped = [SkippedFile(problem.file, problem.error, problem.hint or None) for problem in now.skipped]
+    return RunsAnswer(now.revision, [_run(run) for run in now.runs], skipped)
 
 
-def _run(run: listing.Run) -> schema.Run:
+def _run(run: listing.Run) -> Run:
     workers = [
-        schema.Worker(each.id, each.id, each.rank if each.rank >= 0 else None, [_span(span) for span in each.spans])
-        for each in run.workers
+        Worker(worker.id, worker.id, worker.rank if worker.rank >= 0 else None, [_span(s) for s in worker.spans])
+        for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
-    return schema.Run(run.id, run.name, sorted(frameworks), run.modified_ns, workers)
+    return Run(run.id, run.name, sorted(frameworks), run.modified_ns, workers)
 
 
-def _span(span: listing.Span) -> schema.Span:
-    known, failure = span.summary, span.failure
-    return schema.Span(
+def _span(span: listing.Span) -> Span:
+    summary, failure = span.summary, span.failure
+    return Span(
         id=span.id,
         name=span.id,
         file=span.found.file,
@@ -68,12 +136,12 @@ def _span(span: listing.Span) -> schema.Span:
         state=span.state,
         progress=round(span.progress, 3),
         format=span.format or None,
-        framework=known.framework if known else None,
-        events=known.events if known else None,
-        duration_ns=known.duration_ns if known else None,
-        steps=list(known.steps) if known else [],
-        views=list(known.views) if known else [],
-        warnings=list(known.warnings) if known else [],
+        framework=summary.framework if summary else None,
+        events=summary.events if summary else None,
+        duration_ns=summary.duration_ns if summary else None,
+        steps=list(summary.steps) if summary else [],
+        views=list(summary.views) if summary else [],
+        warnings=list(summary.warnings) if summary else [],
         error=failure.error if failure else None,
         hint=(failure.hint or None) if failure else None,
     )

@@ -1,8 +1,6 @@
-"""The span that a request names, its columns, and the request's numbers."""
+"""The span that a request names, and its columns."""
 
 from __future__ import annotations
-
-from flask import request
 
 from visualprof.errors import BadParameter, NotReady, SourceError
 from visualprof.reader.logdir.directory import LogDirectory
@@ -63,26 +61,11 @@ def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, S
     return found
 
 
-def required(name: str) -> str:
-    """A parameter of the request that must be there.
+def within(name: str, value: int, most: int, least: int = 0) -> int:
+    """A number of the request that must not exceed what the data has.
 
     Raises: BadParameter.
     """
-    value = request.args.get(name)
-    if not value:
-        raise BadParameter(f"the parameter {name!r} is missing", "ids are listed by /api/v1/runs")
-    return value
-
-
-def number(name: str, text: str, least: int, most: int) -> int:
-    """A whole number of the request.
-
-    Raises: BadParameter: it is none, or outside least .. most.
-    """
-    try:
-        value = int(text)
-    except ValueError:
-        value = least - 1
     if not least <= value <= most:
-        raise BadParameter(f"{name}={text[:40]!r} is not a whole number from {least} to {most}")
+        raise BadParameter(f"{name}={value} is not a whole number from {least} to {most}")
     return value

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
-from flask import Blueprint, Response, request
-from numpy.typing import NDArray
+from flask import Response
+from msgspec import Meta
 
 from visualprof.errors import BadParameter, NotFound, SourceError
-from visualprof.reader.chrome.decode import json_object
 from visualprof.reader.chrome.raw import raw_events
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
-from visualprof.server.answers import answer, raw
-from visualprof.server.api.spans import columns_of, number, required, whole_run
+from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.server.answers import raw
+from visualprof.server.api.spans import columns_of, whole_run, within
+from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
+from visualprof.views.answers.kinds import Bandwidth, Kind
+from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, epoch_ns, offsets
 from visualprof.views.measure.stacks import Stacks
-from visualprof.views.measure.tiles import TILE_BUCKETS, counter_buckets, groups_of_tracks, on_timeline, tile
+from visualprof.views.measure.tiles import TILE_BUCKETS, counter_bytes, groups_of_tracks, on_timeline, tile_bytes
 from visualprof.views.measure.window import (
+    DeviceUse,
+    Direction,
+    LinkName,
+    WindowColumns,
     busy_profile,
     linked,
     longest_of,
@@ -33,277 +39,399 @@ from visualprof.views.measure.window import (
     window_table,
     window_utilization,
 )
-from visualprof.views.table import Query, page
 
 MAX_LEVEL = 62
-TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 MAX_EXPORT = 200_000
-Json = dict[str, Any]
-Chosen = Callable[[], tuple[Span, Trace]]  # what the request names
+BINARY = ("application/octet-stream",)
+Time = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the first event")]
+# What typed arguments hold (docs/trace-model.md); others are texts or counts.
+ARGUMENT_KINDS: dict[str, Kind] = {
+    "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
+    "block": "dims",
+}  # fmt: skip
 
 
-def blueprint(logdir: LogDirectory) -> Blueprint:
+class MetaQuery(SpanQuery):
+    """minimap: without it a page draws sooner."""
+
+    minimap: Annotated[str, Meta(description="0: without the profile of the whole trace")] = ""
+
+
+class StringsQuery(SpanQuery):
+    """A part of the dictionary."""
+
+    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
+    limit: Annotated[int, Meta(ge=1, le=65_536)] = 4096
+
+
+class TileQuery(SpanQuery, kw_only=True):
+    """A tile of a group of tracks; `v` makes the answer immutable."""
+
+    v: Annotated[str, Meta(description="the meta's version; makes the answer immutable")] = ""
+    group: Annotated[int, Meta(ge=0, description="of tracks")] = 0
+    level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
+    index: Annotated[int, Meta(ge=0, le=2**40, description="tiles since time 0")]
+
+
+class CounterQuery(TileQuery, kw_only=True):
+    """A tile of a counter."""
+
+    track: Annotated[int, Meta(ge=0, description="of a counter")]
+
+
+class EventQuery(SpanQuery, kw_only=True):
+    """One event."""
+
+    event: Annotated[int, Meta(ge=0, description="row of an event")]
+    arguments: Annotated[str, Meta(description="0: without the raw arguments, which are read from the file")] = ""
+
+
+class SearchQuery(SpanQuery, kw_only=True):
+    """Events by name."""
+
+    text: Annotated[str, Meta(description="part of a name")]
+    exact: Annotated[str, Meta(description="1: the whole name")] = ""
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 2000
+
+
+class LongestQuery(SpanQuery):
+    """An event's name, or a category."""
+
+    name: str = ""
+    category: Annotated[str, Meta(description="one of the meta's categories")] = ""
+    where: Annotated[Literal["host", "device", ""], Meta(description="anywhere when absent")] = ""
+
+
+class WindowQuery(SpanQuery):
+    """A window of time on some tracks."""
+
+    start_ns: Time = 0
+    end_ns: Time | None = None
+    tracks: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
+
+
+class WindowTableQuery(WindowQuery):
+    """The same with the order of the table."""
+
+    sort: Annotated[str, Meta(description="column")] = ""
+    order: Literal["asc", "desc"] = "desc"
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
+
+
+class AlignmentQuery(Query):
+    """The workers of a run."""
+
+    run: str
+    span: str = ""
+
+
+class TimelineTrack(msgspec.Struct):
+    """A track with events; group_lane: its first lane among those of its group's tiles."""
+
+    id: int
+    kind: Literal["thread", "stream", "gpu_annotation"]
+    name: str
+    process: str
+    pid: str
+    tid: str
+    device: int | None
+    stream: int | None
+    lanes: int
+    events: int
+    group: int
+    group_lane: int
+
+
+class TimelineCounter(msgspec.Struct):
+    """A counter track."""
+
+    id: int
+    name: str
+    process: str
+    samples: int
+    min: float
+    max: float
+
+
+class TimelineStep(msgspec.Struct):
+    """A step on the timeline."""
+
+    name: str
+    start_ns: int
+    duration_ns: int
+
+
+class TimelineMeta(msgspec.Struct):
+    """What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript."""
+
+    version: str
+    duration_ns: int
+    epoch_ns: str | None
+    tile_buckets: int
+    categories: list[str]
+    strings: int
+    tracks: list[TimelineTrack]
+    counters: list[TimelineCounter]
+    steps: list[TimelineStep]
+    minimap: dict[str, list[float]]
+    warnings: list[str]
+
+
+class TimelineStrings(msgspec.Struct):
+    """A part of the dictionary."""
+
+    strings: list[str]
+    total: int
+
+
+class Place(msgspec.Struct):
+    """Where an event stands on the timeline."""
+
+    event: int
+    name: str
+    category: str
+    track: int
+    lane: int
+    start_ns: int
+    duration_ns: int
+
+
+class LinkedPlace(Place):
+    """An event linked with another."""
+
+    kind: LinkName
+    direction: Direction
+
+
+class TimelineEvent(Place):
+    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone."""
+
+    self_ns: int
+    step: str | None
+    correlation: int | None
+    columns: dict[str, Any]
+    kinds: dict[str, Kind]
+    bandwidth_bytes_per_s: Bandwidth | None
+    call_stack: str | None
+    arguments: Any
+    parent: Place | None
+    links: list[LinkedPlace]
+
+
+class TimelineHits(msgspec.Struct):
+    """Events of a search. ticks: 512 counts over the trace."""
+
+    total: int
+    events: list[Place]
+    ticks: list[int]
+
+
+class TimelineWindow(Table[WindowColumns]):
+    """What ran in a window."""
+
+    utilization: list[DeviceUse]
+    start_ns: int
+    end_ns: int
+
+
+class Alignment(msgspec.Struct):
+    """Offset of a worker to the first one."""
+
+    worker: str
+    clock_offset_ns: int | None
+    collective_residual_ns: int | None
+    collectives: int
+
+
+class AlignmentAnswer(msgspec.Struct):
+    """Offsets of the workers of a run."""
+
+    workers: list[Alignment]
+
+
+class Timeline(Resource):
     """The routes over one log directory."""
-    routes = Blueprint("timeline", __name__, url_prefix="/api/v1/timeline")
 
-    def chosen() -> tuple[Span, Trace]:
-        span = logdir.listing().find(required("run"), request.args.get("worker", ""), request.args.get("span", ""))
-        return span, columns_of(logdir, span)
+    def __init__(self, logdir: LogDirectory) -> None:
+        self._logdir = logdir
 
-    _add_tiles(routes, chosen)
-    _add_events(routes, chosen)
-    _add_windows(routes, chosen)
+    def _chosen(self, query: SpanQuery) -> tuple[Span, Trace]:
+        span = self._logdir.listing().find(query.run, query.worker, query.span)
+        return span, columns_of(self._logdir, span)
 
-    @routes.get("/alignment")
-    def alignment() -> Response:
-        traces = [(name, trace) for name, _, trace in whole_run(logdir, required("run"), request.args.get("span", ""))]
-        found = offsets([t for _, t in traces])
-        first = traces[0][1].span_ns[0]
-        pairs = zip(traces, found, strict=True)
-        return answer({"workers": [_offset(name, o, trace.span_ns[0] - first) for (name, trace), o in pairs]})
-
-    return routes
-
-
-def _add_tiles(routes: Blueprint, chosen: Chosen) -> None:
-    """What the timeline is drawn from."""
-
-    @routes.get("/meta")
-    def meta() -> Response:
-        span, trace = chosen()
+    @get("/timeline/meta", refuses=SPAN)
+    def meta(self, query: MetaQuery) -> TimelineMeta:
+        """What is on the timeline."""
+        span, trace = self._chosen(query)
         # The profile goes over all events; a page draws without it first.
-        profile = {} if request.args.get("minimap") == "0" else busy_profile(trace)
-        return answer(_meta(trace, span.summary.fingerprint if span.summary else "", profile))
+        profile = {} if query.minimap == "0" else busy_profile(trace)
+        minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
+        return _meta(trace, span.summary.fingerprint if span.summary else "", minimap)
 
-    @routes.get("/tile")
-    def one_tile() -> Response:
-        trace = chosen()[1]
+    @get("/timeline/tile", media=BINARY, refuses=SPAN)
+    def tile(self, query: TileQuery) -> Response:
+        """A tile of a group of tracks."""
+        trace = self._chosen(query)[1]
         groups = groups_of_tracks(trace)
-        group = number("group", request.args.get("group", "0"), 0, len(groups) - 1)
-        level, index = _place()
-        return _immutable(tile_bytes(trace, groups[group], level, index))
+        group = groups[within("group", query.group, len(groups) - 1)]
+        return _immutable(tile_bytes(trace, group, query.level, query.index), query)
 
-    @routes.get("/counter")
-    def counter() -> Response:
-        trace = chosen()[1]
-        track = number("track", request.args.get("track", ""), 0, len(trace.tracks) - 1)
-        level, index = _place()
-        return _immutable(counter_bytes(trace, track, level, index))
+    @get("/timeline/counter", media=BINARY, refuses=SPAN)
+    def counter(self, query: CounterQuery) -> Response:
+        """A tile of a counter."""
+        trace = self._chosen(query)[1]
+        track = within("track", query.track, len(trace.tracks) - 1)
+        return _immutable(counter_bytes(trace, track, query.level, query.index), query)
 
-    @routes.get("/strings")
-    def strings() -> Response:
-        trace = chosen()[1]
-        offset = number("offset", request.args.get("offset", "0"), 0, 2**31)
-        limit = number("limit", request.args.get("limit", "4096"), 1, 65_536)
-        return answer({"strings": list(trace.strings[offset : offset + limit]), "total": len(trace.strings)})
+    @get("/timeline/strings", refuses=SPAN)
+    def strings(self, query: StringsQuery) -> TimelineStrings:
+        """The dictionary that tiles number."""
+        every = self._chosen(query)[1].strings
+        return TimelineStrings(list(every[query.offset : query.offset + query.limit]), len(every))
 
-
-def _add_events(routes: Blueprint, chosen: Chosen) -> None:
-    """Single events: one, those of a name, the longest."""
-
-    @routes.get("/event")
-    def event() -> Response:
-        span, trace = chosen()
-        row = number("event", request.args.get("event", ""), 0, len(trace.events) - 1)
+    @get("/timeline/event", refuses=SPAN)
+    def event(self, query: EventQuery) -> TimelineEvent:
+        """Everything about one event."""
+        span, trace = self._chosen(query)
+        row = within("event", query.event, len(trace.events) - 1)
         # The raw arguments stand in the file itself, which takes longer than all the rest.
-        return answer(_details(trace, row, None if request.args.get("arguments") == "0" else span.found.path))
+        return _details(trace, row, None if query.arguments == "0" else span.found.path)
 
-    @routes.get("/search")
-    def find() -> Response:
-        trace = chosen()[1]
-        hits = search(trace, required("text"), request.args.get("exact") == "1")
-        limit = number("limit", request.args.get("limit", "2000"), 1, 10_000)
-        return answer(
-            {
-                "total": hits.total,
-                "events": [_place_of(trace, int(r)) for r in hits.rows[:limit]],
-                "ticks": hits.ticks.tolist(),
-            }
-        )
+    @get("/timeline/search", refuses=SPAN)
+    def search(self, query: SearchQuery) -> TimelineHits:
+        """Events by name."""
+        trace = self._chosen(query)[1]
+        hits = search(trace, query.text, query.exact == "1")
+        rows: list[int] = hits.rows[: query.limit].tolist()
+        return TimelineHits(hits.total, [Place(**_place(trace, row)) for row in rows], hits.ticks.tolist())
 
-    @routes.get("/longest")
-    def longest() -> Response:
-        trace = chosen()[1]
-        where = _where(request.args.get("where", ""))
-        category = request.args.get("category", "")
-        if category:
-            row, what = longest_of_category(trace, _category(category)), f"of category {category!r}"
+    @get("/timeline/longest", refuses=SPAN)
+    def longest(self, query: LongestQuery) -> Place:
+        """The longest event of a name or a category."""
+        trace = self._chosen(query)[1]
+        if query.category:
+            row, what = longest_of_category(trace, _category(query.category)), f"of category {query.category!r}"
+        elif query.name:
+            on_device = query.where == "device" if query.where else None
+            row, what = longest_of(trace, query.name, on_device), f"called {query.name!r}"
         else:
-            name = required("name")
-            row, what = longest_of(trace, name, where), f"called {name!r}"
+            raise BadParameter("the parameter 'name' is missing", "or 'category'")
         if row < 0:
             raise NotFound(f"there is no event {what} in this trace", "search for a part of its name")
-        return answer(_place_of(trace, row))
+        return Place(**_place(trace, row))
 
+    @get("/timeline/window", refuses=SPAN)
+    def window(self, query: WindowTableQuery) -> TimelineWindow:
+        """What ran in a window."""
+        trace = self._chosen(query)[1]
+        low, high, tracks = _window(trace, query)
+        answer = TimelineWindow(
+            columns=window_table(trace, low, high, tracks),
+            utilization=window_utilization(trace, low, high),
+            start_ns=low - trace.span_ns[0],
+            end_ns=high - trace.span_ns[0],
+        )
+        return page(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
-def _add_windows(routes: Blueprint, chosen: Chosen) -> None:
-    """What ran in a window of time."""
-
-    @routes.get("/window")
-    def window() -> Response:
-        trace = chosen()[1]
-        low, high, tracks = _window(trace)
-        table = window_table(trace, low, high, tracks)
-        limit = number("limit", request.args.get("limit", "200"), 1, 10_000)
-        ascending = request.args.get("order", "desc") == "asc"
-        body = page(table, Query(sort=request.args.get("sort", ""), descending=not ascending, limit=limit)).to_json()
-        body["utilization"] = window_utilization(trace, low, high)
-        body["start_ns"], body["end_ns"] = low - trace.span_ns[0], high - trace.span_ns[0]
-        return answer(body)
-
-    @routes.get("/export")
-    def export() -> Response:
-        span, trace = chosen()
-        low, high, tracks = _window(trace)
-        response = raw(_chrome_json(trace, low, high, tracks, span.found.path), "application/json")
+    @get("/timeline/export", refuses=SPAN)
+    def export(self, query: WindowQuery) -> Response:
+        """A window as Chrome JSON."""
+        span, trace = self._chosen(query)
+        response = raw(_chrome_json(trace, *_window(trace, query), span.found.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
 
-
-def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
-    """A tile for the page, little-endian.
-
-    u32 magic, u32 n, then columns of n: f32 start, f32 end (buckets from the tile's start, clipped to -1 .. 257),
-    u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
-    """
-    found = tile(trace, tracks, level, index)
-    low = index * TILE_BUCKETS << level
-    width = float(1 << level)
-    start = np.clip((found.start - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
-    end = np.clip((found.end - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
-    lane = found.lane - int(trace.pyramid.lane_of_track[tracks.start])
-    columns = (
-        start,
-        end,
-        found.longest.astype("<u4"),
-        trace.events.name[found.longest].astype("<u4"),
-        found.count.astype("<u4"),
-        lane.astype("<u2"),
-        trace.events.category[found.longest].astype("u1"),
-    )
-    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
+    @get("/timeline/alignment", refuses=SPAN)
+    def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
+        """Clock offsets of the workers of a run."""
+        workers = [(name, trace) for name, _, trace in whole_run(self._logdir, query.run, query.span)]
+        origin = workers[0][1].span_ns[0]
+        pairs = zip(workers, offsets([trace for _, trace in workers]), strict=True)
+        return AlignmentAnswer([_alignment(name, o, trace.span_ns[0] - origin) for (name, trace), o in pairs])
 
 
-def counter_bytes(trace: Trace, track: int, level: int, index: int) -> bytes:
-    """A tile of a counter, little-endian.
-
-    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest,
-    f32 largest, f32 last value.
-    """
-    counters = trace.counters
-    first, last = np.searchsorted(counters.track, [track, track + 1])
-    times = counters.ts[first:last]
-    low = trace.span_ns[0] + (index * TILE_BUCKETS << level)
-    a, b = np.searchsorted(times, [low, low + (TILE_BUCKETS << level)])
-    bucket, values = counter_buckets(times[a:b], counters.value[first + a : first + b], low, level)
-    before = float(counters.value[first + a - 1]) if a > 0 else float("nan")
-    columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
-    return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
-
-
-def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % 4)
-
-
-def _immutable(body: bytes) -> Response:
+def _immutable(body: bytes, query: TileQuery) -> Response:
     """A tile: its address holds the file's version, so it never changes."""
     response = raw(body, "application/octet-stream")
-    if request.args.get("v"):
+    if query.v:
         response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
     return response
 
 
-def _place() -> tuple[int, int]:
-    level = number("level", request.args.get("level", ""), 0, MAX_LEVEL)
-    return level, number("index", request.args.get("index", ""), 0, 2**40)
-
-
-def _offset(worker: str, found: Offset, later_ns: int) -> Json:
+def _alignment(worker: str, offset: Offset, later_ns: int) -> Alignment:
     """For times that count from a trace's first event, which is `later_ns` after the first trace's own.
 
     Without clocks the page lets all traces begin together, and the residual tells what that leaves.
     """
-    known = found.clock_ns is not None
-    return {
-        "worker": worker,
-        "clock_offset_ns": found.clock_ns + later_ns if found.clock_ns is not None else None,
-        "collective_residual_ns": found.residual_ns - (0 if known else later_ns)
-        if found.residual_ns is not None
-        else None,
-        "collectives": found.collectives,
-    }
+    clock, residual = offset.clock_ns, offset.residual_ns
+    return Alignment(
+        worker,
+        None if clock is None else clock + later_ns,
+        None if residual is None else residual - (0 if clock is not None else later_ns),
+        offset.collectives,
+    )
 
 
-def _meta(trace: Trace, version: str, profile: dict[str, NDArray[np.float64]]) -> Json:
+def _meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:
     origin, until = trace.span_ns
     epoch = epoch_ns(trace)
-    return {
-        "version": version,
-        "duration_ns": until - origin,
-        "epoch_ns": None if epoch is None else str(epoch + origin),  # text: beyond the whole numbers of JavaScript
-        "tile_buckets": TILE_BUCKETS,
-        "categories": [c.name.lower() for c in Category],
-        "strings": len(trace.strings),
-        "tracks": _tracks(trace),
-        "counters": _counters(trace),
-        "steps": [
-            {"name": trace.strings[n], "start_ns": int(ts) - origin, "duration_ns": int(dur)}
+    return TimelineMeta(
+        version=version,
+        duration_ns=until - origin,
+        epoch_ns=None if epoch is None else str(epoch + origin),
+        tile_buckets=TILE_BUCKETS,
+        categories=[c.name.lower() for c in Category],
+        strings=len(trace.strings),
+        tracks=_tracks(trace),
+        counters=_counters(trace),
+        steps=[
+            TimelineStep(trace.strings[int(n)], int(ts) - origin, int(dur))
             for n, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
         ],
-        "minimap": {name: np.round(share, 4).tolist() for name, share in profile.items()},
-        "warnings": list(trace.meta.warnings),
-    }
+        minimap=minimap,
+        warnings=list(trace.meta.warnings),
+    )
 
 
-def _tracks(trace: Trace) -> list[Json]:
-    """The tracks with events; `group_lane` is a track's first lane among those of its group."""
+def _tracks(trace: Trace) -> list[TimelineTrack]:
     group_of = {track: (i, group) for i, group in enumerate(groups_of_tracks(trace)) for track in group}
     first_lane = trace.pyramid.lane_of_track
-    out: list[Json] = []
+    tracks: list[TimelineTrack] = []
     for i in on_timeline(trace):
-        track, (number_of_group, group) = trace.tracks[i], group_of[i]
+        track, (number, group) = trace.tracks[i], group_of[i]
         on_device = track.kind != TrackKind.THREAD
-        out.append(
-            {
-                "id": i,
-                "kind": track.kind.name.lower(),
-                "name": track.name,
-                "process": track.process,
-                "pid": track.pid,
-                "tid": track.tid,
-                "device": track.device if on_device else None,
-                "stream": track.stream if on_device else None,
-                "lanes": int(first_lane[i + 1] - first_lane[i]),
-                "events": track.count,
-                "group": number_of_group,
-                "group_lane": int(first_lane[i] - first_lane[group.start]),
-            }
+        tracks.append(
+            TimelineTrack(
+                id=i,
+                kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the three
+                name=track.name,
+                process=track.process,
+                pid=track.pid,
+                tid=track.tid,
+                device=track.device if on_device else None,
+                stream=track.stream if on_device else None,
+                lanes=int(first_lane[i + 1] - first_lane[i]),
+                events=track.count,
+                group=number,
+                group_lane=int(first_lane[i] - first_lane[group.start]),
+            )
         )
-    return out
+    return tracks
 
 
-def _counters(trace: Trace) -> list[Json]:
-    out: list[Json] = []
+def _counters(trace: Trace) -> list[TimelineCounter]:
+    counters: list[TimelineCounter] = []
     for i, track in enumerate(trace.tracks):
-        if track.kind == TrackKind.COUNTER:
-            first, last = np.searchsorted(trace.counters.track, [i, i + 1])
-            values = trace.counters.value[first:last]
-            if len(values):
-                out.append(
-                    {
-                        "id": i,
-                        "name": track.name,
-                        "process": track.process,
-                        "samples": len(values),
-                        "min": float(values.min()),
-                        "max": float(values.max()),
-                    }
-                )
-    return out
+        first, last = np.searchsorted(trace.counters.track, [i, i + 1])
+        values = trace.counters.value[first:last]
+        if track.kind == TrackKind.COUNTER and len(values):
+            low, high = float(values.min()), float(values.max())
+            counters.append(TimelineCounter(i, track.name, track.process, len(values), low, high))
+    return counters
 
 
-def _place_of(trace: Trace, row: int) -> Json:
-    """Where an event stands."""
+def _place(trace: Trace, row: int) -> dict[str, Any]:
+    """Where an event stands: the fields of `Place`."""
     events = trace.events
     return {
         "event": row,
@@ -324,36 +452,37 @@ def _category(name: str) -> Category:
         raise BadParameter(f"there is no category {name[:40]!r}", f"category: {known}") from None
 
 
-def _details(trace: Trace, row: int, path: str | None) -> Json:
+def _details(trace: Trace, row: int, path: str | None) -> TimelineEvent:
     """Everything about one event; `arguments` come from the file itself, null when it is gone or not asked for."""
-    events, rows = trace.events, np.array([row])
+    events, rows = trace.events, np.array([row], np.int32)
     columns = {
-        n: _argument(trace, n, rows)
-        for n, c in trace.args.items()
-        if len(c.events) and c.events[min(np.searchsorted(c.events, row), len(c.events) - 1)] == row
+        name: _argument(trace, name, row)
+        for name, argument in trace.args.items()
+        if len(argument.events)
+        and argument.events[min(np.searchsorted(argument.events, row), len(argument.events) - 1)] == row
     }
     stacks = Stacks(trace)
-    moved = columns.get("bytes")
-    duration = int(max(0, events.dur[row]))
-    parent = int(events.parent[row])
-    return _place_of(trace, row) | {
-        "self_ns": self_ns(trace, row),
-        "step": trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
-        "correlation": int(events.corr[row]) or None,
-        "columns": columns,
-        "bandwidth_bytes_per_s": moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
-        "call_stack": stacks.text(int(stacks.of(rows.astype(np.int32))[0])) or None,
-        "arguments": None if path is None else _arguments(path, int(events.row[row])),
-        "parent": _place_of(trace, parent) if parent >= 0 else None,
-        "links": [
-            {"kind": kind, "direction": direction, **_place_of(trace, other)}
+    moved, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
+    return TimelineEvent(
+        **_place(trace, row),
+        self_ns=self_ns(trace, row),
+        step=trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
+        correlation=int(events.corr[row]) or None,
+        columns=columns,
+        kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
+        bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
+        call_stack=stacks.text(int(stacks.of(rows)[0])) or None,
+        arguments=None if path is None else _arguments(path, int(events.row[row])),
+        parent=Place(**_place(trace, parent)) if parent >= 0 else None,
+        links=[
+            LinkedPlace(**_place(trace, other), kind=kind, direction=direction)
             for other, kind, direction in linked(trace, row)
         ],
-    }
+    )
 
 
-def _argument(trace: Trace, name: str, rows: Ints) -> object:
-    value = trace.arg(name, rows)[0].item()
+def _argument(trace: Trace, name: str, row: int) -> object:
+    value = trace.arg(name, np.array([row]))[0].item()
     return trace.strings[int(value)] if trace.args[name].text else value
 
 
@@ -374,16 +503,16 @@ def _args_of(text: str | None) -> object:
     return json_object(entry).get("args")
 
 
-def _window(trace: Trace) -> tuple[int, int, list[int]]:
+def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
     """The window that a request names, in the trace's own time, and its tracks (all by default)."""
     origin, until = trace.span_ns
-    low = number("start_ns", request.args.get("start_ns", "0"), -(2**53), 2**53)
-    high = number("end_ns", request.args.get("end_ns", str(until - origin)), -(2**53), 2**53)
+    low, high = query.start_ns + origin, until if query.end_ns is None else query.end_ns + origin
     if high <= low:
         raise BadParameter("the window ends before it starts", "start_ns must be below end_ns")
-    given = request.args.get("tracks", "")
-    tracks = [number("tracks", t, 0, len(trace.tracks) - 1) for t in given.split(",")] if given else on_timeline(trace)
-    return low + origin, high + origin, tracks
+    if not query.tracks:
+        return low, high, on_timeline(trace)
+    last = len(trace.tracks) - 1
+    return low, high, [within("tracks", int(t) if t.isdecimal() else -1, last) for t in query.tracks.split(",")]
 
 
 def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
@@ -399,17 +528,9 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
     return text.encode("utf-8", "surrogatepass")
 
 
-def _where(text: str) -> bool | None:
-    """On a device, on the host, or anywhere."""
-    known = {"host": False, "device": True, "": None}
-    if text not in known:
-        raise BadParameter(f"there is no place {text[:40]!r}", "where: host, device")
-    return known[text]
-
-
-def _chrome_event(trace: Trace, row: int, text: str | None) -> Json:
+def _chrome_event(trace: Trace, row: int, text: str | None) -> dict[str, Any]:
     events, track = trace.events, trace.tracks[int(trace.events.track[row])]
-    entry: Json = {
+    entry: dict[str, Any] = {
         "ph": "X",
         "cat": Category(events.category[row]).name.lower(),
         "name": trace.strings[events.name[row]],

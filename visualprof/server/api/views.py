@@ -1,136 +1,222 @@
-"""The views of a span: as JSON, as one page of a table, as CSV, as charts."""
+"""The views: as JSON, as one page of a table, as CSV, as charts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
-from flask import Blueprint, Response, request
+import msgspec
+from flask import Response
+from msgspec import Meta
+from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.answers import answer, csv_file
-from visualprof.server.api import schema
-from visualprof.server.api.parameters import parameters
-from visualprof.server.api.spans import columns_of, number, required, whole_run
+from visualprof.server.answers import csv_file
+from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.models import Models
+from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.results import Results
-from visualprof.server.tables import named_table
-from visualprof.views import Params, View, all_views, view
-from visualprof.views.table import Query, Result, Table, page
+from visualprof.server.routes import SPAN, Query, Resource, get
+from visualprof.views import Subject, View, all_views, view
+from visualprof.views.answers.charts import Option
+from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
 _ROW_FILTERS = ("search.", "is.", "min.", "max.")
-# Of the request, not of the view.
-_OURS = {"run", "worker", "span", "sort", "order", "search", "offset", "limit", "format", "table", "top"}
+_SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+}
+
+Limit = Annotated[int, Meta(ge=0, le=_MAX_LIMIT, description="rows at most; 200 when absent, CSV: all")]
 
 
-def blueprint(logdir: LogDirectory, results: Results) -> Blueprint:
-    """The routes over one log directory."""
-    routes = Blueprint("views", __name__, url_prefix="/api/v1")
+class SubjectQuery(Query):
+    """What a view is asked about, and its own parameters (`others`)."""
 
-    def compute(chosen: View) -> tuple[Params, Result]:
-        params = chosen.parse(_view_parameters(request.args, {f.name for f in fields(chosen.params)}))
-        run, worker, span_id = required("run"), request.args.get("worker", ""), request.args.get("span", "")
-        if chosen.whole_run:
-            spans = whole_run(logdir, run, span_id)
-            key = tuple(span.summary.fingerprint for _, span, _ in spans if span.summary)
-            ranks = [(name, trace) for name, _, trace in spans]
-            if not any(chosen.needs(trace) for _, trace in ranks):
+    run: Annotated[str, Meta(description="id of a run")] = ""
+    worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
+    span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
+    model: Annotated[str, Meta(description="id of a model, for views of models")] = ""
+    reports: Annotated[str, Meta(description="ids of reports, comma-separated, for views of reports")] = ""
+    top: Annotated[int, Meta(ge=0, description="slices of a pie")] | None = None
+    others: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+
+
+class ViewQuery(SubjectQuery):
+    """Which table of the answer, and which rows of it."""
+
+    table: Annotated[str, Meta(description="one of the tables of a view that has several")] = ""
+    sort: Annotated[str, Meta(description="column; the view's own order when absent")] = ""
+    order: Annotated[Literal["asc", "desc"], Meta(description="direction")] = "desc"
+    search: Annotated[
+        str,
+        Meta(
+            description="part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others"
+        ),
+    ] = ""
+    offset: Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")] = 0
+    limit: Limit | None = None
+    format: Annotated[Literal["json", "csv"], Meta(description="of the answer")] = "json"
+
+
+class Parameter(msgspec.Struct):
+    """A parameter of a view; `choices` when only these values are allowed."""
+
+    name: str
+    type: Literal["text", "integer", "number", "boolean", "choice"]
+    default: Any
+    choices: list[str] | None
+
+
+class ViewInfo(msgspec.Struct):
+    """A view and what it can be asked. subject: what it shows. charts: has it any?"""
+
+    name: str
+    subject: Subject
+    parameters: list[Parameter]
+    charts: bool
+
+
+class ViewsAnswer(msgspec.Struct):
+    """Every view, in the order of the tabs."""
+
+    views: list[ViewInfo]
+
+
+class ChartsAnswer(msgspec.Struct):
+    """ECharts options by the chart's name."""
+
+    charts: dict[str, Option]
+
+
+class Views(Resource):
+    """The routes over what the log directories hold."""
+
+    def __init__(self, logdir: LogDirectory, models: Models, reports: Reports, results: Results) -> None:
+        self._logdir, self._models, self._reports, self._results = logdir, models, reports, results
+
+    @get("/views")
+    def views(self) -> ViewsAnswer:
+        """Every view, in the order of the tabs."""
+        return ViewsAnswer([ViewInfo(v.name, v.subject, parameters(v), v.charts is not None) for v in all_views()])
+
+    @get("/view/<name>", media=("application/json", "text/csv"), refuses=SPAN)
+    def view(self, name: str, query: ViewQuery) -> Answer | Response:
+        """A view."""
+        chosen = view(name)
+        rows = rows_of(query)
+        result = self._compute(chosen, query)[1]
+        if query.format == "csv":
+            text = page(named_table(result, query.table), rows).to_csv()
+            return csv_file(text, f"{name}-{query.table}" if query.table else name)
+        if query.table:
+            return page(named_table(result, query.table), rows)
+        shown = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
+        return _cut(shown, query.limit or _MAX_LIMIT)
+
+    @get("/charts/<name>", refuses=SPAN)
+    def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
+        """The charts of a view."""
+        chosen = view(name)
+        params, result = self._compute(chosen, query)
+        top = 10 if query.top is None or hasattr(params, "top") else within("top", query.top, _MAX_TOP, 1)
+        return ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {})
+
+    def _compute(self, chosen: View, query: SubjectQuery) -> tuple[Any, Answer]:
+        """The view's parameters and its answer, which is kept."""
+        texts = {name: text for name, text in query.others.items() if text and not name.startswith(_ROW_FILTERS)}
+        if query.top is not None and any(field.name == "top" for field in fields(chosen.params)):
+            texts["top"] = str(query.top)
+        params = chosen.parse(texts)
+        version, subject = self._subject(chosen, query)
+        return params, self._results.get((version, chosen.name, params), lambda: chosen.compute(subject, params))
+
+    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[object, Any]:
+        """What the view is computed from, with something that differs when its content does."""
+        if chosen.subject == "model":
+            model = self._models.graph(_required(query, "model"))
+            return model, model
+        if chosen.subject == "reports":
+            reports = self._reports.chosen([_required(query, "reports")])
+            return self._reports.current()[0], reports
+        run = _required(query, "run")
+        if chosen.subject == "run":
+            spans = whole_run(self._logdir, run, query.span)
+            if not any(chosen.needs(trace) for _, _, trace in spans):
                 raise MissingData(
                     f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
                 )
-            return params, results.get((key, chosen.name, params), lambda: chosen.compute(ranks, params))
-        span = logdir.listing().find(run, worker, span_id)
-        trace = columns_of(logdir, span)
+            versions = tuple(span.summary.fingerprint for _, span, _ in spans if span.summary)
+            return versions, [(name, trace) for name, _, trace in spans]
+        span = self._logdir.listing().find(run, query.worker, query.span)
+        trace = columns_of(self._logdir, span)
         if not chosen.needs(trace):
             raise MissingData(
                 f"{span.found.name} has no data for the view {chosen.name!r}",
                 "it has data for: " + ", ".join(span.summary.views if span.summary else ()),
             )
-        fingerprint = span.summary.fingerprint if span.summary else ""
-        return params, results.get((fingerprint, chosen.name, params), lambda: chosen.compute(trace, params))
-
-    @routes.get("/views")
-    def views() -> Response:
-        infos = [schema.ViewInfo(each.name, parameters(each), each.charts is not None) for each in all_views()]
-        return answer(schema.ViewsAnswer(infos))
-
-    @routes.get("/view/<name>")
-    def one_view(name: str) -> Response:
-        chosen = view(name)
-        kind = request.args.get("format", "json")
-        if kind not in ("json", "csv"):
-            raise BadParameter(f"there is no format {kind!r}", "formats: json, csv")
-        wanted = query(request.args, limited=kind == "json")
-        result = compute(chosen)[1]
-        table_name = request.args.get("table", "")
-        if kind == "csv":
-            text = page(named_table(result, table_name), wanted).to_csv()
-            return csv_file(text, f"{name}-{table_name}" if table_name else name)
-        if table_name:
-            return answer(page(named_table(result, table_name), wanted).to_json())
-        if result.table is not None:
-            result = replace(result, table=page(result.table, wanted))
-        return answer(_cut(result, (wanted.limit if "limit" in request.args else None) or _MAX_LIMIT).to_json())
-
-    @routes.get("/charts/<name>")
-    def charts(name: str) -> Response:
-        chosen = view(name)
-        own_top = any(f.name == "top" for f in fields(chosen.params))
-        top = 10 if own_top else number("top", request.args.get("top", "10"), 1, _MAX_TOP)
-        params, result = compute(chosen)
-        return answer(schema.ChartsAnswer(chosen.charts(result, params, top) if chosen.charts else {}))
-
-    return routes
+        return span.summary.fingerprint if span.summary else "", trace
 
 
-def _cut(result: Result, limit: int) -> Result:
-    """The tables beside the main one with at most so many rows; `table=` has the rest."""
-    beside = {k: v for k, v in result.fields.items() if isinstance(v, Table) and len(v) > limit}
-    if not beside:
-        return result
-    return replace(result, fields={**result.fields, **{k: page(v, Query(limit=limit)) for k, v in beside.items()}})
+def parameters(chosen: View) -> list[Parameter]:
+    """The parameters of a view, read off its dataclass, in the order of its fields."""
+    hints = get_type_hints(chosen.params)
+    listed: list[Parameter] = []
+    for field in fields(chosen.params):
+        hint, default = hints[field.name], None if field.default is MISSING else field.default
+        if get_origin(hint) is Literal:
+            listed.append(Parameter(field.name, "choice", default, [str(choice) for choice in get_args(hint)]))
+        else:
+            scalar = next((kind for kind in (hint, *get_args(hint)) if kind in _SCALARS), None)
+            listed.append(Parameter(field.name, _SCALARS[scalar] if scalar else "text", default, None))
+    return listed
 
 
-def query(given: Mapping[str, str], limited: bool) -> Query:
-    """Which rows a request asks for.
-
-    Args:
-        given: the request's parameters.
-        limited: without a limit of its own it gets 200 rows.
-    """
-    order = given.get("order", "desc")
-    if order not in ("asc", "desc"):
-        raise BadParameter(f"there is no order {order!r}", "orders: asc, desc")
-    search = {key.removeprefix("search."): text for key, text in given.items() if key.startswith("search.") and text}
-    if given.get("search"):
-        search.setdefault("name", given["search"])
-    limit = given.get("limit") or (str(_DEFAULT_LIMIT) if limited else "")
-    return Query(
-        sort=given.get("sort", ""),
-        descending=order == "desc",
+def rows_of(query: ViewQuery) -> Selection:
+    """Which rows of a table a request asks for."""
+    filters: dict[str, dict[str, str]] = {prefix: {} for prefix in _ROW_FILTERS}
+    for name, text in query.others.items():
+        for prefix in _ROW_FILTERS:
+            if name.startswith(prefix):
+                filters[prefix][name.removeprefix(prefix)] = text
+    search = {column: text for column, text in filters["search."].items() if text}
+    if query.search:
+        search.setdefault("name", query.search)
+    limited = query.format == "json"
+    return Selection(
+        sort=query.sort,
+        descending=query.order == "desc",
         search=search,
-        equal={key.removeprefix("is."): text for key, text in given.items() if key.startswith("is.")},
-        least={key.removeprefix("min."): _bound(key, text) for key, text in given.items() if key.startswith("min.")},
-        most={key.removeprefix("max."): _bound(key, text) for key, text in given.items() if key.startswith("max.")},
-        offset=number("offset", given.get("offset") or "0", 0, 2**53),
-        limit=number("limit", limit, 0, _MAX_LIMIT) if limit else None,
+        equal=filters["is."],
+        least=_bounds("min.", filters),
+        most=_bounds("max.", filters),
+        offset=query.offset,
+        limit=_DEFAULT_LIMIT if query.limit is None and limited else query.limit,
     )
 
 
-def _view_parameters(given: Mapping[str, str], known: set[str]) -> dict[str, str]:
-    """Those of the view; `top` belongs to the charts, except of a view that has a `top` of its own."""
-    return {
-        key: text
-        for key, text in given.items()
-        if text and (key in known or key not in _OURS) and not key.startswith(_ROW_FILTERS)
-    }
-
-
-def _bound(key: str, text: str) -> float:
+def _bounds(prefix: str, filters: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
     try:
-        return float(text)
+        return {column: float(text) for column, text in filters[prefix].items()}
     except ValueError as error:
-        raise BadParameter(f"{key}: {text!r} is no number", "in the unit of the column's name") from error
+        raise BadParameter(f"{prefix}COLUMN: {error}", "in the unit of the column's name") from error
+
+
+def _required(query: SubjectQuery, name: str) -> str:
+    value: str = getattr(query, name)
+    if not value:
+        raise BadParameter(f"the parameter {name!r} is missing", query.hint)
+    return value
+
+
+def _cut(result: Answer, limit: int) -> Answer:
+    """The tables beside the main one with at most so many rows; `table=` has the rest."""
+    beside = {name: table for name, table in result.tables().items() if name and len(table) > limit}
+    fields = {name: page(table, Selection(limit=limit)) for name, table in beside.items() if hasattr(result, name)}
+    return replace(result, **{n: t for n, t in fields.items() if isinstance(getattr(result, n), Table)})

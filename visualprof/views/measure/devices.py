@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Device, Rows, Trace
+from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
 from visualprof.views.measure.intervals import covered, length, union
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.steps import Windows, kernel_spans
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 
-def device_summary(trace: Trace, windows: Windows) -> list[dict[str, object]]:
+class DeviceSummary(msgspec.Struct, frozen=True):
+    """A device; what the file does not tell is None."""
+
+    id: Identifier
+    name: str
+    memory_bytes: Size | None
+    compute_capability: str | None
+    utilization: Ratio | None
+    sm_efficiency: Ratio | None
+    occupancy: Ratio | None
+    tensor_core_ratio: Ratio | None
+    kernel_ns: Duration
+
+
+def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
     """One entry for each device that ran a kernel; ratios 0..1, None where unknown.
 
     utilization: time with at least one kernel, over the time from the first step's start to the last one's end.
@@ -30,36 +46,36 @@ def device_summary(trace: Trace, windows: Windows) -> list[dict[str, object]]:
     ]
 
 
-def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> dict[str, object]:
+def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSummary:
     start, end = windows.start[:1], windows.end[-1:]
     whole = int(end[0] - start[0])
     dur = trace.events.dur[rows]
     core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
-    told = ~np.isnan(occupancy)
+    known = ~np.isnan(occupancy)
     has_tensor_cores = trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
-    return {
-        "id": device.id,
-        "name": device.name,
-        "memory_bytes": device.memory_bytes or None,
-        "compute_capability": device.compute_capability or None,
-        "utilization": int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
-        "sm_efficiency": _sm_efficiency(trace, rows, int(start[0]), int(end[0])),
-        "occupancy": float(np.average(occupancy[told], weights=dur[told])) if told.any() else None,
-        "tensor_core_ratio": float(dur[core].sum() / dur.sum()) if has_tensor_cores else None,
-        "kernel_ns": length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
-    }
+    return DeviceSummary(
+        id=device.id,
+        name=device.name,
+        memory_bytes=device.memory_bytes or None,
+        compute_capability=device.compute_capability or None,
+        utilization=int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
+        sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
+        occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
+        tensor_core_ratio=float(dur[core].sum() / dur.sum()) if has_tensor_cores else None,
+        kernel_ns=length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
+    )
 
 
 def _sm_efficiency(trace: Trace, rows: Rows, start: int, end: int) -> float | None:
     blocks = trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64)
-    told = ~np.isnan(blocks)
-    if not told.any() or end <= start:
+    known = ~np.isnan(blocks)
+    if not known.any() or end <= start:
         return None
-    first = np.clip(trace.events.ts[rows][told], start, end)
-    last = np.clip(trace.events.end[rows][told], start, end)
+    first = np.clip(trace.events.ts[rows][known], start, end)
+    last = np.clip(trace.events.end[rows][known], start, end)
     times = np.concatenate((first, last))
-    change = np.concatenate((blocks[told], -blocks[told]))
+    change = np.concatenate((blocks[known], -blocks[known]))
     order = np.argsort(times, kind="stable")
     level = np.cumsum(change[order])[:-1]
     return float((np.clip(level, 0.0, 1.0) * np.diff(times[order])).sum() / (end - start))

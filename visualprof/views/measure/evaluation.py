@@ -4,46 +4,123 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
-from visualprof.views.table import Column, Table
+from visualprof.views.answers.kinds import (
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Energies,
+    Flags,
+    Identifiers,
+    Lists,
+    Names,
+    Number,
+    Ratio,
+    Ratios,
+    Sizes,
+)
+from visualprof.views.answers.table import Columns
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
 FALLS = 0.95  # samples/s below this share of the best size's are a loss
 SLOW_FIRST = 10  # the first run takes longer than so many medians
-COLUMNS = (
-    "batch", "qps", "samples_per_s", "whole_samples_per_s", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p95_ns",
-    "p99_ns", "n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "stable", "host_busy",
-    "throttled", "pressure", "involuntary_switches",
-)  # fmt: skip
+Severity = Literal["high", "medium", "low"]
 _LOW_PRECISION = {"bf16", "f16"}
 _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class PointColumns(Columns):
+    """One row a point; None where unknown, or where n is too small for a percentile."""
+
+    report: Names
+    spec: Names
+    batch: Counts
+    qps: Counts
+    samples_per_s: Counts
+    whole_samples_per_s: Counts
+    mean_ns: Durations
+    min_ns: Durations
+    max_ns: Durations
+    p50_ns: Durations
+    p90_ns: Durations
+    p95_ns: Durations
+    p99_ns: Durations
+    n: Counts
+    first_ns: Durations
+    load_ns: Durations
+    rss_bytes: Sizes
+    gpu_memory_bytes: Sizes
+    energy_j_per_sample: Energies
+    stable: Flags
+    host_busy: Flags
+    throttled: Flags
+    pressure: Ratios
+    involuntary_switches: Counts
+
+
+class BestColumns(Columns):
+    """Per report its best point by each objective, None without one, and the ids of its verdicts."""
+
+    report: Names
+    spec: Names
+    most_samples_batch: Counts
+    most_samples_per_s: Counts
+    least_latency_batch: Counts
+    least_latency_ns: Durations
+    slo_batch: Counts
+    slo_samples_per_s: Counts
+    slo_percentile: Identifiers
+    slo_latency_ns: Durations
+    verdicts: Lists
+
+
+class VerdictEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of a verdict, those of its rule."""
+
+    pressure_ratio: Ratio | UnsetType | None = UNSET
+    involuntary_switches_per_s: Number | UnsetType | None = UNSET
+    spread_ratio: Ratio | UnsetType | None = UNSET
+    least_p50_ns: Duration | UnsetType | None = UNSET
+    most_p50_ns: Duration | UnsetType | None = UNSET
+    asked: str | UnsetType | None = UNSET
+    effective: str | UnsetType | None = UNSET
+    samples_per_s: Number | UnsetType | None = UNSET
+    best_samples_per_s: Number | UnsetType | None = UNSET
+    best_batch: Count | UnsetType | None = UNSET
+    first_ns: Duration | UnsetType | None = UNSET
+    p50_ns: Duration | UnsetType | None = UNSET
+    n: Count | UnsetType | None = UNSET
+    needed_n: Count | UnsetType | None = UNSET
+    percentile: Count | UnsetType | None = UNSET
+
+
+class Verdict(msgspec.Struct, frozen=True):
     """Something to know before a number is believed.
 
     severity: high (the number is not what was asked for), medium (it may differ the next time), low.
     batch: where it is worst, None for the whole report; batches: wherever it holds.
-    evidence: numbers by name, with their unit in it.
     """
 
     id: str
-    severity: str
+    severity: Severity
     report: str
     batch: int | None
     batches: tuple[int, ...]
-    evidence: dict[str, float | int | str | None]
+    evidence: VerdictEvidence
 
 
-def table(reports: Sequence[Report]) -> Table:
-    """One row a point: `report`, `spec` and COLUMNS; None where unknown, or where n is too small for a percentile."""
+def points_of(reports: Sequence[Report]) -> PointColumns:
+    """Every point of the reports, in their order."""
     rows = [(report, point) for report in reports for point in report.points]
-    columns: dict[str, Column] = {"report": [r.id for r, _ in rows], "spec": [r.spec for r, _ in rows]}
-    return Table(columns | {name: [getattr(point, name) for _, point in rows] for name in COLUMNS})
+    measured = {name: [getattr(point, name) for _, point in rows] for name in PointColumns.__struct_fields__[2:]}
+    return PointColumns(report=[r.id for r, _ in rows], spec=[r.spec for r, _ in rows], **measured)
 
 
 def most_samples(report: Report) -> Point | None:
@@ -71,39 +148,38 @@ def within(report: Report, slo_ns: int) -> Point | None:
     return max(known, key=lambda p: p.samples_per_s or 0.0, default=None)
 
 
-def best(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> Table:
-    """Per report its best point by each objective, None without one, and the ids of its verdicts."""
+def best(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> BestColumns:
+    """The best points of each report."""
     most, least = [most_samples(r) for r in reports], [least_latency(r) for r in reports]
     held = [within(r, slo_ns) if slo_ns is not None else None for r in reports]
     tails = [tail(p) if p else None for p in held]
-    columns: dict[str, Column] = {
-        "report": [r.id for r in reports],
-        "spec": [r.spec for r in reports],
-        "most_samples_batch": [p.batch if p else None for p in most],
-        "most_samples_per_s": [p.samples_per_s if p else None for p in most],
-        "least_latency_batch": [p.batch if p else None for p in least],
-        "least_latency_ns": [p.p50_ns if p else None for p in least],
-        "slo_batch": [p.batch if p else None for p in held],
-        "slo_samples_per_s": [p.samples_per_s if p else None for p in held],
-        "slo_percentile": [t[0] if t else None for t in tails],
-        "slo_latency_ns": [t[1] if t else None for t in tails],
-        "verdicts": [list(dict.fromkeys(v.id for v in verdicts if v.report == r.id)) for r in reports],
-    }
-    return Table(columns)
+    return BestColumns(
+        report=[r.id for r in reports],
+        spec=[r.spec for r in reports],
+        most_samples_batch=[p.batch if p else None for p in most],
+        most_samples_per_s=[p.samples_per_s if p else None for p in most],
+        least_latency_batch=[p.batch if p else None for p in least],
+        least_latency_ns=[p.p50_ns if p else None for p in least],
+        slo_batch=[p.batch if p else None for p in held],
+        slo_samples_per_s=[p.samples_per_s if p else None for p in held],
+        slo_percentile=[t[0] if t else None for t in tails],
+        slo_latency_ns=[t[1] if t else None for t in tails],
+        verdicts=[list(dict.fromkeys(v.id for v in verdicts if v.report == r.id)) for r in reports],
+    )
 
 
 def judge(reports: Sequence[Report]) -> list[Verdict]:
     """Everything that is to be known of some reports, the most severe first."""
-    found = [verdict for report in reports for rule in RULES for verdict in rule(report)]
-    return sorted(found, key=lambda v: ("high", "medium", "low").index(v.severity))
+    every = (verdict for report in reports for rule in RULES for verdict in rule(report))
+    return sorted(every, key=lambda v: ("high", "medium", "low").index(v.severity))
 
 
 def _worst(
     report: Report,
     name: str,
-    severity: str,
+    severity: Severity,
     measure: Callable[[Point], float | None],
-    evidence: Callable[[Point], dict[str, float | int | str | None]],
+    evidence: Callable[[Point], VerdictEvidence],
 ) -> Iterator[Verdict]:
     """One verdict for the points for which the measure is a number, at the one where it is largest."""
     hit = [(value, p) for p in report.points if (value := measure(p)) is not None]
@@ -128,7 +204,7 @@ def _host_busy(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "host_busy", "medium",
         lambda p: (p.pressure or (_switches_per_s(p) or 0.0) / 1e6) if p.host_busy else None,
-        lambda p: {"pressure_ratio": p.pressure, "involuntary_switches_per_s": _switches_per_s(p)},
+        lambda p: VerdictEvidence(pressure_ratio=p.pressure, involuntary_switches_per_s=_switches_per_s(p)),
     )  # fmt: skip
 
 
@@ -137,19 +213,23 @@ def _unstable(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "unstable", "medium",
         lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= ENOUGH[50] else None,
-        lambda p: {"spread_ratio": _spread(p), "least_p50_ns": min(p.window_p50_ns, default=None),
-                   "most_p50_ns": max(p.window_p50_ns, default=None)},
+        lambda p: VerdictEvidence(
+            spread_ratio=_spread(p),
+            least_p50_ns=min(p.window_p50_ns, default=None), most_p50_ns=max(p.window_p50_ns, default=None),
+        ),
     )  # fmt: skip
 
 
 def _throttled(report: Report) -> Iterator[Verdict]:
-    return _worst(report, "throttled", "medium", lambda p: float(p.batch) if p.throttled else None, lambda p: {})
+    return _worst(
+        report, "throttled", "medium", lambda p: float(p.batch) if p.throttled else None, lambda p: VerdictEvidence()
+    )
 
 
-def precision_name(told: str) -> str:
+def precision_name(text: str) -> str:
     """`<Type: 'bfloat16'>` as `bf16`; "" for what names none."""
-    found = re.search(r"\b(b?)f(?:loat|p)?_?(16|32|64)\b", told.lower())
-    return f"{found[1]}f{found[2]}" if found else ""
+    match = re.search(r"\b(b?)f(?:loat|p)?_?(16|32|64)\b", text.lower())
+    return f"{match[1]}f{match[2]}" if match else ""
 
 
 def _precision_changed(report: Report) -> Iterator[Verdict]:
@@ -158,19 +238,18 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
     asked = precision_name(report.precision)
     if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
         batches = tuple(p.batch for p in report.points)
-        evidence: dict[str, float | int | str | None] = {"asked": report.precision or None, "effective": really}
+        evidence = VerdictEvidence(asked=report.precision or None, effective=really)
         yield Verdict("precision_changed", "high" if asked else "low", report.id, None, batches, evidence)
 
 
 def _fallback(report: Report) -> Iterator[Verdict]:
     """A GPU was asked for, and the first provider is none of a GPU. Our backends end such a task; others need not."""
-    told = report.effective.get("providers") or report.effective.get("device") or ""
-    first = told.partition(",")[0].strip()
+    effective = report.effective.get("providers") or report.effective.get("device") or ""
+    first = effective.partition(",")[0].strip()
     if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
         batches = tuple(p.batch for p in report.points)
-        yield Verdict(
-            "fallback_provider", "high", report.id, None, batches, {"asked": report.device, "effective": first}
-        )
+        evidence = VerdictEvidence(asked=report.device, effective=first)
+        yield Verdict("fallback_provider", "high", report.id, None, batches, evidence)
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
@@ -182,7 +261,7 @@ def _slower_with_batch(report: Report) -> Iterator[Verdict]:
         report, "slower_with_batch", "low",
         lambda p: peak - p.samples_per_s
         if p.batch > top.batch and p.samples_per_s is not None and p.samples_per_s < limit else None,
-        lambda p: {"samples_per_s": p.samples_per_s, "best_samples_per_s": peak, "best_batch": top.batch},
+        lambda p: VerdictEvidence(samples_per_s=p.samples_per_s, best_samples_per_s=peak, best_batch=top.batch),
     )  # fmt: skip
 
 
@@ -190,7 +269,7 @@ def _first_run_slow(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "first_run_slow", "low",
         lambda p: p.first_ns / p.p50_ns if p.first_ns and p.p50_ns and p.first_ns > SLOW_FIRST * p.p50_ns else None,
-        lambda p: {"first_ns": p.first_ns, "p50_ns": p.p50_ns},
+        lambda p: VerdictEvidence(first_ns=p.first_ns, p50_ns=p.p50_ns),
     )  # fmt: skip
 
 
@@ -199,8 +278,9 @@ def _n_too_small(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "n_too_small", "high" if least else "low",
         lambda p: 1 / p.n if p.n < ENOUGH[99] else None,
-        lambda p: {"n": p.n, "needed_n": ENOUGH[99],
-                   "percentile": max((k for k, v in ENOUGH.items() if p.n >= v), default=0)},
+        lambda p: VerdictEvidence(
+            n=p.n, needed_n=ENOUGH[99], percentile=max((k for k, v in ENOUGH.items() if p.n >= v), default=0)
+        ),
     )  # fmt: skip
 
 

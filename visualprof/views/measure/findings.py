@@ -7,38 +7,68 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace
+from visualprof.views.answers.kinds import Count, Duration, Identifier, Ratio, Size
+from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel
 from visualprof.views.measure.steps import Windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
-HIGH, MEDIUM, LOW = "high", "medium", "low"
+Severity = Literal["high", "medium", "low"]
+HIGH: Severity = "high"
+MEDIUM: Severity = "medium"
+LOW: Severity = "low"
 TENSOR_CORE_CAPABILITY = 7.0
 TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
 
 
-@dataclass(frozen=True)
-class Finding:
-    """gain_ns_per_step: at most this much of an average step could be saved, None where it cannot be told."""
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The measured numbers of a finding, those of its rule."""
+
+    device: Identifier | None = None
+    devices: Count | None = None
+    backend: str | None = None
+    step: str | None = None
+    calls: Count | None = None
+    pageable_copies: Count | None = None
+    utilization: Ratio | None = None
+    occupancy: Ratio | None = None
+    dataloader_ratio: Ratio | None = None
+    communication_ratio: Ratio | None = None
+    eligible_ratio: Ratio | None = None
+    short_kernel_ratio: Ratio | None = None
+    host_ratio: Ratio | None = None
+    memcpy_ratio: Ratio | None = None
+    dataloader_ns: Duration | None = None
+    communication_ns: Duration | None = None
+    eligible_ns: Duration | None = None
+    idle_ns: Duration | None = None
+    host_ns: Duration | None = None
+    memcpy_ns: Duration | None = None
+    kernel_mean_ns: Duration | None = None
+    median_step_ns: Duration | None = None
+    longest_step_ns: Duration | None = None
+    peak_bytes: Size | None = None
+    memory_bytes: Size | None = None
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something worth changing; its text is in the page's locales under `finding.ID`.
+
+    gain_ns_per_step: at most this much of an average step could be saved, None where it cannot be told.
+    link: where the page shows the evidence.
+    """
 
     id: str
-    severity: str
-    gain_ns_per_step: int | None
-    evidence: Mapping[str, object]
+    severity: Severity
+    gain_ns_per_step: Duration | None
+    evidence: Evidence
     link: str
-
-    def to_json(self) -> dict[str, object]:
-        """The finding as the API shows it."""
-        return {
-            "id": self.id,
-            "severity": self.severity,
-            "gain_ns_per_step": self.gain_ns_per_step,
-            "evidence": dict(self.evidence),
-            "link": self.link,
-        }
 
 
 @dataclass(frozen=True)
@@ -48,7 +78,7 @@ class Case:
     trace: Trace
     windows: Windows
     step: Mapping[str, float]
-    devices: list[dict[str, object]]
+    devices: list[DeviceSummary]
     joined: Launches
     times: OperatorTimes
 
@@ -66,12 +96,11 @@ class Case:
         return bool(self.devices) and self.trace.meta.device_work == "kernel"
 
 
-def findings(case: Case) -> list[dict[str, object]]:
+def findings(case: Case) -> list[Finding]:
     """Every finding, the largest gain first within a severity."""
-    found = [f for rule in RULES for f in rule(case)]
     rank = {HIGH: 0, MEDIUM: 1, LOW: 2}
-    found.sort(key=lambda f: (rank[f.severity], -(f.gain_ns_per_step or 0)))
-    return [f.to_json() for f in found]
+    every = (finding for rule in RULES for finding in rule(case))
+    return sorted(every, key=lambda f: (rank[f.severity], -(f.gain_ns_per_step or 0)))
 
 
 def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -> Iterator[Finding]:
@@ -79,8 +108,8 @@ def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -
     share = case.share(part)
     if share > least:
         spent = round(case.step[f"{part}_ns"])
-        evidence = {f"{part}_ratio": share, f"{part}_ns": spent}
-        yield Finding(f"{part}_bound", HIGH if share > severe else MEDIUM, spent, evidence, link)
+        numbers: dict[str, Any] = {f"{part}_ratio": share, f"{part}_ns": spent}
+        yield Finding(f"{part}_bound", HIGH if share > severe else MEDIUM, spent, Evidence(**numbers), link)
 
 
 def _dataloader(case: Case) -> Iterator[Finding]:
@@ -91,14 +120,14 @@ def _utilization(case: Case) -> Iterator[Finding]:
     if not case.on_gpu():
         return
     for device in case.devices:
-        used = device["utilization"]
-        if isinstance(used, float) and used < 0.5:
+        used = device.utilization
+        if used is not None and used < 0.5:
             idle = round(case.step["total_ns"] * (1 - used))
             yield Finding(
                 "low_gpu_utilization",
                 HIGH if used < 0.3 else MEDIUM,
                 idle,
-                {"device": device["id"], "utilization": used, "idle_ns": idle},
+                Evidence(device=device.id, utilization=used, idle_ns=idle),
                 "/overview?chart=steps",
             )
 
@@ -107,7 +136,7 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
     if not case.on_gpu() or case.trace.meta.device_type != "cuda":
         return
     capable = [d for d in case.devices if _capability(d) >= TENSOR_CORE_CAPABILITY]
-    unused = all(d["tensor_core_ratio"] == 0 for d in capable)
+    unused = all(d.tensor_core_ratio == 0 for d in capable)
     eligible = names_with(case.trace, case.trace.events.name[case.times.rows], can_use_tensor_core)
     spent = int(case.times.device_self[eligible].sum())
     kernels = int(np.maximum(case.trace.events.dur[is_kernel(case.trace)], 0).sum())
@@ -117,7 +146,7 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
             "tensor_cores_unused",
             HIGH if spent > 0.3 * kernels else MEDIUM,
             gain,
-            {"eligible_ratio": spent / kernels if kernels else 0.0, "eligible_ns": spent},
+            Evidence(eligible_ratio=spent / kernels if kernels else 0.0, eligible_ns=spent),
             "/operator?sort=device_self_ns",
         )
 
@@ -134,14 +163,14 @@ def _memory(case: Case) -> Iterator[Finding]:
                 "memory_nearly_full",
                 MEDIUM,
                 None,
-                {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes},
+                Evidence(device=device.id, peak_bytes=peak, memory_bytes=device.memory_bytes),
                 "/memory",
             )
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
     if len(case.devices) > 1 and any("DataParallel" in s and "Distributed" not in s for s in case.trace.strings):
-        yield Finding("data_parallel", MEDIUM, None, {"devices": len(case.devices)}, "/overview")
+        yield Finding("data_parallel", MEDIUM, None, Evidence(devices=len(case.devices)), "/overview")
 
 
 def _backend(case: Case) -> Iterator[Finding]:
@@ -152,7 +181,7 @@ def _backend(case: Case) -> Iterator[Finding]:
         and backend in ("gloo", "mpi")
         and max(map(_capability, case.devices)) >= 3.5
     ):
-        yield Finding("not_nccl", MEDIUM, None, {"backend": backend}, "/distributed")
+        yield Finding("not_nccl", MEDIUM, None, Evidence(backend=backend), "/distributed")
 
 
 def _communication(case: Case) -> Iterator[Finding]:
@@ -168,24 +197,23 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         return
     short = events.dur[work] < events.dur[call]
     ratio = float(short.mean())
-    if ratio > 0.5 and any(isinstance(d["utilization"], float) and d["utilization"] < 0.8 for d in case.devices):
+    if ratio > 0.5 and any(d.utilization is not None and d.utilization < 0.8 for d in case.devices):
         gain = int((events.dur[call] - events.dur[work])[short].sum()) // case.steps
         yield Finding(
             "many_small_kernels",
             MEDIUM,
             gain,
-            {"short_kernel_ratio": ratio, "calls": len(work), "kernel_mean_ns": round(float(events.dur[work].mean()))},
+            Evidence(short_kernel_ratio=ratio, calls=len(work), kernel_mean_ns=round(float(events.dur[work].mean()))),
             "/kernel?sort=calls",
         )
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
     for device in case.devices:
-        value, used = device["occupancy"], device["utilization"]
-        if isinstance(value, float) and value < 0.2 and isinstance(used, float) and used > 0.3:
-            yield Finding(
-                "low_occupancy", LOW, None, {"device": device["id"], "occupancy": value}, "/kernel?group=launch"
-            )
+        occupancy, used = device.occupancy, device.utilization
+        if occupancy is not None and occupancy < 0.2 and used is not None and used > 0.3:
+            evidence = Evidence(device=device.id, occupancy=occupancy)
+            yield Finding("low_occupancy", LOW, None, evidence, "/kernel?group=launch")
 
 
 def _cpu(case: Case) -> Iterator[Finding]:
@@ -195,7 +223,7 @@ def _cpu(case: Case) -> Iterator[Finding]:
             "cpu_bound",
             MEDIUM,
             round(exposed),
-            {"host_ratio": exposed / case.step["total_ns"], "host_ns": round(exposed)},
+            Evidence(host_ratio=exposed / case.step["total_ns"], host_ns=round(exposed)),
             "/operator?sort=host_self_ns",
         )
 
@@ -211,7 +239,7 @@ def _copies(case: Case) -> Iterator[Finding]:
             "copies_blocking",
             MEDIUM,
             spent,
-            {"memcpy_ratio": share, "memcpy_ns": spent, "pageable_copies": int(pageable.sum())},
+            Evidence(memcpy_ratio=share, memcpy_ns=spent, pageable_copies=int(pageable.sum())),
             "/kernel?table=memory_operations",
         )
 
@@ -227,18 +255,16 @@ def _jitter(case: Case) -> Iterator[Finding]:
                 "step_jitter",
                 LOW,
                 gain,
-                {
-                    "median_step_ns": round(median),
-                    "longest_step_ns": int(length[worst]),
-                    "step": case.windows.names[worst],
-                },
+                Evidence(
+                    median_step_ns=round(median), longest_step_ns=int(length[worst]), step=case.windows.names[worst]
+                ),
                 f"/overview?step={case.windows.names[worst]}",
             )
 
 
-def _capability(device: Mapping[str, object]) -> float:
+def _capability(device: DeviceSummary) -> float:
     try:
-        return float(str(device["compute_capability"]))
+        return float(str(device.compute_capability))
     except ValueError:
         return 0.0
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
-from visualprof.reader.graph import ModelGraph, Scope
+from visualprof.reader.graph import ModelGraph, Scope, Value
 from visualprof.reader.trace.types import Mask
 
 SECTION = 300  # a group with more children is cut into sections
@@ -47,6 +48,19 @@ class Hierarchy:
     folded: tuple[tuple[int, ...], ...]
     groups: tuple[Group, ...]
     twin: tuple[int, ...]
+
+
+@lru_cache(maxsize=16)
+def hierarchy_of(model: ModelGraph) -> Hierarchy:
+    """The hierarchy of a model, kept for the most recent ones."""
+    return build_hierarchy(model)
+
+
+def shape_text(value: Value) -> str:
+    """`8x64x56x56`, "" of an unknown shape, `scalar` of none."""
+    if value.shape is None:
+        return ""
+    return "x".join(map(str, value.shape)) or "scalar"
 
 
 def build_hierarchy(model: ModelGraph) -> Hierarchy:

@@ -34,6 +34,11 @@ def is_kernel(trace: Trace) -> Mask:
     return ((category == Category.KERNEL) | (category == Category.COMM)) & trace.track_mask(TrackKind.STREAM)
 
 
+def is_api_call(trace: Trace) -> Mask:
+    """Of each event: a call of the device API (CUDA, HIP, ...) on the host."""
+    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
+
+
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from visualprof.reader.trace.pyramid import place_of_longest
 
 TILE_BUCKETS = 256
 GROUP_LANES = 10
+TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,51 @@ def counter_buckets(ts: Ints, value: NDArray[np.float64], low: int, exponent: in
     return bucket[first], np.stack(
         (np.minimum.reduceat(value, first), np.maximum.reduceat(value, first), value[last]), axis=1
     )
+
+
+def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
+    """A tile for the page, little-endian.
+
+    u32 magic, u32 n, then columns of n: f32 start, f32 end (buckets from the tile's start, clipped to -1 .. 257),
+    u32 event, u32 name, u32 count, u16 lane (of the group), u8 category; each column at a multiple of 4 bytes.
+    """
+    entries = tile(trace, tracks, level, index)
+    low = index * TILE_BUCKETS << level
+    width = float(1 << level)
+    start = np.clip((entries.start - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
+    end = np.clip((entries.end - low) / width, -1, TILE_BUCKETS + 1).astype("<f4")
+    lane = entries.lane - int(trace.pyramid.lane_of_track[tracks.start])
+    columns = (
+        start,
+        end,
+        entries.longest.astype("<u4"),
+        trace.events.name[entries.longest].astype("<u4"),
+        entries.count.astype("<u4"),
+        lane.astype("<u2"),
+        trace.events.category[entries.longest].astype("u1"),
+    )
+    return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
+
+
+def counter_bytes(trace: Trace, track: int, level: int, index: int) -> bytes:
+    """A tile of a counter, little-endian.
+
+    u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest,
+    f32 largest, f32 last value.
+    """
+    counters = trace.counters
+    first, last = np.searchsorted(counters.track, [track, track + 1])
+    times = counters.ts[first:last]
+    low = trace.span_ns[0] + (index * TILE_BUCKETS << level)
+    a, b = np.searchsorted(times, [low, low + (TILE_BUCKETS << level)])
+    bucket, values = counter_buckets(times[a:b], counters.value[first + a : first + b], low, level)
+    before = float(counters.value[first + a - 1]) if a > 0 else float("nan")
+    columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
+    return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
 
 
 def groups_of_tracks(trace: Trace) -> list[range]:

@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
+from visualprof.views.answers.kinds import (
+    Column,
+    Counts,
+    Durations,
+    Identifier,
+    Identifiers,
+    Names,
+    Ratio,
+    Ratios,
+    Words,
+)
+from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, union
 from visualprof.views.measure.launch import is_kernel
-from visualprof.views.table import Column, Table
-from visualprof.views.timing import names, ordered
+from visualprof.views.measure.timing import names, ordered
 
 MAX_HITS = 10_000
 TICKS = 512
+LinkName = Literal["launch", "fwdbwd", "async", "flow"]
+Direction = Literal["to", "from"]
+LINK_NAMES: dict[LinkKind, LinkName] = {
+    LinkKind.LAUNCH: "launch", LinkKind.FWDBWD: "fwdbwd", LinkKind.ASYNC: "async", LinkKind.FLOW: "flow",
+}  # fmt: skip
 
 
-def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Ids:
+class WindowColumns(Columns):
+    """Events of a window by name and category. total_ns: inside it; share_ratio: of their union. event: longest."""
+
+    name: Names
+    category: Words
+    calls: Counts
+    total_ns: Durations
+    mean_ns: Durations
+    union_ns: Durations
+    share_ratio: Ratios
+    event: Identifiers
+
+
+class DeviceUse(msgspec.Struct):
+    """Share of a window in which a device ran a kernel."""
+
+    device: Identifier
+    utilization: Ratio
+
+
+def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Rows:
     """Timed events of some tracks that overlap [low, high) ns."""
     events = trace.events
     parts: list[Ints] = []
@@ -30,7 +68,7 @@ def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Ids:
     return np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, np.int32)
 
 
-def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Table:
+def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> WindowColumns:
     """Events of a window by name and category: calls, time inside the window, its union, longest row.
 
     `share` is the union over the window's length.
@@ -55,19 +93,19 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Table:
         "share_ratio": unions / max(1, high - low),
         "event": longest,
     }
-    return Table(ordered(columns, "total_ns"))
+    return WindowColumns(**ordered(columns, "total_ns"))
 
 
-def window_utilization(trace: Trace, low: int, high: int) -> list[dict[str, object]]:
+def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
     """Share of the window in which each device ran a kernel."""
     events = trace.events
     rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0) & (events.ts < high) & (events.end > low))
     device_of = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
-    out: list[dict[str, object]] = []
+    out: list[DeviceUse] = []
     for device in np.unique(device_of).tolist():
         mine = rows[device_of == device]
         busy = length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
-        out.append({"device": device, "utilization": busy / max(1, high - low)})
+        out.append(DeviceUse(device, busy / max(1, high - low)))
     return out
 
 
@@ -78,7 +116,7 @@ class Hits:
     rows: in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time.
     """
 
-    rows: Ids
+    rows: Rows
     total: int
     ticks: Ints
 
@@ -112,15 +150,17 @@ def longest_of_category(trace: Trace, category: Category) -> int:
     return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
 
 
-def linked(trace: Trace, row: int) -> list[tuple[int, str, str]]:
+def linked(trace: Trace, row: int) -> list[tuple[int, LinkName, Direction]]:
     """Events linked with one: (row, kind, direction `to` or `from`)."""
-    out: list[tuple[int, str, str]] = []
-    for direction, mine, other in (
+    out: list[tuple[int, LinkName, Direction]] = []
+    ends: tuple[tuple[Direction, Ids, Ids], ...] = (
         ("to", trace.links.src, trace.links.dst),
         ("from", trace.links.dst, trace.links.src),
-    ):
+    )
+    for direction, mine, other in ends:
         rows: list[int] = np.flatnonzero(mine == row)[:64].tolist()
-        out += [(int(other[i]), LinkKind(int(trace.links.kind[i])).name.lower(), direction) for i in rows]
+        for i in rows:
+            out.append((int(other[i]), LINK_NAMES[LinkKind(int(trace.links.kind[i]))], direction))  # noqa: PERF401
     return out
 
 

@@ -30,3 +30,8 @@ const ENTITIES: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;
 export function escape_html(text: string): string {
   return visible(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? character);
 }
+
+/** Orders versions newest first, part by part: 1.10 comes before 1.9. */
+export function newer_first(a: string, b: string): number {
+  return b.localeCompare(a, "en", { numeric: true });
+}

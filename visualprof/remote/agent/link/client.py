@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
+from visualprof.remote.agent.faults import StopRequested
+
 TIMEOUT_S = 20.0
 BACKOFF_S = (0.2, 10.0)
 BODY_MAX = 16 << 20
 API = "api/v1/agent/"
-Body = bytes | Iterable[bytes] | None
 T = TypeVar("T")
 
 
@@ -39,10 +40,6 @@ class Unreachable(Exception):
     def __init__(self, why: str, retry_after_s: float = 0.0) -> None:
         super().__init__(why)
         self.retry_after_s = retry_after_s
-
-
-class Stopped(Exception):
-    """Waiting for the server was ended from outside."""
 
 
 class Client:
@@ -71,10 +68,8 @@ class Client:
 
         Raises: Answered, Unreachable.
         """
-        request = urllib.request.Request(urljoin(self.server, url), method="PUT")
-        request.data = cast("Any", body)
-        for name, value in {**self._signed(url), **headers, "Content-Length": str(size)}.items():
-            request.add_header(name, value)
+        headers = {**self._signed(url), **headers, "Content-Length": str(size)}
+        request = urllib.request.Request(urljoin(self.server, url), cast("Any", body), headers, method="PUT")
         with self._open(request, TIMEOUT_S) as response:
             _read(response)
 
@@ -97,7 +92,7 @@ class Client:
         return start
 
     def _signed(self, url: str) -> dict[str, str]:
-        """The token goes with addresses of the agent's API; elsewhere the address itself is the permission."""
+        """The token for addresses of the agent's API; a signed address of another store needs none."""
         whole = urljoin(self.server, url)
         return {"Authorization": f"Bearer {self.token}"} if whole.startswith(self.server + API) else {}
 
@@ -118,9 +113,9 @@ def retried(
     patience_s: float = float("inf"),
     failed: Callable[[Unreachable], object] | None = None,
 ) -> T:
-    """The result of a call that is made again, ever more seldom, while the server is unreachable.
+    """Repeats a call, with growing pauses, while the server is unreachable; returns its result.
 
-    Raises: Stopped: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
+    Raises: StopRequested: `stop` was set meanwhile. Unreachable: still so after `patience_s`. Answered: from the call.
     """
     end = time.monotonic() + patience_s
     pause = BACKOFF_S[0]
@@ -134,33 +129,25 @@ def retried(
             if time.monotonic() + wait > end:
                 raise
         if stop.wait(wait):
-            raise Stopped
+            raise StopRequested
         pause = min(pause * 2, BACKOFF_S[1])
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to another place."""
+    """Refuses redirects: they would carry the token to another server."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
 def _refusal(error: urllib.error.HTTPError) -> Answered | Unreachable:
-    again = error.code in (429, 502, 503, 504) or (error.code >= 500 and error.code != 507)
+    if error.code == 429 or (error.code >= 500 and error.code != 507):
+        wait = error.headers.get("Retry-After") or ""
+        return Unreachable(f"HTTP status {error.code}", min(float(wait), 60.0) if wait.isdecimal() else 0.0)
     try:
-        raw = error.read(BODY_MAX)
-    except (OSError, http.client.HTTPException):
-        raw = b""
-    if again:
-        return Unreachable(f"HTTP status {error.code}", _seconds(error.headers.get("Retry-After")))
-    try:
-        return Answered(error.code, _decoded(raw))
-    except Unreachable:
+        return Answered(error.code, _decoded(error.read(BODY_MAX)))
+    except (Unreachable, OSError, http.client.HTTPException):
         return Answered(error.code, {})
-
-
-def _seconds(text: str | None) -> float:
-    return min(float(text), 60.0) if text and text.isdecimal() else 0.0
 
 
 def _read(response: http.client.HTTPResponse, size: int = BODY_MAX) -> bytes:
@@ -171,20 +158,16 @@ def _read(response: http.client.HTTPResponse, size: int = BODY_MAX) -> bytes:
 
 
 def _decoded(raw: bytes) -> dict[str, Any]:
-    if not raw:
-        return {}
     try:
-        body = json.loads(raw)
+        body = json.loads(raw or b"{}")
     except ValueError:
         raise Unreachable("the answer is not JSON; is a proxy in between?") from None
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
 def _is_loopback(host: str) -> bool:
-    """A proxy would not find this machine."""
-    if host == "localhost":
-        return True
+    """Whether a host is this machine, which no proxy finds."""
     try:
         return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
     except (OSError, ValueError):
-        return False
+        return host == "localhost"

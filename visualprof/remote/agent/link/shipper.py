@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent.link.client import Answered, Client, Stopped, retried
+from visualprof.remote.agent.faults import StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, retried
+from visualprof.remote.protocol import Lease
 
 CHUNK = 1 << 16
 EVERY_S = 1.0
@@ -15,11 +17,11 @@ POINTS_MAX = 256  # a sweep has 64 sizes
 
 
 class Shipper:
-    """A thread for one task. stale: called when the server does not know the lease any more."""
+    """Sends for one task, in a thread. stale: called when the server does not know the lease any more."""
 
-    def __init__(self, client: Client, task: str, lease: str, log: Path, stale: Callable[[], None]) -> None:
+    def __init__(self, client: Client, lease: Lease, log: Path, stale: Callable[[], None]) -> None:
         self._client = client
-        self._path = f"tasks/{task}/%s?lease={lease}"
+        self._lease = lease
         self._log = log
         self._stale = stale
         self._offset = 0
@@ -32,13 +34,13 @@ class Shipper:
         self._thread.start()
 
     def point(self, point: dict[str, Any]) -> None:
-        """Sends a point soon."""
+        """Queues a point, which is sent at once."""
         if len(self._points) < POINTS_MAX:
             self._points.append(point)
             self._wake.set()
 
     def close(self, patience_s: float = 5.0) -> None:
-        """Sends what is left, for so long; the result has all of it anyway."""
+        """Sends what is left, for at most `patience_s`; the result holds all of it anyway."""
         self._closing = True
         self._wake.set()
         self._thread.join(patience_s)
@@ -53,8 +55,8 @@ class Shipper:
                 retried(self._ship, self._stop)
                 if closing:
                     return
-        except Stopped:
-            pass
+        except StopRequested:
+            return
         except Answered:
             self._stale()
 
@@ -62,27 +64,26 @@ class Shipper:
         while self._points:
             self._send_point(self._points[0])
             del self._points[0]
-        while not self._cut and (chunk := self._read()):
-            self._send_log(chunk)
+        while not self._cut:
+            with self._log.open("rb") as file:
+                file.seek(self._offset)
+                chunk = file.read(CHUNK)
+            if chunk:
+                self._send_log(chunk)
             if len(chunk) < CHUNK:
                 return
 
     def _send_point(self, point: dict[str, Any]) -> None:
         try:
-            self._client.post(self._path % "points", point)
+            self._client.post(self._lease.path("points"), point)
         except Answered as error:
             if error.status == 409:
                 raise
             # One that the server does not like is missing from the live view; the result has it.
 
-    def _read(self) -> bytes:
-        with self._log.open("rb") as file:
-            file.seek(self._offset)
-            return file.read(CHUNK)
-
     def _send_log(self, chunk: bytes) -> None:
         try:
-            answer = self._client.post(f"{self._path % 'log'}&offset={self._offset}", chunk)
+            answer = self._client.post(f"{self._lease.path('log')}&offset={self._offset}", chunk)
         except Answered as error:
             if "size" not in error.body:
                 if error.status == 409:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.agent.faults import Failure, Stale
-from visualprof.remote.agent.files import BLOCK, digest, is_plain, listed, open_plain
-from visualprof.remote.agent.link.client import Answered, Client, Stopped, Unreachable, retried
-from visualprof.remote.protocol import File
+from visualprof.remote.agent.child_files import BLOCK, digest, is_plain, listed, open_plain
+from visualprof.remote.agent.faults import LeaseLost, StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.protocol import File, Lease, TaskFailure
 
 TRIES = 3
 PART = 8 << 20
@@ -27,7 +27,7 @@ UNFINISHED = (".partial", ".tmp", ".part", "~", ".")
 
 
 @dataclass(frozen=True)
-class Piece:
+class ResultFile:
     """A file of the result. name: below the result's folder, with `/`."""
 
     name: str
@@ -39,7 +39,7 @@ class Piece:
 def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> None:
     """Fetches a file of a lease into `target`; what is there already is kept when its sha256 is right.
 
-    Raises: Failure, Stopped, OSError.
+    Raises: TaskFailure, StopRequested, OSError.
     """
     part = target.with_name(f"{target.name}.{threading.get_ident()}.part")  # another task may fetch it, too
     for _ in range(TRIES):
@@ -47,17 +47,20 @@ def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> No
             try:
                 retried(lambda: _fetch_rest(client, file, part), stop)
             except Answered as error:
-                raise Failure("agent_error", f"the server did not give out {file.name!r}: {error}") from None
+                raise TaskFailure("agent_error", f"the server did not give out {file.name!r}: {error}") from None
             part.rename(target)
         if digest(target) == file.sha256:
             os.utime(target)
             return
         target.unlink()
-    raise Failure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
+    raise TaskFailure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
 
 
 def _fetch_rest(client: Client, file: File, part: Path) -> None:
-    """Appends what is missing. Raises: Failure: the server has less than it said. Unreachable: not all of it came."""
+    """Appends what is missing.
+
+    Raises: TaskFailure: the server has less than it said. Unreachable: not all of it came.
+    """
     have = part.stat().st_size if part.exists() else 0
     if have > file.size_bytes:
         part.unlink()
@@ -69,42 +72,42 @@ def _fetch_rest(client: Client, file: File, part: Path) -> None:
         size = out.tell()
     if size < file.size_bytes:
         error = f"{file.name!r} arrived damaged: the server gave {size:,} of {file.size_bytes:,} bytes"
-        raise Failure("agent_error", error)
+        raise TaskFailure("agent_error", error)
 
 
-def send(client: Client, task: str, lease: str, pieces: list[Piece], stop: threading.Event) -> None:
+def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading.Event) -> None:
     """Uploads every file of a result.
 
-    Raises: Failure: disk_full, upload_failed. Stale. Stopped.
+    Raises: TaskFailure: disk_full, upload_failed. LeaseLost. StopRequested.
     """
 
     def once() -> None:
-        files = [{"name": p.name, "size_bytes": p.size_bytes, "sha256": p.sha256} for p in pieces]
-        answer = client.post(f"tasks/{task}/uploads?lease={lease}", {"files": files})
-        wanted: dict[str, dict[str, Any]] = {each["name"]: each for each in answer["files"]}
-        for piece in pieces:
-            if piece.name in wanted:
-                _send_rest(client, piece, wanted[piece.name], stop)
+        files = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in result]
+        answer = client.post(lease.path("uploads"), {"files": files})
+        wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
+        for file in result:
+            if file.name in wanted:
+                _send_rest(client, file, wanted[file.name], stop)
 
     try:
         retried(once, stop)
     except Answered as error:
         raise _upload_failure(error) from None
     except (KeyError, TypeError):
-        raise Failure("upload_failed", "the server's answer about the uploads was not understood") from None
+        raise TaskFailure("upload_failed", "the server's answer about the uploads was not understood") from None
 
 
-def _send_rest(client: Client, piece: Piece, wanted: dict[str, Any], stop: threading.Event) -> None:
-    """PUTs what the server does not have yet, a part at a time: of one that is cut off, nothing may be kept.
+def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: threading.Event) -> None:
+    """PUTs what the server does not have yet, in parts: a server may keep nothing of a request that is cut off.
 
     Raises: Unreachable: the address expired, or the start was wrong; the next `uploads` says both anew.
     """
-    start, size = int(wanted["have"]), piece.size_bytes
+    start, size = int(wanted["have"]), file.size_bytes
     while start < size:
         end = min(start + PART, size)
         headers = {"Content-Range": f"bytes {start}-{end - 1}/{size}", "Content-Type": "application/octet-stream"}
         try:
-            client.put(str(wanted["url"]), _blocks(piece.path, start, end, stop), end - start, headers)
+            client.put(str(wanted["url"]), _blocks(file.path, start, end, stop), end - start, headers)
         except Answered as error:
             if error.status == 403 or (error.status == 409 and "size" in error.body):
                 raise Unreachable(str(error)) from None
@@ -113,44 +116,43 @@ def _send_rest(client: Client, piece: Piece, wanted: dict[str, Any], stop: threa
 
 
 def _blocks(path: Path, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:
-    """A part of a file, never more than was announced even when it grows."""
+    """The bytes from `start` to `end` of a file, never more, even when it grows."""
     with open_plain(path) as file:
         file.seek(start)
         while start < end and (block := file.read(min(BLOCK, end - start))):
             if stop.is_set():
-                raise Stopped
+                raise StopRequested
             start += len(block)
             yield block
 
 
 def _upload_failure(error: Answered) -> Exception:
     if error.status in (401, 404, 409):
-        return Stale(str(error))
+        return LeaseLost(str(error))
     if error.status == 507:
-        return Failure(
-            "disk_full", f"the server's disk is full: {error.error}", "free space where the server keeps runs"
-        )
-    return Failure("upload_failed", f"the server refused the result: {error}", str(error.body.get("hint") or ""))
+        hint = "free space where the server keeps runs"
+        return TaskFailure("disk_full", f"the server's disk is full: {error.error}", hint)
+    return TaskFailure("upload_failed", f"the server refused the result: {error}", str(error.body.get("hint") or ""))
 
 
-def pieces_of(folder: Path) -> tuple[list[Piece], list[str]]:
+def result_files(folder: Path) -> tuple[list[ResultFile], list[str]]:
     """The files of a result, and those left out: links and the like, and what no server takes, by name or size."""
-    pieces: list[Piece] = []
+    files: list[ResultFile] = []
     left_out: list[str] = []
     taken: set[str] = set()  # some file systems do not tell apart what differs by case
     room = ALL_MAX
     own = (folder / name for name in FIRST if os.path.lexists(folder / name))
     for path in dict.fromkeys((*own, *listed(folder))):
-        told = path.relative_to(folder).as_posix()
-        fits = len(pieces) < FILES_MAX and is_shown(told) and told.casefold() not in taken and is_plain(path)
+        name = path.relative_to(folder).as_posix()
+        fits = len(files) < FILES_MAX and is_shown(name) and name.casefold() not in taken and is_plain(path)
         size = path.stat().st_size if fits else 0
         if fits and size <= min(room, FILE_MAX):
-            taken.add(told.casefold())
+            taken.add(name.casefold())
             room -= size
-            pieces.append(Piece(told, path, size, digest(path)))
+            files.append(ResultFile(name, path, size, digest(path)))
         else:
-            left_out.append(told.encode("utf-8", "replace").decode())
-    return pieces, left_out
+            left_out.append(name.encode("utf-8", "replace").decode())
+    return files, left_out
 
 
 def is_shown(name: str) -> bool:

@@ -15,11 +15,11 @@ from typing import Any
 import psutil
 
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.processes import Tree, Usage
+from visualprof.remote.agent.machine.processes import ProcessTree, Usage
+from visualprof.remote.child.host import waited_us
 from visualprof.remote.protocol import MONITOR_SCHEMA
 
 PROFILE_INTERVAL_S = 0.02  # a profile pass is short
-PRESSURE = Path("/proc/pressure/cpu")
 
 
 class Monitor:
@@ -33,8 +33,8 @@ class Monitor:
         self._path = path
         self._nvml = nvml
         self._gpus = gpus
-        self._tree: Tree | None = None
-        self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, _waited_us())
+        self._tree: ProcessTree | None = None
+        self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, waited_us())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
 
@@ -44,14 +44,14 @@ class Monitor:
             psutil.cpu_percent(None)  # the first answer is since nothing
             self._thread.start()
 
-    def watch(self, tree: Tree | None) -> None:
-        """The child's processes from now on."""
+    def watch(self, tree: ProcessTree | None) -> None:
+        """Sets the processes whose usage is sampled; None: no child runs."""
         self._tree = tree
         at, _, waited = self._last
         self._last = (at, None, waited)
 
     def close(self) -> None:
-        """Ends it; the file is whole afterwards."""
+        """Ends the sampling; the file is complete afterwards."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -59,18 +59,12 @@ class Monitor:
     def _run(self) -> None:
         try:
             with self._path.open("w", encoding="utf-8") as out:
-                self._write(out)
+                while not self._stop.wait(self.interval_s):
+                    rows = [self.sample()] if out.tell() else [self._header(), self.sample()]
+                    out.writelines(json.dumps(row) + "\n" for row in rows)
+                    out.flush()
         except OSError as error:
             self.error = error
-
-    def _write(self, out: Any) -> None:
-        headed = False
-        while not self._stop.wait(self.interval_s):
-            if not headed:
-                out.write(json.dumps(self._header()) + "\n")
-                headed = True
-            out.write(json.dumps(self.sample()) + "\n")
-            out.flush()
 
     def _header(self) -> dict[str, Any]:
         known = {gpu.id: gpu for gpu in self._nvml.gpus()}
@@ -79,10 +73,9 @@ class Monitor:
         return {"schema": MONITOR_SCHEMA, "interval_ms": round(self.interval_s * 1000), "gpus": gpus, "pid": pid}
 
     def sample(self) -> dict[str, Any]:
-        """The machine now; what is a rate is since the sample before."""
+        """A sample of now; shares of time are since the sample before."""
         now, tree = time.time_ns(), self._tree
-        usage = tree.usage() if tree else None
-        waited = _waited_us()
+        usage, waited = tree.usage() if tree else None, waited_us()
         at, before, waited_before = self._last
         self._last = (now, usage, waited)
         span_s = max(now - at, 1) / 1e9
@@ -101,17 +94,9 @@ class Monitor:
 
 
 def _rate(now: float | None, before: float | None, most: float) -> float | None:
-    """The share that a growing number grew by, None where one of the two is not known."""
+    """The growth of a counter as a share of `most`, None where one of the two readings is not known."""
     return None if now is None or before is None else _share((now - before) / most)
 
 
 def _share(value: float) -> float:
     return round(min(max(value, 0.0), 1.0), 4)
-
-
-def _waited_us() -> int | None:
-    """Microseconds in which some task waited for a CPU, since boot; None on a kernel without pressure."""
-    try:
-        return int(PRESSURE.read_text().split("total=")[1].split()[0])
-    except (OSError, IndexError, ValueError):
-        return None

@@ -5,26 +5,24 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any
 
 from visualprof.remote.protocol import Gpu
 
 # nvmlClocksEventReasons*; those of idle clocks and of somebody's settings do not slow a run down.
-REASONS = {
-    0x04: "power cap",
-    0x08: "hw slowdown",
-    0x20: "sw thermal",
-    0x40: "hw thermal",
-    0x80: "hw power brake",
-}
+REASONS = {0x04: "power cap", 0x08: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
 
 
 class Nvml:
-    """The GPUs of this machine, none where NVML or a driver is missing. module: pynvml, or what stands in for it."""
+    """The GPUs of this machine, none where NVML or a driver is missing. module: pynvml, or what stands in for it.
+
+    problem: why there are none.
+    """
 
     def __init__(self, module: Any = None) -> None:
-        self._nvml = module
         self._handles: list[Any] = []
+        self.problem = ""
         try:
             self._nvml = module or importlib.import_module("pynvml")
             self._nvml.nvmlInit()
@@ -32,11 +30,9 @@ class Nvml:
             self._handles = [self._nvml.nvmlDeviceGetHandleByIndex(i) for i in range(count)]
         except Exception as error:  # noqa: BLE001 - pynvml's errors share no class with a missing module's
             self.problem = f"{type(error).__name__}: {error}"
-        else:
-            self.problem = ""
 
     def gpus(self) -> list[Gpu]:
-        """Each with what NVML knows of it; numbered as CUDA does with CUDA_VISIBLE_DEVICES."""
+        """The GPUs that CUDA_VISIBLE_DEVICES leaves visible, in CUDA's numbering."""
         return [self._gpu(f"cuda:{i}", handle) for i, handle in enumerate(self._visible())]
 
     def uuid(self, device: str) -> str | None:
@@ -45,7 +41,7 @@ class Nvml:
         return None if handle is None else _text(self._ask("nvmlDeviceGetUUID", handle))
 
     def sample(self, device: str) -> dict[str, Any]:
-        """What the GPU does now, as a sample of the monitor says it."""
+        """A GPU's utilization, clocks, memory, power, temperature and throttling, None where not known."""
         handle = self._handle(device)
         util = self._ask("nvmlDeviceGetUtilizationRates", handle)  # first: the replay library steps with it
         power = self._ask("nvmlDeviceGetPowerUsage", handle)
@@ -76,13 +72,8 @@ class Nvml:
         listed = os.environ.get("CUDA_VISIBLE_DEVICES")
         if listed is None:
             return self._handles
-        found: list[Any] = []
-        for each in listed.split(","):
-            handle = self._named(each.strip())
-            if handle is None:
-                break
-            found.append(handle)
-        return found
+        handles = (self._named(name.strip()) for name in listed.split(","))
+        return list(takewhile(lambda handle: handle is not None, handles))
 
     def _named(self, name: str) -> Any:
         if name.isdecimal():

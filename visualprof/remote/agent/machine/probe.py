@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import psutil
 from visualprof import __version__
 from visualprof.remote.agent import bundle
 from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.work import sandbox
-from visualprof.remote.protocol import Capabilities, Gpu, Platform, Runtime, version_order
+from visualprof.remote.agent.machine.sandbox import Sandbox
+from visualprof.remote.protocol import Capabilities, Platform, Runtime, Spec, version_order
 
 PATIENCE_S = 120.0
 Say = Callable[[str], object]
@@ -28,48 +28,43 @@ Say = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that may have runtimes. backend: the only one that it is asked for, "" any."""
+    """A Python that may have runtimes, by default the agent's own. backend: the only one it is asked for, "" any."""
 
-    python: str
+    python: str = sys.executable
     backend: str = ""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Of a machine. prefixes: folders that each interpreter reads, by its path."""
+class Machine:
+    """What a machine is and has. prefixes: folders that each interpreter reads, by its path."""
 
     capabilities: Capabilities
     prefixes: dict[str, tuple[str, ...]] = field(default_factory=dict[str, "tuple[str, ...]"])
 
-    def runtime(self, backend: str, version: str, device: str) -> Runtime | None:
-        """The newest runtime that a spec can have."""
-        fits = [
-            each
-            for each in self.capabilities.runtimes
-            if each.backend == backend and version in ("", each.version) and device in each.devices
+    def runtime(self, spec: Spec) -> Runtime | None:
+        """The newest runtime that fits a spec."""
+        fitting = [
+            r
+            for r in self.capabilities.runtimes
+            if r.backend == spec.backend and spec.version in ("", r.version) and spec.device in r.devices
         ]
-        return max(fits, key=lambda each: version_order(each.version), default=None)
+        return max(fitting, key=lambda runtime: version_order(runtime.version), default=None)
 
     def devices(self) -> list[str]:
         """Every device that some runtime can use."""
-        return sorted({device for each in self.capabilities.runtimes for device in each.devices})
+        return sorted({device for runtime in self.capabilities.runtimes for device in runtime.devices})
 
 
-def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Found:
-    """Asks every interpreter; one that does not answer is told to `say` and left out."""
-    gpus = nvml.gpus()
+def probe(interpreters: Iterable[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
+    """Asks every interpreter; one that does not answer is told to `say` and left out. level: of the sandbox."""
     prefixes: dict[str, tuple[str, ...]] = {}
-    runtimes: list[Runtime] = []
-    for each in interpreters:
-        for runtime, folders in _runtimes(each, say):
+    runtimes: dict[tuple[str, str], Runtime] = {}
+    for interpreter in interpreters:
+        for runtime, folders in _runtimes(interpreter, say):
             prefixes[runtime.python] = folders
-            if (runtime.backend, runtime.version) not in {(r.backend, r.version) for r in runtimes}:
-                runtimes.append(runtime)
-    return Found(_machine(gpus, runtimes, tags, level), prefixes)
-
-
-def _machine(gpus: list[Gpu], runtimes: list[Runtime], tags: list[str], level: int) -> Capabilities:
-    return Capabilities(
+            runtimes.setdefault((runtime.backend, runtime.version), runtime)
+    gpus = nvml.gpus()
+    capabilities = Capabilities(
         platform=platform_of(platform.machine(), bool(gpus)),
         machine=platform.machine(),
         system=f"{platform.system()} {platform.release()}",
@@ -80,13 +75,14 @@ def _machine(gpus: list[Gpu], runtimes: list[Runtime], tags: list[str], level: i
         sandbox=level,
         version=__version__,
         gpus=gpus,
-        runtimes=runtimes,
+        runtimes=list(runtimes.values()),
         tags=tags,
     )
+    return Machine(capabilities, prefixes)
 
 
 def platform_of(machine: str, gpu: bool) -> Platform:
-    """A board with a GPU is still a board: its packages are those of ARM."""
+    """The platform of a machine; an ARM board with a GPU is `arm`, for its packages are those of ARM."""
     if machine.startswith(("aarch64", "arm")):
         return "arm"
     return "cuda" if gpu else "x86"
@@ -98,35 +94,31 @@ def _cpu() -> str:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
         text = ""
-    found = re.search(r"^(?:model name|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
+    named = re.search(r"^(?:model name|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
     board = Path("/proc/device-tree/model")
-    if not found and board.exists():
+    if not named and board.exists():
         return board.read_text("utf-8", "replace").strip("\0\n ")
-    return found.group(1).strip() if found else platform.processor() or platform.machine()
+    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
-def _runtimes(interpreter: Interpreter, say: Say) -> list[tuple[Runtime, tuple[str, ...]]]:
-    found: list[tuple[Runtime, tuple[str, ...]]] = []
+def _runtimes(interpreter: Interpreter, say: Say) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
+    """The runtimes of an interpreter, each with the interpreter's folders."""
+    python, only = interpreter.python, interpreter.backend
     try:
-        there = ask(interpreter.python)
-        names = [n for n in there["backends"] if interpreter.backend in ("", n)]
-        folders = tuple(str(each) for each in there["prefixes"])
+        overview = ask(python)
+        names = [name for name in overview["backends"] if only in ("", name)]
+        version, folders = str(overview["python_version"]), tuple(map(str, overview["prefixes"]))
     except (ProbeError, KeyError, TypeError) as error:
-        say(f"{interpreter.python} cannot be used: {error}")
-        return []
-    if interpreter.backend and not names:
-        say(f"{interpreter.python} has no {interpreter.backend}")
+        say(f"{python} cannot be used: {error}")
+        return
+    if only and not names:
+        say(f"{python} has no {only}")
     for name in names:
         try:
-            told = ask(interpreter.python, name)
-            version = str(there["python_version"])
-            runtime = Runtime(
-                name, str(told["version"]), interpreter.python, version, [str(d) for d in told["devices"]]
-            )
-            found.append((runtime, folders))
+            detail = ask(python, name)
+            yield Runtime(name, str(detail["version"]), python, version, list(map(str, detail["devices"]))), folders
         except (ProbeError, KeyError, TypeError) as error:  # noqa: PERF203 - each runtime alone
-            say(f"{name} of {interpreter.python} cannot be used: {error}")
-    return found
+            say(f"{name} of {python} cannot be used: {error}")
 
 
 class ProbeError(Exception):
@@ -138,12 +130,9 @@ def ask(python: str, *arguments: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="visualprof-probe-") as folder:
         archive = Path(folder, "probe.pyz")
         archive.write_bytes(bundle.probe_archive())
-        place = sandbox.Place(Path(folder), (), Path(python), (), "", "probe", "")
-        command = [python, "-I", str(archive), *arguments]
+        command, env = [python, "-I", str(archive), *arguments], Sandbox(Path(folder), Path(python)).environment()
         try:
-            done = subprocess.run(
-                command, env=sandbox.environment(place), capture_output=True, timeout=PATIENCE_S, check=False
-            )
+            done = subprocess.run(command, env=env, capture_output=True, timeout=PATIENCE_S, check=False)
         except subprocess.TimeoutExpired:
             raise ProbeError(f"no answer within {PATIENCE_S:g} s") from None
         except OSError as error:
@@ -153,8 +142,3 @@ def ask(python: str, *arguments: str) -> dict[str, Any]:
     except ValueError:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise ProbeError(lines[-1][:300] if lines else f"it ended with status {done.returncode}") from None
-
-
-def own() -> Interpreter:
-    """The interpreter of the agent itself."""
-    return Interpreter(sys.executable)

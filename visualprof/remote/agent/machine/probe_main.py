@@ -7,7 +7,6 @@ and devices, which imports the runtime and may take seconds, print, or crash.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import importlib.util
 import json
 import os
@@ -19,23 +18,19 @@ from visualprof.remote.backends import all_backends, backend
 
 
 def overview() -> dict[str, Any]:
-    """What can be said without importing any runtime."""
+    """The interpreter's version, folders and backends, found without importing any runtime."""
     folders = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))]
     folders += [path for path in sys.path if os.path.isdir(path)]
-    found = [each.name for each in all_backends() if importlib.util.find_spec(each.module) is not None]
-    prefixes = sorted({each for folder in folders for each in (folder, os.path.realpath(folder))})
-    return {"python_version": platform.python_version(), "prefixes": prefixes, "backends": found}
+    backends = [backend.name for backend in all_backends() if importlib.util.find_spec(backend.module) is not None]
+    prefixes = sorted({*folders, *map(os.path.realpath, folders)})
+    return {"python_version": platform.python_version(), "prefixes": prefixes, "backends": backends}
 
 
 def detail(name: str) -> dict[str, Any]:
     """Version and devices of a backend."""
-    chosen = backend(name)
-    module = importlib.import_module(chosen.module)
-    try:
-        version = importlib.metadata.version(chosen.package)
-    except importlib.metadata.PackageNotFoundError:  # a build of one's own, or a sister package (onnxruntime-gpu)
-        version = str(getattr(module, "__version__", ""))
-    return {"version": version, "devices": list(chosen.devices())}
+    runtime = backend(name)
+    importlib.import_module(runtime.module)
+    return {"version": runtime.version(), "devices": list(runtime.devices())}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Usage:
     switches: int
 
 
-class Tree:
+class ProcessTree:
     """A process and its descendants. To list them reads all of /proc, so the list is kept for a second."""
 
     def __init__(self, pid: int) -> None:
@@ -37,7 +37,7 @@ class Tree:
         self._born = self._listed = time.monotonic()
 
     def processes(self) -> list[psutil.Process]:
-        """Those alive, the first one first. In their first second new ones are looked for each time."""
+        """The living ones, the root first. In the first second the list is renewed at each call."""
         now = time.monotonic()
         if now - self._listed > REFRESH_S or now - self._born < REFRESH_S:
             self._listed = now
@@ -46,34 +46,34 @@ class Tree:
         return self._all
 
     def rss_bytes(self) -> int:
-        """Resident memory of all."""
+        """Resident memory of all processes of the tree."""
         total = 0
-        for each in self.processes():
+        for process in self.processes():
             with suppress(*_GONE):
-                total += each.memory_info().rss
+                total += process.memory_info().rss
         return total
 
     def usage(self) -> Usage:
-        """What they have used until now."""
+        """What the tree has used until now."""
         cpu, rss, switches = 0.0, 0, 0
-        for each in self.processes():
+        for process in self.processes():
             with suppress(*_GONE):
-                times = each.cpu_times()
+                times = process.cpu_times()
                 cpu += times.user + times.system
-                rss += each.memory_info().rss
-                switches += _switches(each.pid)
+                rss += process.memory_info().rss
+                switches += _switches(process.pid)
         return Usage(cpu, rss, switches)
 
 
-def scratch_bytes(tree: Tree) -> int:
+def scratch_bytes(tree: ProcessTree) -> int:
     """Files of a sandbox that lie in memory: bubblewrap's own /, /dev and /tmp, which count to no process."""
     root, total = os.path.join("/proc", str(tree.processes()[-1].pid), "root", ""), 0
     with suppress(*_GONE):
         if os.stat(root).st_dev == os.stat("/").st_dev:
             return 0  # the sandbox is still being made
-        for each in SCRATCH:
-            found = os.statvfs(root + each)
-            total += (found.f_blocks - found.f_bfree) * found.f_frsize
+        for name in SCRATCH:
+            disk = os.statvfs(root + name)
+            total += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
     return total
 
 
@@ -92,10 +92,10 @@ def signal_tree(pid: int, number: signal.Signals) -> None:
     SIGTERM spares bubblewrap: it would end at once and take the child with it, before that could tidy up.
     """
     with suppress(*_GONE):
-        for each in psutil.Process(pid).children(recursive=True):
+        for process in psutil.Process(pid).children(recursive=True):
             with suppress(*_GONE):
-                if number != signal.SIGTERM or each.name() != "bwrap":
-                    each.send_signal(number)
+                if number != signal.SIGTERM or process.name() != "bwrap":
+                    process.send_signal(number)
     with suppress(*_GONE):
         if number != signal.SIGTERM or psutil.Process(pid).name() != "bwrap":
             os.killpg(pid, number)
@@ -105,21 +105,21 @@ def sweep(mark: str) -> int:
     """Kills every process of a task, wherever it went: by the mark in its environment. Returns how many."""
     total = 0
     for _ in range(ROUNDS):
-        found = list(_marked(mark))
-        for each in found:
+        processes = list(_marked(mark))
+        for process in processes:
             with suppress(*_GONE):
-                each.kill()
-        total += len(found)
-        if not found:
+                process.kill()
+        total += len(processes)
+        if not processes:
             break
     return total
 
 
 def _marked(mark: str) -> Iterator[psutil.Process]:
-    for each in psutil.process_iter():
+    for process in psutil.process_iter():
         with suppress(*_GONE):
-            if each.environ().get(MARK) == mark and each.status() != psutil.STATUS_ZOMBIE:
-                yield each
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                yield process
 
 
 def start_ticks(pid: int) -> int:

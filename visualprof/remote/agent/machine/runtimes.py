@@ -9,27 +9,21 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.agent.machine.probe import ProbeError, ask
+from visualprof.remote.agent.machine.nvml import Nvml
+from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
 from visualprof.remote.backends import Backend, all_backends
 
 VARIABLE = "VISUALPROF_RUNTIMES"
 PLACES = (
-    "~/.pyenv/versions/*/bin/python",
-    "/opt/conda/bin/python",
-    "/opt/conda/envs/*/bin/python",
-    "~/*conda*/bin/python",
-    "~/*conda*/envs/*/bin/python",
-    "~/*mambaforge*/envs/*/bin/python",
-    "~/miniforge*/envs/*/bin/python",
-    "~/.local/share/uv/python/*/bin/python3",
-    "/opt/python*/bin/python3",
-)
+    "~/.pyenv/versions/*/bin/python", "/opt/conda/bin/python", "/opt/conda/envs/*/bin/python",
+    "~/*conda*/bin/python", "~/*conda*/envs/*/bin/python", "~/*mambaforge*/envs/*/bin/python",
+    "~/miniforge*/envs/*/bin/python", "~/.local/share/uv/python/*/bin/python3", "/opt/python*/bin/python3",
+)  # fmt: skip
 ASK = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
 PATIENCE_S = 20.0
 ASKED_AT_ONCE = 4
@@ -54,7 +48,7 @@ def folder() -> Path:
 
 
 def stamp(runtimes: Path) -> int:
-    """Another number when an environment was made or removed."""
+    """A number that changes when an environment is made or removed."""
     try:
         return runtimes.stat().st_mtime_ns
     except OSError:
@@ -63,11 +57,16 @@ def stamp(runtimes: Path) -> int:
 
 def installed(runtimes: Path) -> list[str]:
     """The interpreters of the environments in a folder; one that is being made is not among them."""
-    found = sorted(runtimes.glob("*/bin/python")) if runtimes.is_dir() else []
-    return [str(each) for each in found if not each.parts[-3].startswith(".")]
+    pythons = sorted(runtimes.glob("*/bin/python")) if runtimes.is_dir() else []
+    return [str(path) for path in pythons if not path.parts[-3].startswith(".")]
 
 
-def install(requirement: str, python: str, runtimes: Path, say: Callable[[str], object]) -> Path:
+def probe_all(named: list[Interpreter], tags: list[str], level: int, nvml: Nvml, say: Say) -> Machine:
+    """What the machine has, by the interpreters that were named, the installed environments, and the agent's own."""
+    return probe([*named, *map(Interpreter, installed(folder())), Interpreter()], tags, level, nvml, say)
+
+
+def install(requirement: str, python: str, runtimes: Path, say: Say) -> Path:
     """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
     Args:
@@ -85,43 +84,43 @@ def install(requirement: str, python: str, runtimes: Path, say: Callable[[str], 
     part = runtimes / f".{backend.name}-{os.getpid()}"
     try:
         _made(backend, version, base, part)
-        told = _verified(backend, part)
-        target = runtimes / f"{backend.name}-{told}"
+        actual = _verified(backend, part)
+        target = runtimes / f"{backend.name}-{actual}"
         if target.exists():
             shutil.rmtree(target)
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    say(f"{backend.name} {told} is ready in {target}")
+    say(f"{backend.name} {actual} is ready in {target}")
     return target
 
 
 def _parsed(requirement: str) -> tuple[Backend, str]:
-    found = _REQUIREMENT.fullmatch(requirement.strip())
-    name = found.group(1).lower() if found else ""
-    for each in all_backends():
-        if found and name in (each.name, each.package.lower()):
-            return each, found.group(2) or ""
-    names = ", ".join(each.name for each in all_backends())
+    """The backend and the version that a requirement names."""
+    if match := _REQUIREMENT.fullmatch(requirement.strip()):
+        for backend in all_backends():
+            if match[1].lower() in (backend.name, backend.package.lower()):
+                return backend, match[2] or ""
+    names = ", ".join(backend.name for backend in all_backends())
     raise AgentError(f"{requirement!r} names no backend", f"one of {names}, with ==version or without")
 
 
-def _chosen(backend: Backend, python: str) -> Python:
+def _chosen(backend: Backend, path: str) -> Python:
     """The Python to start from. Raises: AgentError: none fits."""
-    if python:
-        found = _python(python)
-        if found is None:
-            raise AgentError(f"{python} is no Python that works", "give --python the path of an interpreter")
-        return found
+    if path:
+        python = _python(path)
+        if python is None:
+            raise AgentError(f"{path} is no Python that works", "give --python the path of an interpreter")
+        return python
     everything = pythons()
-    fits = [each for each in everything if fitting(each.version, backend.python)]
-    if not fits:
-        there = ", ".join(sorted({each.version for each in everything})) or "none"
-        raise AgentError(
-            f"{backend.name} has packages for Python {backend.python} alone, and this machine has {there}",
-            f"install Python {backend.python.split()[-1]}, or give its path with --python",
-        )
-    return fits[0]
+    for python in everything:
+        if fitting(python.version, backend.python):
+            return python
+    versions = ", ".join(sorted({python.version for python in everything})) or "none"
+    raise AgentError(
+        f"{backend.name} has packages for Python {backend.python} alone, and this machine has {versions}",
+        f"install Python {backend.python.split()[-1]}, or give its path with --python",
+    )
 
 
 def fitting(version: str, wanted: str) -> bool:
@@ -132,20 +131,20 @@ def fitting(version: str, wanted: str) -> bool:
 def pythons() -> list[Python]:
     """Every Python that is found, newest first, those of the same version in the order of PATH; environments last."""
     paths = [sys.executable]
-    for place in os.get_exec_path():
-        paths += sorted(glob.glob(os.path.join(glob.escape(place), "python3*")))
+    for folder in os.get_exec_path():
+        paths += sorted(glob.glob(os.path.join(glob.escape(folder), "python3*")))
     beside = f"{glob.escape(str(Path(sys.base_prefix).parent))}/*/bin/python"  # wherever pyenv or uv keeps them
     for pattern in (beside, *PLACES):
         paths += sorted(glob.glob(os.path.expanduser(pattern)))
-    named = [each for each in paths if _NAME.fullmatch(os.path.basename(each)) and SHIMS not in each]
+    named = [path for path in paths if _NAME.fullmatch(os.path.basename(path)) and SHIMS not in path]
     distinct = {os.path.realpath(path): path for path in reversed(named)}
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        found = [each for each in pool.map(_python, reversed(distinct.values())) if each]
-    return sorted(found, key=lambda each: tuple(map(int, each.version.split("."))), reverse=True)
+        working = [python for python in pool.map(_python, reversed(distinct.values())) if python]
+    return sorted(working, key=lambda python: tuple(map(int, python.version.split("."))), reverse=True)
 
 
 def _python(path: str) -> Python | None:
-    """None for what does not run, or cannot make environments."""
+    """The Python at a path; None when it does not run, or is too old."""
     try:
         done = subprocess.run(
             [path, "-I", "-c", ASK], capture_output=True, timeout=PATIENCE_S, check=True, stdin=subprocess.DEVNULL
@@ -159,32 +158,23 @@ def _python(path: str) -> Python | None:
 def _made(backend: Backend, version: str, base: Python, part: Path) -> None:
     wanted = f"{backend.package}=={version}" if version else backend.package
     requires = [*backend.requires, *(() if any(r.startswith("numpy") for r in backend.requires) else ("numpy",))]
-    try:
-        _run([base.path, "-m", "venv", str(part)])
-    except AgentError as error:
-        hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
-        raise AgentError(error.error, hint) from None
+    hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
+    _run([base.path, "-m", "venv", str(part)], hint)
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    try:
-        _run([*pip, wanted, *requires])
-    except AgentError as error:
-        raise AgentError(
-            error.error, f"is there a {wanted} for Python {base.version}? pip's lines above say it"
-        ) from None
+    _run([*pip, wanted, *requires], f"is there a {wanted} for Python {base.version}? pip's lines above say it")
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str], hint: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     status = subprocess.run(command, env=environment, check=False, stdin=subprocess.DEVNULL).returncode
     if status:
-        raise AgentError(f"{' '.join(command)} ended with status {status}")
+        raise AgentError(f"{' '.join(command)} ended with status {status}", hint)
 
 
 def _verified(backend: Backend, part: Path) -> str:
     """The version that the environment really has."""
     try:
         return str(ask(str(part / "bin" / "python"), backend.name)["version"])
-    except ProbeError as error:
-        raise AgentError(
-            f"{backend.name} was installed and cannot be used: {error}", "its libraries may miss one of the system's"
-        ) from None
+    except ProbeError as problem:
+        error = f"{backend.name} was installed and cannot be used: {problem}"
+        raise AgentError(error, "its libraries may miss one of the system's") from None

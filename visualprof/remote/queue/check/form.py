@@ -57,6 +57,11 @@ def parse_request(body: bytes) -> Request:
     return build(Request, given)
 
 
+def within(field: str, path: str) -> bool:
+    """Is a field the one of that path, or below it? `specs[1].agent` is below `specs[1]`, not `specs[12].agent`."""
+    return field == path or (field.startswith(path) and field[len(path)] in ".[")
+
+
 def nearest(name: str, known: list[str]) -> str:
     """A hint for a name that is not among the known ones."""
     close = difflib.get_close_matches(name[:200], known, 1)

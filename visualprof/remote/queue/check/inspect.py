@@ -11,8 +11,8 @@ from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import recognise_model, torch_archive
 from visualprof.reader.source import GZIP_MAGIC, Source
-from visualprof.remote.backends import all_backends
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX
+from visualprof.remote.backends import FileFormat, all_backends, all_formats
+from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
 from visualprof.remote.queue.check import bounded, npy, zips
 from visualprof.remote.queue.check.external import external_tensors
 
@@ -21,12 +21,6 @@ MAX_RANK = 32
 NAME_BYTES = 150
 FIRST_SIZE = 1  # of a named dimension that comes first in some input: the batch
 OTHER_SIZE = 64  # of any other: a length or an edge, for which 1 is too little
-SUFFIXES = {"onnx": ".onnx", "megengine": ".mge", "torchscript": ".pt", "torch_export": ".pt2"}
-EXPORTS = "visualprof runs ONNX, MegEngine .mge, TorchScript and torch.export .pt2; inputs are .npy files"
-SWEEPABLE = {
-    "onnx": "export it with a named first dimension to sweep it (torch.onnx.export(..., dynamic_shapes=...))",
-    "torch_export": "export it with dynamic_shapes={'x': {0: torch.export.Dim('batch')}} to sweep it",
-}
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class InspectedModel:
-    """A model that a backend can load. dims: named dimensions of its inputs with a size to start from."""
+    """A model that a backend can load.
+
+    dims: named dimensions of its inputs with a size to start from. backends: names of those that load it.
+    fixed_inputs: whether the file says names, types and dimensions of its inputs for good.
+    """
 
     format: str
     inputs: list[Tensor]
@@ -48,6 +46,7 @@ class InspectedModel:
     dims: dict[str, int]
     backends: list[str]
     warnings: list[str] = field(default_factory=list[str])
+    fixed_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,18 +93,54 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     if head.startswith(zips.MAGIC):
         zips.check(path, name)
     try:
-        source = Source(path)
-        kind = recognise_model(source)
-        if kind is None:
-            told = torch_archive.refusal(name, source.head())
-            raise FormatError(told.error if told else f"{name}: neither a model nor an array by its content", EXPORTS)
-        graph = kind.read(source)
+        format, inputs, outputs = _read(Source(path), name)
+    except TaskFailure as failure:
+        raise FormatError(f"{name}: {failure.error}", failure.hint) from failure
     except VisualprofError as error:
         error.error = error.error.replace(path.name, name)
         raise
     except RecursionError as error:
-        raise FormatError(f"{name}: the model nests too deep to be read", EXPORTS) from error
-    return _inspected(graph, path, name)
+        raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
+    inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
+    _refuse_unusable(inputs, name, format.typed_inputs)
+    return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs))
+
+
+def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
+    """Format, inputs and outputs of a model; of a format that only a backend knows there are no outputs.
+
+    Raises: FormatError, SourceError, TaskFailure.
+    """
+    kind = recognise_model(source)
+    if kind is not None:
+        return _of_graph(kind.read(source), source.path, name)
+    head = source.head()
+    for format in all_formats().values():
+        if format.sniff and format.inputs and format.sniff(head):
+            return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], []
+    refusal = torch_archive.refusal(name, head)
+    error = refusal.error if refusal else f"{name}: neither a model nor an array by its content"
+    near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
+    raise FormatError(error, near.get(Path(name).suffix.lower()) or supported())
+
+
+def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
+    format = all_formats().get(graph.format)
+    if format is None:
+        raise FormatError(f"{name}: a graph without weights, which can be looked at but not run", supported())
+    external = external_tensors(path) if graph.format == "onnx" else 0
+    if external:
+        hint = "save it with the weights inside: onnx.save(onnx.load(path), other_path)"
+        raise FormatError(f"{name}: {external} tensors of the model are in other files", hint)
+    nodes = [n for n in graph.nodes if not n.scope]
+    inputs = [_tensor(graph, n, True) for n in nodes if n.kind == "input"]
+    return format, inputs, [_tensor(graph, n, False) for n in nodes if n.kind == "output"]
+
+
+def supported() -> str:
+    """What can be uploaded, as a hint."""
+    *titles, last = [format.title for format in all_formats().values()]
+    return f"visualprof runs {', '.join(titles)} and {last}; inputs are .npy files"
 
 
 def safe_name(name: str) -> str:
@@ -119,10 +154,10 @@ def safe_name(name: str) -> str:
 
 
 def model_name(name: str, format: str) -> str:
-    """A safe name with a suffix by which backends know the format; the suffix is added where it is another."""
-    safe = safe_name(name)
-    known = {s for b in all_backends() if format in b.formats for s in b.suffixes}
-    return safe if Path(safe).suffix.lower() in known else safe + SUFFIXES.get(format, "")
+    """A safe name with a suffix by which backends know the format; the format's first is added where it has none."""
+    safe, known = safe_name(name), all_formats().get(format)
+    suffixes = known.suffixes if known else ()
+    return safe if not suffixes or Path(safe).suffix.lower() in suffixes else safe + suffixes[0]
 
 
 def backends_of(format: str) -> list[str]:
@@ -136,31 +171,19 @@ def as_json(found: InspectedModel | InspectedArray) -> dict[str, Any]:
 
 
 def from_json(kept: dict[str, Any]) -> InspectedModel | InspectedArray:
-    """What was kept."""
+    """What was kept, with the backends of today."""
     if kept["kind"] == "array":
         return InspectedArray(kept["dtype"], kept["shape"])
     inputs, outputs = ([Tensor(**t) for t in kept[key]] for key in ("inputs", "outputs"))
-    backends = backends_of(kept["format"])  # those of today
-    return InspectedModel(kept["format"], inputs, outputs, kept["dims"], backends, kept["warnings"])
+    return _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"])
 
 
-def _inspected(graph: ModelGraph, path: Path, name: str) -> InspectedModel:
-    backends = backends_of(graph.format)
-    if not backends:
-        raise FormatError(f"{name}: a graph without weights, which can be looked at but not run", EXPORTS)
-    external = external_tensors(path) if graph.format == "onnx" else 0
-    if external:
-        raise FormatError(
-            f"{name}: {external} tensors of the model are in other files",
-            "save it with the weights inside: onnx.save(onnx.load(path), other_path)",
-        )
-    inputs = [_tensor(graph, n, True) for n in graph.nodes if n.kind == "input" and not n.scope]
-    outputs = [_tensor(graph, n, False) for n in graph.nodes if n.kind == "output" and not n.scope]
-    if graph.format == "megengine":
-        inputs = _batched(inputs)
-    _refuse_unusable(inputs, name, declared=graph.format != "torchscript")
-    warnings = _warnings(graph.format, inputs)
-    return InspectedModel(graph.format, inputs, outputs, _sizes(graph, inputs), backends, warnings)
+def _model(
+    format: str, inputs: list[Tensor], outputs: list[Tensor], dims: dict[str, int], warnings: list[str]
+) -> InspectedModel:
+    known = all_formats().get(format)
+    fixed = known is not None and known.fixed_inputs
+    return InspectedModel(format, inputs, outputs, dims, backends_of(format), warnings, fixed)
 
 
 def _tensor(graph: ModelGraph, node: Node, named: bool) -> Tensor:
@@ -182,31 +205,30 @@ def _dim_name(text: str) -> str:
     return plain if re.match(r"[^\W\d]", plain) else f"dim_{plain}"
 
 
-def _batched(inputs: list[Tensor]) -> list[Tensor]:
-    """MegEngine infers shapes from the data: a first dimension that all inputs share is the batch."""
+def _batched(inputs: list[Tensor]) -> tuple[list[Tensor], dict[str, int]]:
+    """A first dimension that all inputs share is the batch, of any size; and the size that the file has for it."""
     firsts = {t.dims[0] if t.dims else None for t in inputs}
     if len(firsts) != 1 or None in firsts:
-        return inputs
-    return [Tensor(t.name, t.dtype, ["batch", *(t.dims or [])[1:]]) for t in inputs]
+        return inputs, {}
+    named = [Tensor(t.name, t.dtype, ["batch", *(t.dims or [])[1:]]) for t in inputs]
+    (size,) = firsts
+    return named, {"batch": size} if isinstance(size, int) else {}
 
 
-def _sizes(graph: ModelGraph, inputs: list[Tensor]) -> dict[str, int]:
-    """Sizes to start from: MegEngine's file has one, others are a guess by the place of the dimension."""
+def _sizes(inputs: list[Tensor]) -> dict[str, int]:
+    """Sizes to start from: a guess by the place of the dimension."""
     sizes: dict[str, int] = {}
     for tensor in inputs:
         for i, size in enumerate(tensor.dims or []):
             if isinstance(size, str):
                 sizes[size] = FIRST_SIZE if i == 0 else sizes.get(size, OTHER_SIZE)
-    if graph.format == "megengine" and "batch" in sizes:
-        first = next(n for n in graph.nodes if n.kind == "input" and not n.scope)
-        sizes["batch"] = int((graph.values[first.outputs[0]].shape or (1,))[0])
     return sizes
 
 
 def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
     """Raises: FormatError: there is nothing to feed, or something that no array can be."""
     if not inputs:
-        raise FormatError(f"{name}: the model has no inputs, so there is nothing to measure it with", EXPORTS)
+        raise FormatError(f"{name}: the model has no inputs, so there is nothing to measure it with", supported())
     if len(inputs) > MAX_INPUTS:
         raise FormatError(f"{name}: the model has {len(inputs):,} inputs", f"at most {MAX_INPUTS} can be fed")
     names = [t.name for t in inputs]
@@ -225,14 +247,12 @@ def _refuse_unusable(inputs: list[Tensor], name: str, declared: bool) -> None:
             raise FormatError(f"{what} has {len(tensor.dims or [])} dimensions", f"an array has at most {MAX_RANK}")
 
 
-def _warnings(format: str, inputs: list[Tensor]) -> list[str]:
+def _warnings(format: FileFormat, inputs: list[Tensor]) -> list[str]:
     """What a user should know before filling in a job."""
     if any(t.dims is None for t in inputs):
         return ["the file does not say types and shapes of its inputs: fill them in, as dtype and dims"]
     if not any(isinstance(d, str) for t in inputs for d in t.dims or []):
-        return [
-            f"every dimension is fixed, so the batch cannot be swept; {SWEEPABLE.get(format, 'sizes are as saved')}"
-        ]
+        return [f"every dimension is fixed, so the batch cannot be swept; {format.sweep_hint}"]
     guessed = sorted({d for t in inputs for d in (t.dims or [])[1:] if isinstance(d, str)})
     first = {t.dims[0] for t in inputs if t.dims}
     return [f"the file has no size for {d}: {OTHER_SIZE} is a guess" for d in guessed if d not in first]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -58,8 +57,7 @@ def points_of(request: Request) -> int:
 
 def _specs(request: Request, model: InspectedModel | None, known: Known) -> Told:
     agents = known.agents()
-    since_ns = time.time_ns() - int(known.intervals.lease_s * 1e9)
-    online = {a.id for a in agents if a.seen_ns >= since_ns}
+    online = [a for a in agents if a.online(known.intervals.lease_s)]
     errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
     return errors, list(machines.agent_warnings(request.specs, agents, online))
 

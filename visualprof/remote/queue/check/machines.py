@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.protocol import Capabilities, Runtime, Spec
+from visualprof.remote.protocol import Spec
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel
+from visualprof.remote.queue.check.matching import lacks, takers
+from visualprof.remote.queue.store.records import Agent
 
-
-class Agent(Protocol):
-    """A registered machine."""
-
-    @property
-    def id(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it says of itself."""
-        ...
+START = "start one: visualprof agent"
 
 
 def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Iterator[FieldError]:
@@ -36,18 +21,17 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
     for i, spec in enumerate(specs):
         backend = known.get(spec.backend)
         if backend is None:
-            yield FieldError(
-                f"specs[{i}].backend", f"there is no backend {spec.backend[:80]!r}", nearest(spec.backend, list(known))
-            )
+            error = f"there is no backend {spec.backend[:80]!r}"
+            yield FieldError(f"specs[{i}].backend", error, nearest(spec.backend, list(known)))
             continue
         if model and model.format not in backend.formats:
-            told = f"{spec.backend} does not load {model.format} models"
-            yield FieldError(f"specs[{i}].backend", told, f"what does: {', '.join(model.backends)}")
+            error = f"{spec.backend} does not load {model.format} models"
+            yield FieldError(f"specs[{i}].backend", error, f"what does: {', '.join(model.backends)}")
         if spec.precision and spec.precision not in backend.precisions:
-            told = f"{spec.backend} cannot be told to run in {spec.precision}"
+            error = f"{spec.backend} cannot be told to run in {spec.precision}"
             able = ", ".join(backend.precisions)
             hint = f"leave it out, or {able}" if able else "leave it out: the model's own is used"
-            yield FieldError(f"specs[{i}].precision", told, hint)
+            yield FieldError(f"specs[{i}].precision", error, hint)
         yield from _options(f"specs[{i}].options", spec, backend)
 
 
@@ -65,81 +49,40 @@ def agent_errors(specs: Sequence[Spec], agents: Sequence[Agent]) -> Iterator[Fie
     """Agents that are named and not there, or do not have what is wanted of them."""
     by_id = {a.id: a for a in agents}
     for i, spec in enumerate(specs):
-        agent = by_id.get(spec.agent)
-        if spec.agent and agent is None:
-            names = [f"{a.name} ({a.id})" for a in agents[:12]]
-            hint = f"registered: {', '.join(names)}" if names else "none is registered; start one: visualprof agent"
-            yield FieldError(f"specs[{i}].agent", f"there is no agent {spec.agent[:80]!r}", hint)
-        elif agent is not None:
-            yield from _lacks(f"specs[{i}]", spec, agent)
+        if spec.agent and spec.agent not in by_id:
+            yield unknown_agent(f"specs[{i}].agent", spec.agent, agents)
+        elif spec.agent:
+            yield from (replace(e, field=f"specs[{i}].{e.field}") for e in lacks(spec, by_id[spec.agent]))
 
 
-def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Collection[str]) -> Iterator[FieldError]:
-    """Specs that will wait: for their agent, or for one that does not exist yet. online: ids."""
+def unknown_agent(field: str, agent: str, agents: Sequence[Agent]) -> FieldError:
+    """A machine that is named and not there."""
+    names = ", ".join(f"{a.name} ({a.id})" for a in agents[:12])
+    hint = f"there is {names}" if names else f"none is registered; {START}"
+    return FieldError(field, f"there is no agent {agent[:80]!r}", hint)
+
+
+def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Sequence[Agent]) -> Iterator[FieldError]:
+    """Specs that will wait: for their agent, or for one that does not exist yet."""
     by_id, backends = {a.id: a for a in agents}, {b.name for b in all_backends()}
-    here = [a for a in agents if a.id in online]
     for i, spec in enumerate(specs):
         agent = by_id.get(spec.agent)
         if spec.backend not in backends:  # an error already
             continue
-        if agent is not None and agent.id not in online:
+        if agent is not None and agent not in online:
             yield FieldError(f"specs[{i}].agent", f"{agent.name} is not there now: this waits until it is back")
-        elif not spec.agent and not takers(spec, agents):
-            yield FieldError(f"specs[{i}].{_field(spec)}", f"no registered agent has {_what(spec)}", _there(agents))
-        elif not spec.agent and not takers(spec, here):
-            yield FieldError(f"specs[{i}].{_field(spec)}", f"no agent with {_what(spec)} is there now: this waits")
+        elif not spec.agent and not takers(spec, online):
+            field = f"specs[{i}].{'platform' if spec.platform else 'version' if spec.version else 'backend'}"
+            platform = f" on {spec.platform}" if spec.platform else ""
+            what = f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{platform}"
+            if takers(spec, agents):
+                yield FieldError(field, f"no agent with {what} is there now: this waits")
+            else:
+                yield FieldError(field, f"no registered agent has {what}", _offers(agents))
 
 
-def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
-    """Agents that can run a spec."""
-    return [
-        a
-        for a in agents
-        if spec.agent in ("", a.id)
-        and spec.platform in ("", a.capabilities.platform)
-        and any(_runs(spec, r) for r in a.capabilities.runtimes)
-    ]
-
-
-def _runs(spec: Spec, runtime: Runtime) -> bool:
-    return spec.backend == runtime.backend and spec.version in ("", runtime.version) and _on(spec.device, runtime)
-
-
-def _on(device: str, runtime: Runtime) -> bool:
-    """`cuda` is any of them, as in `matching`."""
-    return device in runtime.devices or (device == "cuda" and any(d.startswith("cuda") for d in runtime.devices))
-
-
-def _lacks(path: str, spec: Spec, agent: Agent) -> Iterator[FieldError]:
-    has = agent.capabilities
-    runtimes = [r for r in has.runtimes if r.backend == spec.backend]
-    of_version = [r for r in runtimes if spec.version in ("", r.version)]
-    if spec.platform and spec.platform != has.platform:
-        yield FieldError(f"{path}.platform", f"{agent.name} is {has.platform}, not {spec.platform}")
-    if not runtimes:
-        there = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
-        yield FieldError(f"{path}.backend", f"{agent.name} has no {spec.backend}", f"its runtimes: {there}")
-    elif not of_version:
-        there = ", ".join(sorted({r.version for r in runtimes}))
-        yield FieldError(f"{path}.version", f"{agent.name} has no {spec.backend} {spec.version}", f"it has {there}")
-    elif not any(_on(spec.device, r) for r in of_version):
-        there = ", ".join(sorted({d for r in of_version for d in r.devices}))
-        yield FieldError(f"{path}.device", f"{spec.backend} of {agent.name} has no {spec.device}", f"it has {there}")
-
-
-def _field(spec: Spec) -> str:
-    return "platform" if spec.platform else "version" if spec.version else "backend"
-
-
-def _what(spec: Spec) -> str:
-    on = f" on {spec.platform}" if spec.platform else ""
-    return f"{spec.backend} {spec.version}".strip() + f" for {spec.device}{on}"
-
-
-def _there(agents: Sequence[Agent]) -> str:
-    """What is offered, so that a wish can be changed."""
-    offers = sorted(
-        {f"{r.backend} {r.version} on {a.capabilities.platform}" for a in agents for r in a.capabilities.runtimes}
-    )
-    told = f"there is {', '.join(offers[:12])}" if offers else "no runtime is registered; start one: visualprof agent"
-    return f"this waits until one is registered; {told}"
+def _offers(agents: Sequence[Agent]) -> str:
+    """What machines have instead."""
+    offers = {f"{r.backend} {r.version} on {a.capabilities.platform}" for a in agents for r in a.capabilities.runtimes}
+    there = f"there is {', '.join(sorted(offers)[:12])}" if offers else f"no runtime is registered; {START}"
+    return f"this waits until one is registered; {there}"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from visualprof.reader.graph import ITEM_BYTES
+from visualprof.remote.backends import all_formats
 from visualprof.remote.protocol import Input, Request
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor
 
 LARGE_BYTES = 1 << 30
 MOST_BYTES = 16 << 30
-POSITIONAL = ("torchscript",)  # its inputs have places, not names
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError
             yield FieldError(f"inputs[{i}].name", f"the model has no input {each.name!r}", hint)
         else:
             yield from _tensor(f"inputs[{i}]", each, wanted[each.name], seen)
-    if model.format in POSITIONAL and sorted(given) == sorted(wanted) and given != list(wanted):
+    format = all_formats().get(model.format)
+    positional = format is not None and not format.typed_inputs  # such a program has places for its inputs, not names
+    if positional and sorted(given) == sorted(wanted) and given != list(wanted):
         yield FieldError("inputs", "are in another order than the model's", f"its order is {', '.join(wanted)}")
 
 
@@ -87,13 +89,15 @@ def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fiel
                     yield FieldError(path, f"{dim!r} is {size} in {array.name} and {first} in {where}")
 
 
+def array_sizes(inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, int]:
+    """Sizes that arrays have for named dimensions, by the number of their input."""
+    pairs = (pair for i, array in arrays.items() for pair in zip(inputs[i].dims, array.shape, strict=False))
+    return {dim: size for dim, size in pairs if isinstance(dim, str)}
+
+
 def known_sizes(request: Request, arrays: Mapping[int, Array]) -> dict[str, int]:
     """Sizes of named dimensions that are not swept: what the arrays have, else what the job says."""
-    sizes = dict(request.dims)
-    for i, array in arrays.items():
-        dims = request.inputs[i].dims
-        sizes |= {d: s for d, s in zip(dims, array.shape, strict=False) if isinstance(d, str)}
-    return sizes
+    return request.dims | array_sizes(request.inputs, arrays)
 
 
 def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldError]:

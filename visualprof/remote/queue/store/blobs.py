@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import LocalStore, Read
+from visualprof.remote.queue.store.files import Read, Store
 from visualprof.remote.queue.store.tables import blobs
 
 MAX_BLOB = 8 << 30
@@ -23,7 +23,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class Blobs:
     """Files by sha256."""
 
-    def __init__(self, database: Database, store: LocalStore) -> None:
+    def __init__(self, database: Database, store: Store) -> None:
         self._database = database
         self._store = store
 

@@ -8,13 +8,13 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
-from visualprof.remote.queue.store.tables import revisions
+from visualprof.remote.queue.store.tables import REVISIONS, metadata, revisions
 
 _BUSY_S = 30
 _WRITE = "visualprof_write"
@@ -105,7 +105,7 @@ def open_sqlite(path: Path) -> Database:
 
 
 def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
-    """Brings the tables up to date, in one transaction: all of it, or nothing.
+    """Makes the tables, or brings older ones up to date, in one transaction: all of it, or nothing.
 
     Args:
         database: to be changed.
@@ -114,32 +114,31 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
 
     Raises: VisualprofError: it was made by a newer version, or it is no database.
     """
+    from alembic import command
     from alembic.config import Config
-    from alembic.runtime.environment import EnvironmentContext
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
-    scripts = ScriptDirectory(str(folder))
-
-    def steps(current: Any, _: Any) -> Any:
-        # As alembic.command does, which would open a connection of its own.
-        return scripts._upgrade_revs("head", current)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
-
+    config = Config()
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
     try:
         with _migrating, database.write() as connection:
+            config.attributes["connection"] = connection
             current = MigrationContext.configure(connection).get_current_revision()
-            if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+            if current is None:
+                metadata.create_all(connection)
+                connection.execute(insert(revisions), [{"name": kind, "revision": 0} for kind in REVISIONS])
+                command.stamp(config, "head")
+            elif current in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
+                command.upgrade(config, "head")
+            else:
                 raise VisualprofError(
                     f"{name} was made by a newer visualprof (schema {current})",
                     "install that version, or choose another folder with --data DIR",
                 )
-            config = Config()
-            config.attributes["connection"] = connection
-            with EnvironmentContext(config, scripts, fn=steps, destination_rev="head"):
-                scripts.run_env()
     except Damaged as error:
-        told = error.error.removeprefix("the database of jobs cannot be used: ")
-        raise Damaged(f"{name} cannot be used: {told}", "move it away to begin anew") from error
+        reason = error.error.removeprefix("the database of jobs cannot be used: ")
+        raise Damaged(f"{name} cannot be used: {reason}", "move it away to begin anew") from error
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:

@@ -1,4 +1,4 @@
-"""Where files are kept. An S3 store will be another class of the same shape.
+"""Where files are kept. Only this class knows that it is a folder, but for `path`.
 
 Keys are `blobs/<sha256>` and `incoming/<task>-<attempt>/<uuid>`: never a name that a user chose.
 """
@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import Elsewhere, Oversize, disk
@@ -26,53 +26,8 @@ Read = Callable[[int], bytes]
 _KEY = re.compile(r"blobs/[0-9a-f]{64}|incoming/[a-z0-9-]{1,60}/[0-9a-f]{32}")
 
 
-class Store(Protocol):
-    """Files by key."""
-
-    def put(self, read: Read, limit: int) -> tuple[str, int]:
-        """Keeps a blob; its sha256 and size. What is there already is kept once.
-
-        Raises: Oversize, DiskFull; nothing is left then.
-        """
-        ...
-
-    def open(self, key: str) -> BinaryIO:
-        """Its bytes.
-
-        Raises: NotFound.
-        """
-        ...
-
-    def size(self, key: str) -> int | None:
-        """Bytes that are there, None without the file."""
-        ...
-
-    def expect(self, key: str) -> None:
-        """Makes an empty file that `append` may fill."""
-        ...
-
-    def append(self, key: str, offset: int, read: Read, limit: int) -> int:
-        """Adds bytes at the end, which must be at `offset`; the new size.
-
-        Raises: NotFound: nobody expects it. Elsewhere: it ends elsewhere. Oversize: beyond `limit` bytes. DiskFull.
-        """
-        ...
-
-    def delete(self, prefix: str) -> None:
-        """Removes a file, or every file of an `incoming/<task>-<attempt>` folder."""
-        ...
-
-    def get_url(self, key: str, name: str) -> str:
-        """A signed address to read it, good for an hour."""
-        ...
-
-    def put_url(self, key: str, size: int) -> str:
-        """A signed address to append to it, up to `size` bytes, good for 15 minutes."""
-        ...
-
-
-class LocalStore:
-    """A `Store` in a folder. Its files can also be had as paths, so that results need not be copied."""
+class Store:
+    """Files by key, in a folder. They can also be had as paths, so that results need not be copied."""
 
     def __init__(self, folder: Path, signer: Signer) -> None:
         self._folder = folder
@@ -89,7 +44,10 @@ class LocalStore:
         return self._folder / key
 
     def put(self, read: Read, limit: int) -> tuple[str, int]:
-        """See `Store`."""
+        """Keeps a blob; its sha256 and size. What is there already is kept once.
+
+        Raises: Oversize, DiskFull; nothing is left then.
+        """
         with disk(f"{self._folder}"):
             folder = self._folder / "blobs"
             folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +56,7 @@ class LocalStore:
                 digest, size = _receive(arriving, read, limit)
                 final = folder / digest
                 try:
-                    os.utime(final)  # it is wanted again: `tidy` looks at the time
+                    os.utime(final)  # it is wanted again: `remove_leftovers` looks at the time
                 except FileNotFoundError:
                     arriving.chmod(0o444)  # results are links to it: an overwriting copy there must not change it
                     arriving.replace(final)
@@ -107,27 +65,33 @@ class LocalStore:
         return digest, size
 
     def open(self, key: str) -> BinaryIO:
-        """See `Store`."""
+        """Its bytes.
+
+        Raises: NotFound.
+        """
         try:
             return self.path(key).open("rb")
         except FileNotFoundError as error:
             raise NotFound(f"{key} is gone") from error
 
     def size(self, key: str) -> int | None:
-        """See `Store`."""
+        """Bytes that are there, None without the file."""
         with contextlib.suppress(FileNotFoundError):
             return self.path(key).stat().st_size
         return None
 
     def expect(self, key: str) -> None:
-        """See `Store`."""
+        """Makes an empty file that `append` may fill."""
         path = self.path(key)
         with disk(f"{self._folder}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
 
     def append(self, key: str, offset: int, read: Read, limit: int) -> int:
-        """See `Store`. A piece that does not fit is not kept."""
+        """Adds bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
+
+        Raises: NotFound: nobody expects it. Elsewhere: it ends elsewhere. Oversize: beyond `limit` bytes. DiskFull.
+        """
         try:
             handle = os.open(self.path(key), os.O_WRONLY)
         except FileNotFoundError as error:
@@ -148,7 +112,7 @@ class LocalStore:
             return file.tell()
 
     def delete(self, prefix: str) -> None:
-        """See `Store`."""
+        """Removes a file, or every file of an `incoming/<task>-<attempt>` folder."""
         path = self._folder / prefix
         if path.parent != self._folder / "incoming" and not _KEY.fullmatch(prefix):
             raise NotFound(f"{prefix[:100]!r} is nothing of this server")
@@ -158,11 +122,11 @@ class LocalStore:
             path.unlink(missing_ok=True)
 
     def get_url(self, key: str, name: str) -> str:
-        """See `Store`."""
+        """A signed address to read it, good for an hour. name: of the download."""
         return self._signer.url("get", key, GET_S, name=name)
 
     def put_url(self, key: str, size: int) -> str:
-        """See `Store`."""
+        """A signed address to append to it, up to `size` bytes, good for 15 minutes."""
         return self._signer.url("put", key, PUT_S, size=str(size))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
@@ -26,6 +27,10 @@ class Agent:
     capabilities: Capabilities
     registered_ns: int
     seen_ns: int
+
+    def online(self, lease_s: float) -> bool:
+        """Was it heard of within a lease? A clock may go back."""
+        return abs(time.time_ns() - self.seen_ns) <= lease_s * 1e9
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,19 @@ class Job:
     revision: int
     tasks: list[Task]
 
+    def task(self, name: str) -> Task:
+        """Its task of that id."""
+        return next(task for task in self.tasks if task.id == name)
+
     @property
     def state(self) -> State:
         """That of its tasks together: running if any runs, else waiting if any waits, else the worst end."""
         states = {task.state for task in self.tasks}
         order: tuple[State, ...] = ("running", "waiting", "initiated", "failed", "cancelled")
-        found: list[State] = [each for each in order if each in states]
-        return found[0] if found else "succeeded"
+        for state in order:
+            if state in states:
+                return state
+        return "succeeded"
 
     @property
     def progress(self) -> float:
@@ -93,47 +104,30 @@ class Job:
 
 def agent_of(row: AnyRow) -> Agent:
     """From a row of `agents`."""
-    return Agent(
-        row.id,
-        row.owner,
-        row.name,
-        row.public,
-        row.local,
-        row.address,
-        msgspec.json.decode(row.capabilities, type=Capabilities),
-        row.registered_ns,
-        row.seen_ns,
-    )
+    return Agent(**_columns(_AGENT, row), capabilities=msgspec.json.decode(row.capabilities, type=Capabilities))
 
 
 def task_of(row: AnyRow) -> Task:
     """From a row of `tasks`."""
-    return Task(
-        row.id,
-        row.job,
-        msgspec.json.decode(row.spec, type=Spec),
-        row.state,
-        row.phase,
-        row.progress,
-        row.attempt,
-        row.tries,
-        row.updated_ns,
-        row.started_ns,
-        row.agent,
-        row.on_device,
-        row.on_version,
-        row.cancel,
-        row.reason,
-        row.error,
-        row.hint,
-        msgspec.json.decode(row.warnings, type=list[str]),
-        row.run,
-        row.log_bytes,
-        row.log_cut,
-    )
+    warnings = msgspec.json.decode(row.warnings, type=list[str])
+    return Task(**_columns(_TASK, row), spec=msgspec.json.decode(row.spec, type=Spec), warnings=warnings)
 
 
 def job_of(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
     """From a row of `jobs` and those of its tasks."""
     request = msgspec.json.decode(row.request, type=Request)
-    return Job(row.id, request, row.folder, row.submitted_ns, row.revision, [task_of(each) for each in tasks])
+    return Job(**_columns(_JOB, row), request=request, tasks=[task_of(task) for task in tasks])
+
+
+def _columns(names: Sequence[str], row: AnyRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _plain(kind: type[Any], *decoded: str) -> list[str]:
+    """The fields that are columns as they are; the others are decoded from JSON, or of another table."""
+    return [field.name for field in fields(kind) if field.name not in decoded]
+
+
+_AGENT = _plain(Agent, "capabilities")
+_TASK = _plain(Task, "spec", "warnings")
+_JOB = _plain(Job, "request", "tasks")

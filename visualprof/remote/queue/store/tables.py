@@ -1,7 +1,7 @@
 """The tables. Statements over them run on SQLite and PostgreSQL.
 
 `owner` is empty until there are accounts. Times are ns since 1970, lists and objects are JSON as text.
-A change of a table needs a file in `migrations/versions`.
+A new database gets these; a change of a table needs a file in `migrations/versions` for older ones.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def _owner() -> Column[str | None]:
 
 
 # One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
+REVISIONS = ("jobs", "agents")
 revisions = Table(
     "revisions",
     metadata,

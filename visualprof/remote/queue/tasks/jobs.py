@@ -14,13 +14,13 @@ from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import SPEC_ID, Request, Spec
-from visualprof.remote.queue.agents import short_id
 from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import shown
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow, Job, job_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
-from visualprof.remote.queue.tasks.bell import Bell
+from visualprof.remote.queue.tasks.notifier import Notifier
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 _MANY = 100  # jobs; more are not named one by one in a statement
@@ -30,9 +30,9 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 class Jobs:
     """The table of jobs, and that of tasks as far as people change it."""
 
-    def __init__(self, database: Database, bell: Bell, lease_s: float) -> None:
+    def __init__(self, database: Database, notifier: Notifier, lease_s: float) -> None:
         self._database = database
-        self._bell = bell
+        self._notifier = notifier
         self._lease_ns = int(lease_s * 1e9)
 
     def submit(self, request: Request, owner: str | None = None) -> tuple[str, bool]:
@@ -54,7 +54,7 @@ class Jobs:
             if before is None:
                 raise
         if before is None:
-            self._bell.ring()
+            self._notifier.notify()
             return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
         return _same(before, request, digest), False
 
@@ -79,7 +79,7 @@ class Jobs:
             waiting = of_job & tasks.c.state.in_(("initiated", "waiting"))
             ended = {"state": "cancelled", "phase": None, "lease": None, "updated_ns": now}
             stopped = connection.execute(update(tasks).where(waiting).values(ended)).rowcount
-            patience = now + 2 * self._lease_ns + _PATIENCE_NS  # after it the reaper ends it
+            patience = now + 2 * self._lease_ns + _PATIENCE_NS  # after it `Upkeep` ends it
             asked = connection.execute(
                 update(tasks)
                 .where(of_job, tasks.c.state == "running", ~tasks.c.cancel)
@@ -102,7 +102,7 @@ class Jobs:
             if not connection.execute(again).rowcount:
                 raise Conflict("nothing to try again", "only failed and cancelled tasks are")
             touch(connection, job)
-        self._bell.ring()
+        self._notifier.notify()
 
     def arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
@@ -119,7 +119,7 @@ class Jobs:
                 ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
                 connection.execute(ready.values(state="waiting", updated_ns=time.time_ns()))
                 touch(connection, row.id)
-            self._bell.ring()
+            self._notifier.notify()
 
     def revision(self) -> int:
         """Grows with every change of a job."""

@@ -14,14 +14,14 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, 
 
 from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
 from visualprof.remote.queue.check.limits import MAX_VALUES
+from visualprof.remote.queue.check.matching import placed, tasks_for
 from visualprof.remote.queue.refusals import Oversize, Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
-from visualprof.remote.queue.tasks.bell import Bell
 from visualprof.remote.queue.tasks.jobs import touch
-from visualprof.remote.queue.tasks.matching import device_for, fits, version_for
+from visualprof.remote.queue.tasks.notifier import Notifier
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
@@ -54,10 +54,10 @@ class Report:
 class Leases:
     """Leases over the table of tasks."""
 
-    def __init__(self, database: Database, store: Store, bell: Bell, lease_s: float) -> None:
+    def __init__(self, database: Database, store: Store, notifier: Notifier, lease_s: float) -> None:
         self._database = database
         self._store = store
-        self._bell = bell
+        self._notifier = notifier
         self._lease_ns = int(lease_s * 1e9)
 
     def lease(
@@ -70,20 +70,20 @@ class Leases:
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        wanted = fits(agent, devices)
-        heard = self._bell.rung
+        wanted = tasks_for(agent, devices)
+        heard = self._notifier.notices
         found = self._claim(agent, devices, wanted)
         if found or wait_s <= 0:
             return found
-        with self._bell.place():
-            while found is None and not self._bell.closed:
+        with self._notifier.slot():
+            while found is None and not self._notifier.closed:
                 left = end - time.monotonic()
                 if left <= 0:
                     return None
-                self._bell.wait(heard, min(RECHECK_S, left))
+                self._notifier.wait(heard, min(RECHECK_S, left))
                 if gone():
                     return None
-                heard = self._bell.rung
+                heard = self._notifier.notices
                 found = self._claim(agent, devices, wanted)
         return found
 
@@ -203,9 +203,7 @@ class Leases:
             if row is None:
                 return None
             job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
-            device = device_for(agent, row, devices)
-            version = version_for(agent, row, device)
-            taken = self._taken(agent.id, device, version, job.timeout_ns)
+            taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
             if not connection.execute(claim.values(taken)).rowcount:
                 return None

@@ -1,14 +1,17 @@
-// What is wrong with the draft, field by field: our own look first, the server's as soon as the typing pauses.
-import { computed, inject, onScopeDispose, provide, reactive, ref, shallowRef, watch, type ComputedRef, type InjectionKey, type Ref, type ShallowRef } from "vue";
+// What the server makes of the draft: the job, what is wrong with it field by field, and what machines offer. It is asked as soon as the typing pauses.
+import { computed, inject, onScopeDispose, provide, reactive, ref, shallowRef, watch, type ComputedRef, type InjectionKey, type ShallowRef } from "vue";
 import { useI18n } from "vue-i18n";
 import { address, as_error, send, type ApiError } from "../../api/client";
-import type { AgentRow, CheckAnswer, FieldError } from "../../api/model";
-import { draft } from "./draft";
-import { request_of, typing_errors } from "./request";
+import type { Drafted, FieldError } from "../../api/model";
+import { draft, new_spec, typed } from "./draft";
 
-const PAUSE_MS = 350;
+const PAUSE_MS = 200;
 
 export interface Check {
+  /** The last answer; null before the first one of a model. */
+  drafted: ShallowRef<Drafted | null>;
+  /** The swept dimension, "" none: the typed one, else the server's choice. */
+  swept: ComputedRef<string>;
   errors: ComputedRef<FieldError[]>;
   warnings: ComputedRef<FieldError[]>;
   /** Those that no field on the page shows. */
@@ -18,8 +21,9 @@ export interface Check {
   wrong: (path: string) => boolean;
   /** Fields that show their own errors. */
   claims: Map<symbol, readonly string[]>;
-  checking: Ref<boolean>;
   failure: ShallowRef<ApiError | null>;
+  /** The answer to what is typed now. */
+  latest: () => Promise<Drafted | null>;
   /** What the server found wrong when the job was submitted. */
   refused: (errors: readonly FieldError[]) => void;
 }
@@ -31,59 +35,71 @@ export function within(field: string, path: string): boolean {
   return field === path || (field.startsWith(path) && /^[.[]/.test(field.slice(path.length)));
 }
 
-export function provideCheck(agents: () => readonly AgentRow[]): Check {
+export function provideCheck(): Check {
   const { t } = useI18n();
-  const answer: ShallowRef<CheckAnswer | null> = shallowRef(null);
+  const drafted: ShallowRef<Drafted | null> = shallowRef(null);
   const failure: ShallowRef<ApiError | null> = shallowRef(null);
-  const checking = ref(false);
+  /** The draft that the last answer is about. */
+  const answered = ref("");
   const claims = reactive(new Map<symbol, readonly string[]>());
   let control = new AbortController();
   let timer = 0;
 
-  const typed = computed(() => (draft.model ? typing_errors(draft, t) : []));
-  const errors = computed(() => {
-    const own = typed.value;
-    const theirs = (answer.value?.errors ?? []).filter((error) => !own.some((mine) => within(error.field, mine.field) || within(mine.field, error.field)));
-    return draft.model ? [...own, ...theirs] : [];
-  });
-  const warnings = computed(() => (draft.model ? (answer.value?.warnings ?? []) : []));
+  // Mistakes of typing have a text in the page's language.
+  const errors = computed(() => (drafted.value?.errors ?? []).map(({ field, error, hint, code }) => (code ? { field, error: t(`run.wrong.${code}`), hint: null } : { field, error, hint })));
+  const warnings = computed<FieldError[]>(() => drafted.value?.warnings ?? []);
   const shown = computed(() => [...claims.values()].flat());
   const homeless = computed(() => errors.value.filter((error) => !shown.value.some((path) => within(error.field, path))));
+  const body = computed(() => (draft.model ? JSON.stringify(typed(drafted.value?.dims ?? Object.keys(draft.dims))) : ""));
 
-  async function ask(body: string): Promise<void> {
+  async function ask(): Promise<void> {
+    clearTimeout(timer);
+    control.abort();
     control = new AbortController();
     const { signal } = control;
+    const asked = body.value;
     try {
-      answer.value = await send<CheckAnswer>("POST", address("jobs/check"), JSON.parse(body), signal);
+      const answer = await send<Drafted>("POST", address("jobs/draft"), JSON.parse(asked), signal);
+      if (signal.aborted) return;
+      answered.value = asked;
+      drafted.value = answer;
       failure.value = null;
+      // The first choice of machines is the server's.
+      draft.specs ??= answer.request.specs.map((spec) => new_spec({ backend: spec.backend, where: spec.agent ? `agent:${spec.agent}` : "", device: spec.device }));
     } catch (error) {
       if (signal.aborted) return;
       failure.value = as_error(error);
     }
-    checking.value = false;
   }
 
   watch(
-    () => (draft.model ? JSON.stringify(request_of(draft, agents())) : ""),
-    (body) => {
+    body,
+    (now) => {
       control.abort();
       clearTimeout(timer);
-      checking.value = body !== "";
-      if (body !== "") timer = window.setTimeout(() => void ask(body), PAUSE_MS);
-      else answer.value = null;
+      if (now !== "") timer = window.setTimeout(() => void ask(), PAUSE_MS);
     },
     { immediate: true },
   );
+  // Nothing of another model is shown beside this one.
+  watch(() => draft.model?.blob, () => (drafted.value = null));
   onScopeDispose(() => {
     control.abort();
     clearTimeout(timer);
   });
 
+  async function latest(): Promise<Drafted | null> {
+    // An answer may name dimensions whose sizes then count: it is asked once more.
+    for (let tries = 0; tries < 3 && answered.value !== body.value; tries += 1) await ask();
+    return answered.value === body.value ? drafted.value : null;
+  }
+
   const at = (path: string, kind: "errors" | "warnings" = "errors") => (kind === "errors" ? errors : warnings).value.filter((error) => within(error.field, path));
   const check: Check = {
-    errors, warnings, homeless, at, claims, checking, failure,
+    drafted, errors, warnings, homeless, at, claims, failure, latest,
+    swept: computed(() => draft.sweep ?? drafted.value?.request.sweep?.dim ?? ""),
     wrong: (path) => at(path).length > 0,
-    refused: (found) => (answer.value = { errors: [...found], warnings: answer.value?.warnings ?? [], points: 0 }),
+    refused: (found) => (drafted.value = drafted.value && { ...drafted.value, errors: found.map((error) => ({ ...error, code: "" })) }),
   };
   provide(KEY, check);
   return check;

@@ -1,75 +1,45 @@
-// The job that is being put together: what is typed, as it is typed. It outlives the page and a reload.
-import { reactive, watch } from "vue";
-import type { UploadAnswer } from "../../api/model";
+// The job that is being put together: what is typed, as it is typed; where nothing is, the server chooses. It outlives the page and a reload.
+import { reactive, shallowRef, watch } from "vue";
+import type { BackendsAnswer, Draft, DraftInput, DraftSpec, JobRow, UploadAnswer } from "../../api/model";
 
-export interface DraftInput {
-  name: string;
-  dtype: string;
-  /** As typed: a size, a name, or nothing yet. */
-  dims: string[];
-  /** Meant to have no dimension, where the file does not say any. */
-  scalar?: boolean;
-  fill: "random" | "zeros" | "file";
-  blob: string;
-}
-
-export interface DraftSpec {
-  /** Stays the row's own while rows come and go. */
+/** One way to run the model. where: "", "agent:ID" or "platform:NAME"; row: its own while rows come and go. */
+export interface SpecRow extends Pick<DraftSpec, "id" | "version" | "device" | "options"> {
   row: number;
-  /** Empty: made from the rest. */
-  id: string;
   backend: string;
-  version: string;
-  /** "", "agent:ID" or "platform:NAME". */
   where: string;
-  device: string;
-  precision: "" | "f32" | "f16" | "bf16";
+  precision: string;
   threads: string;
-  options: Record<string, string>;
 }
 
-export interface DraftMeasure {
-  warmup_s: string;
-  min_s: string;
-  max_s: string;
-  min_n: string;
-  profile_runs: string;
-  profile_at: string;
-  timeout_s: string;
-  retries: string;
-}
-
-export interface Draft {
-  key: string;
+export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep" | "sizes" | "measure"> {
   model: UploadAnswer | null;
   arrays: UploadAnswer[];
-  name: string;
   inputs: DraftInput[];
-  /** Sizes of the named dimensions that are not swept. */
-  sizes: Record<string, string>;
-  sweep: { dim: string; values: string };
-  specs: DraftSpec[];
-  measure: DraftMeasure;
+  specs: SpecRow[] | null;
   /** What was submitted last, and the job that it became. */
   sent: { job: string; text: string } | null;
 }
 
-export const USUAL: DraftMeasure = { warmup_s: "0.2", min_s: "3", max_s: "60", min_n: "662", profile_runs: "20", profile_at: "", timeout_s: "900", retries: "2" };
+/** Sizes of the swept dimension until others are typed. */
+export const USUAL_SIZES = "1:16";
 
-const STORED = "visualprof.draft/1";
+/** What the server knows of runtimes, types and measuring. */
+export const facts = shallowRef<BackendsAnswer>({ backends: [], dtypes: [], measures: [] });
+
+const STORED = "visualprof.draft/2";
 
 /** Chosen anew for each job: the same key again is the same job, so a repeated click submits nothing twice. */
 export function new_key(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-function empty(): Draft {
-  return { key: new_key(), model: null, arrays: [], name: "", inputs: [], sizes: {}, sweep: { dim: "", values: "1" }, specs: [], measure: { ...USUAL }, sent: null };
+function empty(): PageDraft {
+  return { key: new_key(), model: null, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, sent: null };
 }
 
-function restored(): Draft {
+function restored(): PageDraft {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(STORED) ?? "null") as Partial<Draft> | null;
+    const kept = JSON.parse(sessionStorage.getItem(STORED) ?? "null") as Partial<PageDraft> | null;
     return { ...empty(), ...kept };
   } catch {
     // Forbidden storage, or a draft of a version that nobody can read any more.
@@ -77,7 +47,7 @@ function restored(): Draft {
   }
 }
 
-export const draft = reactive<Draft>(restored());
+export const draft = reactive<PageDraft>(restored());
 
 watch(draft, () => {
   try {
@@ -91,14 +61,67 @@ export function clear_draft(): void {
   Object.assign(draft, empty());
 }
 
-/** Starts over with another model; what was typed about measuring stays. */
-export function replace_draft(next: Partial<Draft>): void {
-  Object.assign(draft, { ...empty(), measure: draft.measure, ...next });
-}
+let last_row = Math.max(0, ...(draft.specs ?? []).map((spec) => spec.row));
 
-let last_row = Math.max(0, ...draft.specs.map((spec) => spec.row));
-
-export function new_spec(given: Partial<DraftSpec> = {}): DraftSpec {
+export function new_spec(given: Partial<SpecRow> = {}): SpecRow {
   last_row += 1;
   return { id: "", backend: "", version: "", where: "", device: "cpu", precision: "", threads: "", options: {}, ...given, row: last_row };
+}
+
+/** Starts over with another model; what was typed about measuring stays, and what still fits it. swept: the dimension so far. */
+export function take_model(file: UploadAnswer, swept: string): void {
+  const loads = file.model?.backends ?? [];
+  const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
+  Object.assign(draft, {
+    ...empty(), measure: draft.measure, arrays: draft.arrays, model: file,
+    inputs: (file.model?.inputs ?? []).map((input): DraftInput => ({ name: input.name, dtype: "", dims: null, fill: "", blob: "" })),
+    sizes: swept in (file.model?.dims ?? {}) ? draft.sizes : null,
+    specs: specs.length > 0 ? specs : null,
+  });
+}
+
+/** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
+export function set_arrays(arrays: UploadAnswer[]): void {
+  draft.arrays = arrays;
+  for (const input of draft.inputs) {
+    if (input.fill === "file" && !arrays.some((array) => array.blob === input.blob)) Object.assign(input, { fill: "", blob: "" });
+  }
+}
+
+/** What the server is asked to make a job of. dims: the named dimensions whose sizes count. */
+export function typed(dims: readonly string[]): Draft {
+  return {
+    key: draft.key, name: draft.name, model: draft.model?.blob ?? "", model_name: draft.model?.name ?? "",
+    arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
+    sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
+    dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
+    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure,
+  };
+}
+
+function spec_of(row: SpecRow): DraftSpec {
+  const [kind = "", place = ""] = row.where.split(/:(.*)/);
+  const { id, version, device, options } = row;
+  return {
+    id, version, device, options, agent: kind === "agent" ? place : "", platform: kind === "platform" ? place : "",
+    backends: [row.backend], precisions: [row.precision], threads: [row.threads],
+  };
+}
+
+export function row_of(spec: DraftSpec): SpecRow {
+  const where = spec.agent ? `agent:${spec.agent}` : spec.platform ? `platform:${spec.platform}` : "";
+  const { id, version, device } = spec;
+  return new_spec({ id, version, device, where, backend: spec.backends[0], precision: spec.precisions[0], threads: spec.threads[0], options: { ...spec.options } });
+}
+
+/** Puts an old job into the form. files: those of the job that the server still has. */
+export function use_as_template(old: Draft, job: JobRow, files: readonly UploadAnswer[]): void {
+  const file = (blob: string) => files.find((one) => one.blob === blob);
+  const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false };
+  const gone = { size_bytes: 0, array: null, model: null, graph: null };
+  Object.assign(draft, empty(), {
+    name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
+    model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
+    arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
+  });
 }

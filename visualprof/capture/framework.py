@@ -1,0 +1,69 @@
+"""What a framework says about its modules and tensors, and which value each tensor holds."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor at one time: written in place, it becomes another value."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What a framework says about its modules and tensors.
+
+    describe: dtype and shape. writes: a count that grows when the tensor is written in place, or a constant.
+    documentation: address for a class of modules, "" for the user's own. builtin: comes with the framework.
+    """
+
+    name: str
+    version: str
+    is_tensor: Callable[[Any], bool]
+    describe: Callable[[Any], tuple[str, list[int]]]
+    writes: Callable[[Any], int]
+    documentation: Callable[[type], str]
+    builtin: Callable[[type], bool]
+    profile_prefix: str = ""
+    memory: Memory | None = None
+
+
+class Memory(Protocol):
+    """What each tensor is now."""
+
+    def get(self, tensor: Any) -> Value | None:
+        """The value that the tensor holds; None when nothing recorded made it."""
+        ...
+
+    def set(self, tensor: Any, value: Value, outside: bool) -> None:
+        """Notes that the tensor holds the value; outside: it was there before the pass and stays."""
+        ...
+
+
+class Identities:
+    """By the identity of tensors, held weakly: activations are freed as always, an address used again is told apart."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Callable[[], Any], Value]] = {}
+
+    def get(self, tensor: Any) -> Value | None:
+        """The value of this very object."""
+        entry = self._known.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def set(self, tensor: Any, value: Value, outside: bool) -> None:
+        """Notes it; a tensor that takes no weak reference is kept."""
+        del outside
+        try:
+            reference: Callable[[], Any] = weakref.ref(tensor)
+        except TypeError:
+            reference = lambda: tensor  # noqa: E731
+        self._known[id(tensor)] = (reference, value)

@@ -1,0 +1,155 @@
+"""What the rows of a document become in a trace: events and steps, arguments, memory events, the description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from visualprof.reader.chrome.document import Document, Kind
+from visualprof.reader.chrome.tracks import Tracks, lay_tracks
+from visualprof.reader.chrome.values import Json
+from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
+from visualprof.reader.trace.builder import TraceBuilder
+
+
+def add_events(
+    doc: Document,
+    builder: TraceBuilder,
+    rows: Ints,
+    category: Ints,
+    track_kind: Callable[[Kind], TrackKind],
+    *,
+    ts: Ints | None = None,
+    dur: Ints | None = None,
+    name: Callable[[Kind], str] = lambda kind: kind.name,
+    device_places: Ints | None = None,
+) -> Tracks:
+    """Some rows of the document as events on their tracks.
+
+    Args:
+        doc: the file's events. The argument `correlation`, where there is one, becomes the correlation id.
+        builder: gets tracks and events.
+        rows: of the document, in any order.
+        category: of every row of the document.
+        track_kind: where events of a kind ran.
+        ts, dur: ns of every row, where the document's own are not those to show.
+        name: what events of a kind are called.
+        device_places: as in `lay_tracks`.
+    """
+    tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
+    builder.events(
+        ts=(doc.ts if ts is None else ts)[rows],
+        dur=(doc.dur if dur is None else dur)[rows],
+        name=builder.strings(map(name, doc.kinds))[doc.kind[rows]],
+        category=category[rows],
+        track=tracks.of_row[rows],
+        row=rows,
+        corr=doc.filled("correlation", 0)[rows] if "correlation" in doc.args else None,
+    )
+    return tracks
+
+
+def add_steps(
+    doc: Document,
+    builder: TraceBuilder,
+    tracks: Tracks,
+    category: Ints,
+    label: Callable[[int, str], str],
+    ts: Ints | None = None,
+    dur: Ints | None = None,
+) -> None:
+    """Events of category STEP as steps. label: of a step, by its number in order of time and its name."""
+    ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
+    rows = np.flatnonzero(category == Category.STEP)
+    for i, row in enumerate(rows[np.argsort(ts[rows], kind="stable")].tolist()):
+        builder.step(label(i, doc.kind_at(row).name), int(ts[row]), max(0, int(dur[row])), int(tracks.of_row[row]))
+
+
+def text_ids(
+    doc: Document, builder: TraceBuilder, values: Values, convert: Callable[[str], str] = lambda text: text
+) -> Ids:
+    """String ids of the builder for text ids of the document."""
+    table = np.zeros(len(doc.texts), np.int32)
+    used = np.unique(values)
+    table[used] = builder.strings(convert(doc.texts[int(i)]) for i in used)
+    return table[values]
+
+
+def add_args(
+    doc: Document,
+    builder: TraceBuilder,
+    names: Iterable[str],
+    *,
+    called: Mapping[str, str] = MappingProxyType({}),
+    percents: Collection[str] = (),
+    empty: Collection[str] = (),
+) -> None:
+    """Arguments of the document as those of the trace.
+
+    Args:
+        doc: the file's events.
+        builder: gets the arguments.
+        names: those to take.
+        called: their names in the trace, where they are others.
+        percents: those that become ratios.
+        empty: texts that say nothing.
+    """
+    for name in names:
+        column = doc.args[name]
+        rows, values = column.rows, column.values
+        if column.text:
+            if empty:
+                known = np.array([text not in empty for text in doc.texts], bool)[values]
+                rows, values = rows[known], values[known]
+            values = text_ids(doc, builder, values)
+        elif name in percents:
+            values = values / 100.0
+        builder.arg(called.get(name, name), rows, values, text=column.text)
+
+
+def add_allocs(doc: Document, builder: TraceBuilder, device: Rows, ts: Ints) -> None:
+    """Memory events by the arguments `memory_bytes`, `address`, `allocated` and `reserved`.
+
+    Args: device, ts: of every row of the document; device -1 is the host.
+    """
+    rows, sizes = doc.arg("memory_bytes")
+    if len(rows):
+        builder.allocs(
+            ts=ts[rows],
+            addr=doc.filled("address", -1)[rows].astype(np.uint64),
+            bytes=sizes,
+            device=device[rows],
+            event=rows,
+            allocated=doc.filled("allocated", -1)[rows],
+            reserved=doc.filled("reserved", -1)[rows],
+        )
+
+
+def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
+    """Fields of Meta, and what the document says about itself."""
+    builder.describe(truncated=doc.truncated, **fields)
+    for warning in doc.warnings:
+        builder.warn(warning)
+
+
+def device_of(properties: Json) -> Device:
+    """A device as CUDA's properties describe it."""
+
+    def number(*keys: str) -> int:
+        try:
+            return int(next((properties[key] for key in keys if key in properties), 0))
+        except (TypeError, ValueError):
+            return 0
+
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    return Device(
+        id=number("id"),
+        name=str(properties.get("name", "")),
+        memory_bytes=number("totalGlobalMem"),
+        compute_capability="" if major is None else f"{major}.{minor or 0}",
+        multiprocessors=number("smCount", "numSms"),
+        max_threads_per_multiprocessor=number("maxThreadsPerMultiprocessor"),
+    )

@@ -1,0 +1,99 @@
+"""Files in folders that a child may have written: it can plant links, pipes and names to lead the agent astray."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+BLOCK = 1 << 18
+ENTRIES_MAX = 10_000
+DEPTH_MAX = 8
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """A file for reading; a link is refused, and a pipe does not block. Raises: OSError."""
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+
+
+def is_plain(path: Path) -> bool:
+    """Whether it is a file itself, not a link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def inside(folder: Path, name: str) -> Path | None:
+    """The plain file of that name below a folder, None when it is not one or leads out of it."""
+    path = folder / name
+    try:
+        below = path.parent.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return path if below and is_plain(path) else None
+
+
+def listed(folder: Path) -> Iterator[Path]:
+    """Files, links and the like below a folder, sorted; at most 10,000 entries, 8 folders deep."""
+    waiting, left = [(folder, 0)], ENTRIES_MAX
+    while waiting and left > 0:
+        parent, depth = waiting.pop(0)
+        with suppress(OSError), os.scandir(parent) as entries:
+            some = sorted(islice(entries, left), key=lambda entry: entry.name)
+            left -= len(some)
+            for entry in some:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield Path(entry.path)
+                elif depth < DEPTH_MAX:
+                    waiting.append((Path(entry.path), depth + 1))
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder that a child has filled, also one without permissions, or deeper than Python can follow."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError):
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf", "--"]):
+            subprocess.run([*command, str(folder)], capture_output=True, check=False)
+
+
+def clear(path: Path) -> None:
+    """Removes whatever has that name; a link is removed, not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        remove(path)
+    with suppress(FileNotFoundError):
+        path.unlink()
+
+
+def link(file: Path, target: Path) -> None:
+    """Makes a file appear under another name too: a hard link, or a copy across file systems."""
+    clear(target)
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file, in hex."""
+    sha256 = hashlib.sha256()
+    with open_plain(path) as file:
+        while block := file.read(BLOCK):
+            sha256.update(block)
+    return sha256.hexdigest()
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of a folder."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize

@@ -1,0 +1,240 @@
+"""The agent: says every few seconds that it is alive, leases tasks and runs each in a thread."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from visualprof.remote.agent.faults import AgentError, StopRequested
+from visualprof.remote.agent.link.client import Answered, Unreachable, retried
+from visualprof.remote.agent.machine import processes, runtimes
+from visualprof.remote.agent.machine.probe import Machine, Say
+from visualprof.remote.agent.machine.sandbox import sandbox_level
+from visualprof.remote.agent.registration import Registration
+from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
+from visualprof.remote.agent.work.task import AgentContext, LeasedTask, work_folder
+from visualprof.remote.protocol import Intervals, Lease, build
+
+BUSY_POLL_S = 2.0  # while a device is busy, so that the next poll can offer it
+BUSY_BEATS = 4  # heartbeats in an interval while a task runs, so that a cancel does not wait long
+BEAT_GAP_S = 1.0
+LOOK_S = 2.0
+PARENT_S = 0.5
+ANSWER_S = 15.0  # beyond what a poll waits
+LEAVE_S = 15.0
+RESTARTS = 1
+
+
+class AgentDaemon:
+    """One agent of one server. say: takes a line for whoever started it."""
+
+    def __init__(self, settings: Settings, say: Say) -> None:
+        self._settings = settings
+        self._say = say
+        self._state = StateFolder(settings.state)
+        self._nvml = settings.nvml()
+        self._leaving = threading.Event()  # no further task
+        self._over = threading.Event()
+        self._news = threading.Event()
+        self._look_again = threading.Event()
+        self._fatal: AgentError | None = None
+        self._parent = os.getppid()
+        self._registration = Registration(settings, self._state, say, self._leaving)
+        self._tasks: list[LeasedTask] = []  # each in a thread of its own, at most one on a device
+
+    def run(self) -> int:
+        """Runs until a signal, or the task of --once, ends it. Raises: AgentError."""
+        self._state.lock()
+        self._level = sandbox_level(self._settings.sandbox, self._say)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+            signal.signal(number, self._signalled)
+        if self._settings.exit_with_parent:
+            threading.Thread(target=self._follow_parent, daemon=True).start()
+        journal = Journal(self._state.path / "journal.sqlite", self._say)
+        entries = journal.entries()
+        for entry in entries:
+            processes.kill_orphan(entry.pid, entry.started, str(entry.folder))
+        self._state.forget_work({entry.folder for entry in entries})
+        self._context = AgentContext(
+            self._settings, self._state, journal, self._registration, self._nvml, self._news.set, self._look()
+        )
+        if self._registration.join(self._context.machine.capabilities):
+            self._recover(entries)
+            for loop in (self._beats, self._leases, self._looks):
+                threading.Thread(target=self._guarded, args=(loop,), daemon=True).start()
+            self._wait()
+        if self._fatal:
+            raise self._fatal
+        return 0
+
+    def _wait(self) -> None:
+        """Waits until every task has ended. Signals are handled in this thread."""
+        while not self._over.wait(0.2):
+            if self._leaving.is_set() and (self._fatal or not self._tasks):
+                self._over.set()
+        end = time.monotonic() + LEAVE_S
+        while self._tasks and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def _guarded(self, loop: Callable[[], None]) -> None:
+        """Runs a loop of the agent; when one of them fails, the agent ends and says why."""
+        try:
+            loop()
+        except StopRequested:
+            return
+        except AgentError as error:
+            self._fatal = error
+        except Exception as error:  # noqa: BLE001 - told, and the agent ends
+            traceback.print_exc(file=sys.stderr)
+            hint = "is the server as new as it?"
+            self._fatal = AgentError(f"the agent failed: {type(error).__name__}: {error}", hint)
+        else:
+            return
+        self._end(now=True)
+
+    # --- what the machine has ---
+
+    def _looks(self) -> None:
+        """Looks again when an environment was made or removed, or at SIGHUP."""
+        known = runtimes.stamp(runtimes.folder())
+        while not self._over.is_set():
+            self._look_again.wait(LOOK_S)
+            stamp = runtimes.stamp(runtimes.folder())
+            if self._look_again.is_set() or stamp != known:
+                self._look_again.clear()
+                known = stamp
+                self._context.machine = self._look()
+                self._news.set()
+
+    def _look(self) -> Machine:
+        settings = self._settings
+        machine = settings.look(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
+        names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
+        self._say(f"runtimes: {names or 'none; visualprof agent install-runtime onnxruntime'}")
+        return machine
+
+    # --- heartbeats ---
+
+    def _beats(self) -> None:
+        known = self._context.machine  # to the server
+        while not self._over.is_set():
+            machine = self._context.machine
+            try:
+                self._beat(machine if machine is not known else None)
+                known = machine
+                self._registration.reached()
+            except Unreachable as error:
+                self._registration.unreachable(error)
+            except Answered as error:
+                self._registration.refused(error, machine.capabilities)
+            between = self._registration.intervals.heartbeat_s / (BUSY_BEATS if self._tasks else 1)
+            gap = min(BEAT_GAP_S, between / 2)
+            self._over.wait(gap)
+            self._news.wait(between - gap)
+            self._news.clear()
+
+    def _beat(self, machine: Machine | None) -> None:
+        """Sends a heartbeat, which renews the leases. machine: sent along when it has changed."""
+        tasks, registration = list(self._tasks), self._registration
+        body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks]}
+        if machine:
+            body["capabilities"] = asdict(machine.capabilities)
+        answer = registration.client.post("heartbeat", body, timeout_s=registration.intervals.heartbeat_s * 2)
+        for why, key in (("cancelled", "cancel"), ("stale", "stale")):
+            for task in tasks:
+                if task.lease.task in answer.get(key, ()):
+                    task.end(why)
+        registration.intervals = build(Intervals, answer.get("intervals", {}))
+
+    # --- tasks ---
+
+    def _leases(self) -> None:
+        while not self._leaving.is_set():
+            taken = {task.lease.spec.device for task in list(self._tasks)}
+            free = [device for device in self._context.machine.devices() if device not in taken]
+            answer = self._ask_for(free) if free else {}
+            if answer:
+                self._begin(build(Lease, answer))
+            elif not free:
+                self._leaving.wait(0.05)
+
+    def _ask_for(self, free: list[str]) -> dict[str, Any]:
+        registration = self._registration
+        wait_s = min(registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
+        body = {"devices": free, "wait_s": wait_s}
+        try:
+            return retried(
+                lambda: registration.client.post("lease", body, timeout_s=wait_s + ANSWER_S),
+                self._leaving,
+                failed=registration.unreachable,
+            )
+        except Answered as error:
+            registration.refused(error, self._context.machine.capabilities)
+            self._leaving.wait(1.0)
+            return {}
+
+    def _begin(self, lease: Lease) -> None:
+        self._context.journal.add(lease, self._settings.server, work_folder(self._state, lease))
+        if not self._leaving.is_set():  # else the next start has it
+            self._tasks.append(LeasedTask(lease, self._context))
+            self._start(self._tasks[-1])
+        if self._settings.once:
+            self._leaving.set()
+
+    def _start(self, task: LeasedTask) -> None:
+        threading.Thread(target=self._run, args=(task,), name="task", daemon=True).start()
+
+    def _run(self, task: LeasedTask) -> None:
+        self._say(str(task))
+        try:
+            self._say(f"{task}: {task.run()}")
+        finally:
+            self._tasks.remove(task)
+
+    def _recover(self, entries: list[JournalEntry]) -> None:
+        """Continues the tasks that the last process of this agent left in the journal.
+
+        Work that ended is reported. Work that did not is done again, once: a task that ends its agent would go on
+        doing so; its lease runs out, and the server counts the attempts.
+        """
+        journal = self._context.journal
+        for entry in entries:
+            if entry.server != self._settings.server or (entry.outcome is None and entry.starts > RESTARTS):
+                journal.remove(entry.lease)
+                continue
+            journal.again(entry.lease)
+            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome))
+        if self._tasks:
+            with suppress(Unreachable, Answered):  # the next one says it too
+                self._beat(None)
+        for task in list(self._tasks):
+            self._start(task)
+
+    # --- the end ---
+
+    def _follow_parent(self) -> None:
+        """Ends the agent when its parent has ended (PR_SET_PDEATHSIG would follow a thread of the parent)."""
+        while os.getppid() == self._parent:
+            if self._over.wait(PARENT_S):
+                return
+        self._end(now=True)
+
+    def _signalled(self, number: int, _: object) -> None:
+        if number == signal.SIGHUP:
+            self._look_again.set()
+        else:
+            self._end(now=number != signal.SIGTERM or self._leaving.is_set())
+
+    def _end(self, now: bool) -> None:
+        """Takes no further task; with `now`, those that run are abandoned."""
+        self._leaving.set()
+        for task in list(self._tasks) if now else ():
+            task.end("abandoned")

@@ -1,0 +1,123 @@
+"""Where a child runs: its environment, and bubblewrap's arguments that leave it one folder and no network.
+
+Level 0: limits and a scrubbed environment, no boundary against a hostile model. Level 2: bubblewrap.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.agent.machine.processes import MARK
+
+Mode = Literal["auto", "off", "require"]
+PROBE_S = 10.0
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/libx32", "/bin", "/sbin")
+ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/nv_tegra_release")
+DEVICES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/nvmap", "/dev/dri")
+# Where libraries are and which GPUs there are: the rest of the agent's environment is not the child's business.
+PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES")
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """The sandbox of one process. work: the only folder it may write. fixed: paths below it that it may only read.
+
+    prefixes: folders of the interpreter. mark, limits: for its environment.
+    """
+
+    work: Path
+    python: Path
+    fixed: tuple[Path, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    device: str = "cpu"
+    mark: str = "probe"
+    limits: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """All that the process sees of an environment. getpass wants USER where there is no /etc/passwd."""
+        passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+        return passed | {
+            "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.work),
+            "TMPDIR": "/tmp",
+            "USER": "visualprof",
+            "LANG": "C.UTF-8",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
+            "PIP_NO_INDEX": "1",  # some converters install packages at import
+            "VISUALPROF_LIMITS": self.limits,
+            MARK: self.mark,
+        }
+
+    def command(self, level: int, *arguments: str) -> tuple[list[str], dict[str, str]]:
+        """The whole command of a Python with these arguments, and its environment."""
+        env, command = self.environment(), [str(self.python), *arguments]
+        if level < 2:
+            return command, env | {"TMPDIR": str(self.work)}
+        return [*self.bubblewrap(env), *command], env
+
+    def bubblewrap(self, env: dict[str, str]) -> list[str]:
+        """Arguments of bwrap up to the command. Everything has the path inside that it has outside."""
+        args = ["bwrap", "--unshare-all", "--die-with-parent", "--clearenv", "--proc", "/proc", "--dev", "/dev"]
+        for folder in SYSTEM:
+            if os.path.islink(folder):
+                args += ["--symlink", os.readlink(folder), folder]
+            elif os.path.isdir(folder):
+                args += ["--ro-bind", folder, folder]
+        for path in (*ETC, "/sys"):
+            args += ["--ro-bind-try", path, path]
+        args += ["--tmpfs", "/tmp"]
+        if self.device != "cpu":
+            for path in sorted({path for pattern in DEVICES for path in glob.glob(pattern)}):
+                args += ["--dev-bind", path, path]
+        for folder in outermost((*self.prefixes, *env.get("LD_LIBRARY_PATH", "").split(":"))):
+            args += ["--ro-bind", folder, folder]
+        work = str(self.work)
+        args += ["--bind", work, work]
+        for path in map(str, self.fixed):
+            args += ["--ro-bind", path, path]
+        for name, value in env.items():
+            args += ["--setenv", name, value]
+        return [*args, "--chdir", work, "--"]
+
+
+def outermost(folders: Iterable[str]) -> list[str]:
+    """The folders that exist and lie in none of the others, nor in the system's."""
+    outer: list[str] = []
+    for folder in sorted({os.path.normpath(folder) for folder in folders if os.path.isabs(folder)}):
+        inside = any(folder == other or folder.startswith(f"{other}/") for other in (*SYSTEM, *outer))
+        if os.path.isdir(folder) and not inside and folder != "/":
+            outer.append(folder)
+    return outer
+
+
+def usable() -> str:
+    """Why bubblewrap cannot be used here, "" when it can: many systems forbid user namespaces."""
+    if not shutil.which("bwrap"):
+        return "bwrap is not installed"
+    command = [*Sandbox(Path("/tmp"), Path("/usr/bin/true")).bubblewrap({}), "/usr/bin/true"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=PROBE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:300] or "bwrap failed"
+
+
+def sandbox_level(mode: Mode, say: Callable[[str], object]) -> int:
+    """The level that a mode gives here; `say` gets a warning.
+
+    Raises: AgentError: "require", and it is not to be had.
+    """
+    problem = "" if mode == "off" else usable()
+    if problem and mode == "require":
+        raise AgentError(f"bubblewrap cannot be used: {problem}", "install bubblewrap, or leave out --sandbox require")
+    if problem:
+        say(f"children run without a sandbox: {problem}")
+    return 0 if problem or mode == "off" else 2

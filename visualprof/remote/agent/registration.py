@@ -1,0 +1,99 @@
+"""The agent's registration at its server: who it is there, and whether the server can be reached."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from visualprof.remote.agent.faults import AgentError, StopRequested
+from visualprof.remote.agent.link.client import Answered, Client, Unreachable, retried
+from visualprof.remote.agent.machine.probe import Say
+from visualprof.remote.agent.state import Identity, Settings, StateFolder
+from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, build
+
+
+class Registration:
+    """Registration of one agent at one server. agent: its id there. stop: ends all waiting for the server."""
+
+    def __init__(self, settings: Settings, state: StateFolder, say: Say, stop: threading.Event) -> None:
+        self.client = Client(settings.server)
+        self.intervals = Intervals()
+        self.agent = ""
+        self._settings = settings
+        self._state = state
+        self._say = say
+        self._stop = stop
+        self._joining = threading.Lock()
+        self._joined = 0
+        self._reachable = True
+        self._refused = ""
+
+    def join(self, capabilities: Capabilities) -> bool:
+        """Registers, with the id it had before; False when it was told to stop meanwhile.
+
+        Raises: AgentError: the server does not want it.
+        """
+        joined = self._joined
+        with self._joining:
+            if joined != self._joined:
+                return True  # another thread has just done it
+            try:
+                answer = retried(lambda: self._register(capabilities), self._stop, failed=self.unreachable)
+            except StopRequested:
+                return False
+            except Answered as error:
+                raise _not_registered(error, self._settings.server) from None
+            self._take(answer)
+            self._joined += 1
+        return True
+
+    def _register(self, capabilities: Capabilities) -> dict[str, Any]:
+        settings, known = self._settings, self._state.identity(self._settings.server)
+        body: dict[str, Any] = {"agent": known.agent, "token": known.token} if known else {}
+        body |= {"protocol": PROTOCOL, "name": settings.name, "public": settings.public}
+        body |= {"capabilities": asdict(capabilities)}
+        return self.client.post("register", body, token=settings.token)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        server = self._settings.server
+        self.reached()
+        try:
+            self.agent, self.client.token = str(answer["agent"]), str(answer["token"])
+            self.intervals = build(Intervals, answer.get("intervals", {}))
+        except (KeyError, TypeError):
+            raise AgentError(f"{server} is no visualprof dashboard: it answers something else") from None
+        self._state.keep(Identity(server, self.agent, self.client.token))
+        self._say(f"registered at {server} as {self._settings.name} ({self.agent})")
+
+    def unreachable(self, error: Unreachable) -> None:
+        """Says once that the server cannot be reached; one that sends Retry-After can be."""
+        if self._reachable and not error.retry_after_s:
+            self._reachable = False
+            self._say(f"cannot reach {self._settings.server} ({error}); trying again until it answers")
+
+    def reached(self) -> None:
+        """Says that the server answers again."""
+        if not self._reachable:
+            self._reachable = True
+            self._say(f"{self._settings.server} answers again")
+
+    def refused(self, error: Answered, capabilities: Capabilities) -> None:
+        """Handles an error in an answer: 401 registers again, anything else is said once.
+
+        Raises: AgentError.
+        """
+        if error.status == 401:
+            self.join(capabilities)
+        elif self._refused != str(error):
+            self._refused = str(error)
+            self._say(f"{self._settings.server} refused a request: {error}")
+
+
+def _not_registered(error: Answered, server: str) -> AgentError:
+    if error.status == 401:
+        hint = "copy the command from the dashboard's Machines page; the token is in it"
+        return AgentError(f"{server} does not accept this agent: {error.error}", hint)
+    if error.status == 404:
+        return AgentError(f"{server} is no visualprof dashboard, or one without remote runs", "check --server")
+    return AgentError(f"{server} refused the agent: {error.error}", str(error.body.get("hint") or ""))

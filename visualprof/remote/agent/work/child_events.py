@@ -1,0 +1,112 @@
+"""What a child says, line by line, while it runs. It may be hostile: lines are limited, types are checked."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeGuard, cast
+
+from visualprof.remote.agent.child_files import is_plain, open_plain
+
+LINE_MAX = 1 << 18
+LONGEST = 2000
+MOST = 100
+READ_MAX = 4 << 20
+
+Event = dict[str, Any]
+
+
+@dataclass
+class TaskProgress:
+    """What the children of a task have said. on_point: gets each point. changed: is called when there is news."""
+
+    on_point: Callable[[dict[str, Any]], None]
+    changed: Callable[[], None]
+    phase: str = "preparing"
+    batch: int | None = None
+    share: float = 0.0  # of the stage
+    version: str = ""
+    effective: dict[str, Any] = field(default_factory=dict[str, Any])
+    profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    warnings: list[str] = field(default_factory=list[str])
+    load_ns: int | None = None
+
+
+class EventReader:
+    """Reads complete lines of a growing file, each once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.offset = 0  # bytes that were read
+
+    def skip_half_line(self) -> None:
+        """Skips to the end of the file, past half a line that the last child may have left."""
+        if is_plain(self._path):
+            self.offset = self._path.stat().st_size
+
+    def read(self) -> list[Event]:
+        """The events since the last call, at most 4 MiB of them."""
+        try:
+            with open_plain(self._path) as file:
+                file.seek(self.offset)
+                data = file.read(READ_MAX)
+        except OSError:
+            return []
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            if len(rest) > LINE_MAX:
+                self.offset += len(rest)
+            return []
+        self.offset += len(whole) + 1
+        return [event for line in whole.split(b"\n") if line.strip() and (event := self._event(line))]
+
+    def _event(self, line: bytes) -> Event | None:
+        try:
+            event = json.loads(line) if len(line) <= LINE_MAX else None
+        except (ValueError, RecursionError):
+            event = None
+        return event if is_object(event) and isinstance(event.get("event"), str) else None
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether it is an object of JSON."""
+    return isinstance(value, dict)
+
+
+def text(event: Event, key: str, most: int = 2000) -> str:
+    """A text of an event, "" for anything else."""
+    value = event.get(key)
+    return _shown(value, most) if isinstance(value, str) else ""
+
+
+def whole(event: Event, key: str) -> int | None:
+    """An integer of an event, None for anything else."""
+    value = event.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and _fits(value) else None
+
+
+def plain(value: object, depth: int = 3) -> Any:
+    """A value of an event, cut to what any reader of JSON takes; None for numbers and depths beyond that."""
+    if isinstance(value, str):
+        return _shown(value, LONGEST)
+    if isinstance(value, (bool, int, float)):
+        return value if _fits(value) else None
+    if depth and isinstance(value, list):
+        items = cast("list[object]", value)
+        return [plain(item, depth - 1) for item in items[:MOST]]
+    if depth and is_object(value):
+        return {_shown(name, LONGEST): plain(item, depth - 1) for name, item in islice(value.items(), MOST)}
+    return None
+
+
+def _fits(value: float) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 63
+
+
+def _shown(value: str, most: int) -> str:
+    """A text cut to `most`, without lone surrogates, which JSON can hold and UTF-8 cannot."""
+    return value[:most].encode("utf-8", "replace").decode()

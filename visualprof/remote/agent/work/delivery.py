@@ -1,0 +1,74 @@
+"""The way of a result to the server: it is uploaded, and the task finished."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from visualprof.remote.agent.faults import CANCELLED, LeaseLost, Outcome, StopRequested, failed
+from visualprof.remote.agent.link import transfer
+from visualprof.remote.agent.link.client import Answered, Client, retried
+from visualprof.remote.protocol import Lease, TaskFailure
+
+FINISHES = 2
+
+
+@dataclass
+class Delivery:
+    """Sends the result of one task. stop: the work is to end. leave: the report is to end too."""
+
+    client: Client
+    lease: Lease
+    result: Path
+    warnings: list[str]
+    stop: threading.Event
+    leave: threading.Event
+
+    def send(self, outcome: Outcome) -> str:
+        """Uploads the result and finishes the task; returns in words how. A cancelled upload makes the task cancelled.
+
+        Raises: LeaseLost. StopRequested: the agent leaves.
+        """
+        try:
+            return self._send(outcome)
+        except TaskFailure as failure:
+            return self._finish(failed(failure), [])
+        except StopRequested:
+            if self.leave.is_set():
+                raise
+            return self._finish(CANCELLED, [])
+
+    def _send(self, outcome: Outcome) -> str:
+        for _ in range(FINISHES):
+            names = self._upload(outcome)
+            try:
+                return self._finish(outcome, names)
+            except Answered as error:
+                if error.status == 507:
+                    raise TaskFailure("disk_full", f"the server's disk is full: {error.error}") from None
+                # 422: something did not arrive as it left; `uploads` says what.
+        raise TaskFailure("upload_failed", "the result did not arrive whole, though it was sent twice")
+
+    def _upload(self, outcome: Outcome) -> list[str]:
+        files, left_out = transfer.result_files(self.result)
+        if left_out:
+            names = ", ".join(left_out[:10])
+            self.warnings.append(f"left out of the result, because they are no plain files: {names}")
+        stop = self.leave if outcome == CANCELLED else self.stop
+        transfer.send(self.client, self.lease, files, stop)
+        return [file.name for file in files]
+
+    def _finish(self, outcome: Outcome, files: list[str]) -> str:
+        """Ends the task.
+
+        Raises: LeaseLost. StopRequested. Answered: 422, a file is missing or differs; 507, the server's disk is full.
+        """
+        body = {**outcome, "warnings": self.warnings, "files": files}
+        try:
+            retried(lambda: self.client.post(self.lease.path("finish"), body), self.leave)
+        except Answered as error:
+            if error.status in (422, 507) and files:
+                raise
+            raise LeaseLost(str(error)) from None
+        return ": ".join(filter(None, (outcome["reason"] or outcome["state"], outcome["error"])))

@@ -1,0 +1,154 @@
+"""The folders of a task on the agent's machine, and the files of its result that the agent writes itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
+from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.work.child_events import TaskProgress, plain
+from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
+from visualprof.remote.backends import backend
+from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec
+
+RESERVED = {
+    "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
+    "profile.json", "executed.onnx", "log.txt",
+}  # fmt: skip
+SMALL = 1 << 20
+COUNTER_KINDS = ("chrome_list", "chrome_object")
+PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")
+HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")  # of the capabilities
+
+
+class WorkFolder:
+    """Paths of one task.
+
+    box: the child's own, with task.json, events.jsonl and out/. files: model, inputs and code, which it may only read.
+    monitor, log: the agent's, out of the child's reach until it has ended. mark: names the task's processes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = str(folder)
+        self.box = folder / "box"
+        self.out = self.box / "out"
+        self.events = self.box / "events.jsonl"
+        self.task = self.box / "task.json"
+        self.files = folder / "files"
+        self.code = self.files / "code.pyz"
+        self.monitor = folder / "monitor.jsonl"
+        self.log = folder / "log.txt"
+
+    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path]) -> None:
+        """Makes the child's folder, with task.json."""
+        self.out.mkdir(parents=True)
+        task = {"lease": asdict(lease), "model": str(model), "inputs": {n: str(path) for n, path in inputs.items()}}
+        self.task.write_text(json.dumps(task), "utf-8")
+
+    def make_room(self) -> None:
+        """Removes the large files of a result whose disk became full: they are not whole."""
+        for file in listed(self.out):
+            if is_plain(file) and file.stat().st_size > SMALL:
+                file.unlink()
+
+
+def plain_name(name: str) -> str:
+    """A model's name as a plain file name that is none of the result's own."""
+    last = PurePosixPath(name.replace("\\", "/")).name
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", last).lstrip(".")[-120:] or "model"
+    return f"model-{plain}" if plain in RESERVED else plain
+
+
+def assemble(
+    work: WorkFolder, lease: Lease, outcome: Outcome, progress: TaskProgress, env: Mapping[str, Any], started_ns: int
+) -> None:
+    """Completes the result's folder with the agent's files. env: of `environment`. Raises: OSError."""
+    if work.out.is_symlink() or not work.out.is_dir():
+        work.out.unlink(missing_ok=True)
+        work.out.mkdir(parents=True)
+    for file in (work.monitor, work.log):
+        if file.is_file():
+            link(file, work.out / file.name)
+    complete_points(work.out / "points.jsonl", work.monitor)
+    for profile in progress.profiles:
+        _add_counters(work, profile, progress.warnings)
+    status = {
+        "schema": JOB_SCHEMA,
+        **outcome,
+        "warnings": progress.warnings,
+        "started_ns": started_ns,
+        "finished_ns": time.time_ns(),
+        "load_ns": progress.load_ns,
+        "profiles": [_profile_row(profile) for profile in progress.profiles],
+    }
+    for name, body in (("job.json", _job(lease)), ("env.json", env), ("status.json", status)):
+        _write(work.out, name, body)
+
+
+def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:
+    """Where a task ran, for env.json. agent: its name and id."""
+    capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)
+    return {
+        **agent,
+        **{name: capabilities[name] for name in HERE},
+        "visualprof": capabilities["version"],
+        "python": runtime.python_version if runtime else "",
+        "backend": spec.backend,
+        "version": progress.version or (runtime.version if runtime else spec.version),
+        "device": spec.device,
+        "effective": progress.effective,
+    }
+
+
+def _job(lease: Lease) -> dict[str, Any]:
+    """What was asked for. The server, which has the model, puts it beside the result under the name `file`."""
+    model = lease.request.model
+    file = {"name": model.name, "sha256": model.blob, "format": _format(lease), "file": plain_name(model.name)}
+    row = {"schema": JOB_SCHEMA, "job": lease.job, "task": lease.task, "attempt": lease.attempt}
+    request = {"name": lease.request.name, "spec": asdict(lease.spec), "request": asdict(lease.request)}
+    return {**row, "model": file, **request}
+
+
+def _format(lease: Lease) -> str:
+    """The model's format where its suffix says it."""
+    try:
+        files = backend(lease.spec.backend).files
+    except KeyError:
+        return ""
+    suffix = Path(lease.request.model.name).suffix.lower()
+    return next((file.name for file in files if suffix in file.suffixes), files[0].name if len(files) == 1 else "")
+
+
+def _profile_row(profile: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of `profiles` in status.json, made of what a child said, which can be anything."""
+    values = {key: plain(profile.get(key)) for key in PROFILE_KEYS}
+    return {key: value if isinstance(value, (str, int)) else None for key, value in values.items()}
+
+
+def _add_counters(work: WorkFolder, profile: Mapping[str, Any], warnings: list[str]) -> None:
+    """Adds the monitor's samples to a profile of a kind that can take them."""
+    kind, start = profile.get("counters"), profile.get("start_ns")
+    file = inside(work.out, str(profile.get("file") or "\0"))
+    if file and kind in COUNTER_KINDS and isinstance(start, int) and start > 0:
+        trace = ProfileTrace(file, kind, start, profile["begin_ns"], profile["end_ns"], profile["pid"])
+        try:
+            add_counters(trace, work.monitor)
+        except ValueError as error:
+            warnings.append(f"a profile is shown without the monitor's counters: {error}")
+
+
+def _write(folder: Path, name: str, body: object) -> None:
+    """Writes a file of JSON whole, whatever the child left under that name."""
+    part = folder / f"{name}.part"
+    clear(part)
+    part.write_text(json.dumps(body, indent=1), "utf-8")
+    clear(folder / name)
+    part.rename(folder / name)

@@ -1,0 +1,231 @@
+"""The monitor's samples, put into what a child has left: energy and throttling of a point, counters in a profile.
+
+Profiles are up to gigabytes: a list gets its events before its last bracket, in place; an object is copied once,
+with the events at the start of `traceEvents`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from visualprof.remote.agent.child_files import clear, is_plain
+from visualprof.remote.agent.work.child_events import is_object
+
+POINTS_MAX = 64 << 20
+# (key, name, factor), the names that the reader of monitor.jsonl gives them.
+HOST = (
+    ("cpu", "CPU %", 100.0),
+    ("child_cpu", "child CPU %", 100.0),
+    ("pressure", "CPU pressure %", 100.0),
+    ("rss_bytes", "RSS bytes", 1.0),
+)
+ON_GPU = (
+    ("util", "utilization %", 100.0),
+    ("mem_util", "mem utilization %", 100.0),
+    ("sm_mhz", "SM clock MHz", 1.0),
+    ("mem_mhz", "mem clock MHz", 1.0),
+    ("memory_bytes", "memory bytes", 1.0),
+    ("power_w", "power W", 1.0),
+    ("temperature_c", "temperature C", 1.0),
+)
+NAME = "monitor"
+MARGIN_NS = 100_000_000
+TAIL = 4096
+BLOCK = 1 << 20
+SCANNED_MAX = 256 << 20  # a second or so
+_STAMP = re.compile(rb'"ts"\s*:\s*"?(\d+(?:\.\d+)?)')
+_EVENTS = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[\s*')
+
+
+def samples_of(path: Path) -> Iterator[dict[str, Any]]:
+    """The samples of a monitor's file, in order."""
+    if path.exists():
+        with path.open(encoding="utf-8") as file:
+            next(file, "")
+            yield from (json.loads(line) for line in file if line.endswith("\n"))
+
+
+@dataclass(frozen=True)
+class GpuHistory:
+    """Samples of the measured GPU, in order of time. power_w, throttled: None where not known."""
+
+    t_ns: list[int] = field(default_factory=list[int])
+    power_w: list[float | None] = field(default_factory=list["float | None"])
+    throttled: list[bool | None] = field(default_factory=list["bool | None"])
+
+    def energy_j(self, start_ns: int, end_ns: int) -> float | None:
+        """The power integrated over a span; between two samples it is taken as a line. None: not sampled there."""
+        known = [(t, p) for t, p in zip(self.t_ns, self.power_w, strict=True) if p is not None]
+        first, last = bisect_left(known, (start_ns, -1.0)), bisect_right(known, (end_ns, float("inf")))
+        if first == last and not 0 < first < len(known):
+            return None
+        corners = [(start_ns, _power(known, start_ns)), *known[first:last], (end_ns, _power(known, end_ns))]
+        return sum((b - a) * (p + q) / 2 for (a, p), (b, q) in pairwise(corners)) / 1e9
+
+    def was_throttled(self, start_ns: int, end_ns: int) -> bool | None:
+        """Whether any sample of a span says so; None: none of them knows."""
+        span = slice(bisect_left(self.t_ns, start_ns), bisect_right(self.t_ns, end_ns))
+        known = [throttled for throttled in self.throttled[span] if throttled is not None]
+        return any(known) if known else None
+
+
+def _power(known: list[tuple[int, float]], t_ns: int) -> float:
+    """The power at a time: on the line between two samples; before the first and after the last that of the nearest."""
+    i = bisect_left(known, (t_ns, -1.0))
+    (a, p), (b, q) = known[max(0, i - 1)], known[min(i, len(known) - 1)]
+    return p + (q - p) * (t_ns - a) / (b - a) if b > a else p
+
+
+def history(path: Path) -> GpuHistory:
+    """The samples of the first GPU in a monitor's file."""
+    gpu = GpuHistory()
+    for sample in samples_of(path):
+        gpus: list[dict[str, Any]] = sample.get("gpus") or []
+        if gpus:
+            reasons = gpus[0].get("throttle")
+            gpu.t_ns.append(sample["t_ns"])
+            gpu.power_w.append(gpus[0].get("power_w"))
+            gpu.throttled.append(None if reasons is None else bool(reasons))
+    return gpu
+
+
+def complete_points(points: Path, monitor: Path) -> None:
+    """Adds `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
+    gpu = history(monitor)
+    if not gpu.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
+        return
+    part = points.with_name(points.name + ".part")
+    clear(part)
+    with points.open("rb") as old, part.open("wb") as new:
+        new.writelines(_completed(line, gpu) for line in old)
+    part.replace(points)
+
+
+def _completed(line: bytes, gpu: GpuHistory) -> bytes:
+    try:
+        point = json.loads(line)
+        start, end = int(point["start_ns"]), int(point["end_ns"])
+        # The swept size need not be that of the batch: the rates say how many samples a run has.
+        samples = int(point["n"]) * round(float(point["samples_per_s"]) / float(point["qps"]))
+    except (ValueError, KeyError, TypeError, RecursionError, ZeroDivisionError):
+        return line
+    if not is_object(point) or end <= start or samples <= 0:
+        return line
+    if (energy_j := gpu.energy_j(start, end)) is not None:
+        point["energy_j_per_sample"] = energy_j / samples
+    if (throttled := gpu.was_throttled(start, end)) is not None:
+        point["throttled"] = throttled
+    return json.dumps(point).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class ProfileTrace:
+    """A file and its time. origin_ns: epoch of time 0 of its stamps, which are us. begin_ns, end_ns: of its pass.
+
+    kind: "chrome_list" or "chrome_object". pid: the process that the counters are shown under.
+    """
+
+    file: Path
+    kind: str
+    origin_ns: int
+    begin_ns: int
+    end_ns: int
+    pid: int
+
+
+def add_counters(profile: ProfileTrace, monitor: Path) -> int:
+    """Adds the monitor's samples of a profile's time to it; returns how many events that were.
+
+    Raises: ValueError: the file is not what `kind` says; it is left as it was. OSError.
+    """
+    events = list(_counters(profile, monitor))
+    if not events:
+        return 0
+    name = {"ph": "M", "pid": profile.pid, "tid": 0, "name": "process_name", "args": {"name": NAME}}
+    events.insert(0, json.dumps(name).encode())
+    {"chrome_list": _append, "chrome_object": _insert}[profile.kind](profile.file, b",\n".join(events))
+    return len(events) - 1
+
+
+def _counters(profile: ProfileTrace, monitor: Path) -> Iterator[bytes]:
+    first = max(profile.begin_ns, profile.origin_ns + round(_first_stamp(profile.file) * 1000) - MARGIN_NS)
+    for sample in samples_of(monitor):
+        if max(first, profile.origin_ns) <= sample["t_ns"] <= profile.end_ns + MARGIN_NS:
+            yield from _events(sample, (sample["t_ns"] - profile.origin_ns) / 1000, profile.pid)
+
+
+def _first_stamp(file: Path) -> float:
+    """The least time stamp of a file, us; 0 for a file so large that it takes too long to find out."""
+    if not 0 < file.stat().st_size <= SCANNED_MAX:
+        return 0.0
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        return min((float(match[1]) for match in _STAMP.finditer(content)), default=0.0)
+
+
+def _events(sample: dict[str, Any], ts: float, pid: int) -> Iterator[bytes]:
+    values = [(name, sample.get(key), factor) for key, name, factor in HOST]
+    for i, gpu in enumerate(sample.get("gpus") or ()):
+        values += [(f"GPU{i} {name}", gpu.get(key), factor) for key, name, factor in ON_GPU]
+    for name, value, factor in values:
+        if value is not None:
+            args = {"value": round(value * factor, 3)}
+            yield json.dumps({"ph": "C", "pid": pid, "tid": 0, "ts": ts, "name": name, "args": args}).encode()
+
+
+def _append(file: Path, events: bytes) -> None:
+    with file.open("r+b") as out:
+        size = out.seek(0, 2)
+        at = out.seek(max(0, size - TAIL))
+        tail = out.read()
+        body = tail.rstrip()
+        if not body.endswith(b"]"):
+            raise ValueError(f"{file.name} does not end as a list; is it complete?")
+        body = body[:-1].rstrip()
+        comma = b"" if body.endswith((b"[", b",")) else b","
+        try:
+            overwrite(out, at + len(body), comma + b"\n" + events + b"\n]\n")
+        except OSError:
+            overwrite(out, at, tail)  # fits: it was there before
+            raise
+
+
+def overwrite(out: BinaryIO, at: int, data: bytes) -> None:
+    """Makes a file end with `data`, from `at` on."""
+    out.seek(at)
+    out.truncate()
+    out.write(data)
+    out.flush()
+
+
+def _insert(file: Path, events: bytes) -> None:
+    part = file.with_name(file.name + ".part")
+    clear(part)
+    try:
+        with file.open("rb") as old, part.open("wb") as new:
+            with mmap(old.fileno(), 0, access=ACCESS_READ) as content:
+                match = _EVENTS.search(content)
+                if not match:
+                    raise ValueError(f"{file.name} has no traceEvents")
+                at = match.end()
+                comma = b"" if content[at : at + 1] == b"]" else b",\n"
+            _copy(old, new, at)
+            new.write(events + comma)
+            shutil.copyfileobj(old, new, BLOCK)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copy(old: BinaryIO, new: BinaryIO, size: int) -> None:
+    while size and (block := old.read(min(BLOCK, size))):
+        new.write(block)
+        size -= len(block)

@@ -1,0 +1,214 @@
+"""The children of a task, one after the other: what they say, what they use, how they end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast, get_args
+
+import psutil
+
+from visualprof.remote.agent.child_files import free_bytes
+from visualprof.remote.agent.faults import StopRequested, failure_of
+from visualprof.remote.agent.machine.monitor import PROFILE_INTERVAL_S, Monitor
+from visualprof.remote.agent.machine.processes import scratch_bytes
+from visualprof.remote.agent.machine.sandbox import Sandbox
+from visualprof.remote.agent.work.child_events import Event, EventReader, TaskProgress, is_object, plain, text, whole
+from visualprof.remote.agent.work.child_process import GRACE_S, CappedLog, Child
+from visualprof.remote.agent.work.result_folder import WorkFolder
+from visualprof.remote.protocol import Lease, Phase, Reason, TaskFailure
+
+TICK_S = 0.1
+PROFILES_MAX = 50
+HURRY_S = 1.0  # for a child of an agent that is told to leave at once
+PHASES: tuple[str, ...] = get_args(Phase)
+REASONS: tuple[str, ...] = get_args(Reason)
+GIB = 1 << 30
+LIMITS = f"CORE=0 FSIZE={16 * GIB} NPROC=16384"  # processes of the user, threads included; root has no such limit
+TREE_MAX = 1000
+SPARE_MEMORY = 256 << 20
+SPARE_DISK = 16 << 20  # for the journal, the report, and other programs
+SPARE_BYTES = 1 << 20
+OOM_KILLS = Path("/proc/vmstat")
+NO_MEMORY = ("std::bad_alloc", "MemoryError", "out of memory")
+NO_SPACE = ("No space left on device", "Errno 28", "File too large", "Errno 27")
+
+
+@dataclass
+class StageRunner:
+    """Runs the stages of one task.
+
+    prefixes: folders of the interpreter. level: of the sandbox. memory_bytes: that a child may use. check: raises
+    StopRequested when somebody wants the work to end. started: gets each child.
+    """
+
+    work: WorkFolder
+    lease: Lease
+    python: Path
+    prefixes: tuple[str, ...]
+    level: int
+    memory_bytes: int
+    monitor: Monitor
+    log: CappedLog
+    progress: TaskProgress
+    check: Callable[[], None]
+    started: Callable[[Child], None]
+
+    def run(self, stage: str, deadline: float) -> None:
+        """Runs one stage to its end. deadline: time.monotonic().
+
+        Raises: TaskFailure: it failed, crashed, was too slow or too large. StopRequested.
+        """
+        self._failed: TaskFailure | None = None
+        self._done = False
+        self._events = EventReader(self.work.events)
+        self._events.skip_half_line()
+        self.progress.share = 0.0
+        kills = _oom_kills()
+        child = self._start(stage)
+        try:
+            self.started(child)
+            self._follow(child, deadline)
+        finally:
+            status, signal_name = child.close()
+            self.monitor.watch(None)
+            before = -1
+            while before != self._events.offset:
+                before = self._events.offset
+                self._take_events()
+        self._judge(status, signal_name, _oom_kills() - kills)
+
+    def _start(self, stage: str) -> Child:
+        work, monitor = self.work, self.monitor
+        sandbox = Sandbox(
+            work.box, self.python, (work.files, work.task), self.prefixes, self.lease.spec.device, work.mark, LIMITS
+        )
+        command, env = sandbox.command(self.level, "-I", str(work.code), str(work.box), stage)
+        try:
+            child = Child(command, env, work.box, self.log, work.mark)
+        except OSError as error:
+            raise TaskFailure("no_runtime", f"{self.python} could not be started: {error.strerror}") from None
+        self._pid, self._began_ns = child.pid, time.time_ns()
+        if stage.startswith("profile:"):
+            self.progress.phase = monitor.phase = "profiling"
+            monitor.interval_s = min(monitor.interval_s, PROFILE_INTERVAL_S)
+            self.progress.changed()
+        monitor.watch(child.tree)
+        monitor.start()
+        return child
+
+    def _follow(self, child: Child, deadline: float) -> None:
+        try:
+            while not child.ended():
+                if child.noticed.wait(TICK_S):
+                    child.noticed.clear()
+                    time.sleep(0.01)
+                self._take_events()
+                self.check()
+                self._check_limits(child, deadline)
+        except TaskFailure as failure:
+            child.terminate(0 if failure.reason == "out_of_memory" else GRACE_S)
+            raise
+        except StopRequested as stop:
+            child.terminate(GRACE_S if str(stop) == "cancelled" else HURRY_S)
+            raise
+
+    def _check_limits(self, child: Child, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            timeout = self.lease.request.timeout_s
+            raise TaskFailure("timeout", f"not done after {timeout:g} s ({self._doing()})", self._last_lines())
+        if self.monitor.error:
+            raise failure_of(self.monitor.error)
+        if self.log.full_disk:
+            raise TaskFailure("disk_full", "the agent's disk is full: the log could not be written")
+        self._check_machine(child)
+        used, allowed = child.tree.rss_bytes(), self.memory_bytes
+        used += scratch_bytes(child.tree) if self.level == 2 else 0
+        if used > allowed:
+            error = f"{used / GIB:.2f} GiB of memory were in use, {allowed / GIB:.2f} are allowed ({self._doing()})"
+            hint = "a smaller size of the swept dimension, or a larger --memory of the agent"
+            raise TaskFailure("out_of_memory", error, hint)
+
+    def _check_machine(self, child: Child) -> None:
+        """Limits that the kernel does not keep for one process: their number, the machine's memory and disk."""
+        count = len(child.tree.processes())
+        if count > TREE_MAX:
+            raise TaskFailure("crashed", f"{count:,} processes were started, {TREE_MAX} are allowed ({self._doing()})")
+        if free_bytes(self.work.box) < SPARE_DISK:
+            hint = f"free space for {self.work.folder}"
+            raise TaskFailure("disk_full", f"the agent's disk is nearly full ({self._doing()})", hint)
+        memory = psutil.virtual_memory()
+        if memory.available < min(SPARE_MEMORY, memory.total // 50):
+            error = f"only {memory.available >> 20} MiB of the machine's memory were left ({self._doing()})"
+            raise TaskFailure("out_of_memory", error, "a smaller size of the swept dimension, or a less busy machine")
+
+    def _doing(self) -> str:
+        phase, batch = self.progress.phase, self.progress.batch
+        return phase if batch is None else f"{phase} batch {batch}"
+
+    def _last_lines(self) -> str:
+        tail = self.log.tail()
+        return f"the log ends with:\n{tail}" if tail else "the log is empty"
+
+    def _judge(self, status: int, signal_name: str, oom_kills: int) -> None:
+        """Judges a child that ended by itself; a crash after `done` is a warning: some runtimes crash at exit."""
+        how = f"ended by {signal_name}" if signal_name else f"ended with status {status}"
+        if self._done and self._failed is None:
+            if status:
+                self.progress.warnings.append(f"the child {how} after its work was done")
+            return
+        tail = self.log.tail()
+        failure = self._failed or self._crash(how, tail, signal_name == "SIGKILL" and oom_kills > 0)
+        if free_bytes(self.work.box) < SPARE_BYTES or any(word in tail + failure.error for word in NO_SPACE):
+            raise TaskFailure("disk_full", f"no space was left on the agent's disk: {failure.error}", failure.hint)
+        raise failure
+
+    def _crash(self, how: str, tail: str, killed: bool) -> TaskFailure:
+        reason: Reason = "out_of_memory" if killed or any(word in tail for word in NO_MEMORY) else "crashed"
+        return TaskFailure(reason, f"the child {how} and without a result ({self._doing()})", self._last_lines())
+
+    def _take_events(self) -> None:
+        for event in self._events.read():
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        progress = self.progress
+        match event["event"]:
+            case "phase" if event.get("phase") in PHASES:
+                progress.phase, progress.batch = event["phase"], whole(event, "batch")
+                self.monitor.phase, self.monitor.batch = progress.phase, progress.batch
+            case "progress":
+                done, total = whole(event, "done") or 0, whole(event, "total") or 0
+                progress.share = min(max(done / total, 0.0), 1.0) if total > 0 else 0.0
+            case "point" if is_object(event.get("point")):
+                if progress.load_ns is None:
+                    progress.load_ns = whole(event["point"], "load_ns")
+                progress.on_point(event["point"])
+            case "effective" if is_object(event.get("effective")):
+                progress.effective, progress.version = plain(event["effective"]), text(event, "version", 100)
+            case "profile" if len(progress.profiles) < PROFILES_MAX:
+                times = {"begin_ns": self._began_ns, "end_ns": time.time_ns()}
+                progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
+            case "failed":
+                self._failed = _failure(event)
+            case "done":
+                self._done = True
+            case _:
+                return
+        progress.changed()
+
+
+def _failure(event: Event) -> TaskFailure:
+    reason = cast("Reason", event.get("reason") if event.get("reason") in REASONS else "model_error")
+    error = text(event, "error") or "the child failed and did not say why"
+    return TaskFailure(reason, error, text(event, "hint"))
+
+
+def _oom_kills() -> int:
+    """Processes that the kernel has killed for memory since boot."""
+    try:
+        return next((int(x.split()[1]) for x in OOM_KILLS.read_text().splitlines() if x.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0

@@ -1,0 +1,73 @@
+"""Does a spec fit a machine? One rule: as reasons for people, and as a condition on the table of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import ColumnElement, and_, false, or_
+
+from visualprof.remote.protocol import Runtime, Spec, version_order
+from visualprof.remote.queue.check.form import FieldError
+from visualprof.remote.queue.store.records import Agent, AnyRow
+from visualprof.remote.queue.store.tables import tasks
+
+
+def device_names(devices: Sequence[str]) -> list[str]:
+    """What a spec may say to get one of these devices: its name, or `cuda` for any CUDA device."""
+    return [*devices, "cuda"] if any(device.startswith("cuda") for device in devices) else list(devices)
+
+
+def serving(runtimes: Sequence[Runtime], backend: str, version: str) -> list[Runtime]:
+    """The runtimes of a backend that have the version; "" is any."""
+    return [r for r in runtimes if r.backend == backend and version in ("", r.version)]
+
+
+def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
+    """What a machine lacks for a spec, by the spec's field; nothing when it can run it."""
+    has = agent.capabilities
+    versions = serving(has.runtimes, spec.backend, "")
+    fitting = serving(has.runtimes, spec.backend, spec.version)
+    if spec.platform not in ("", has.platform):
+        yield FieldError("platform", f"{agent.name} is {has.platform}, not {spec.platform}")
+    if not versions:
+        there = ", ".join(sorted({r.backend for r in has.runtimes})) or "none"
+        yield FieldError("backend", f"{agent.name} has no {spec.backend}", f"its runtimes: {there}")
+    elif not fitting:
+        there = ", ".join(sorted({r.version for r in versions}))
+        yield FieldError("version", f"{agent.name} has no {spec.backend} {spec.version}", f"it has {there}")
+    elif not any(spec.device in device_names(r.devices) for r in fitting):
+        there = ", ".join(sorted({d for r in fitting for d in r.devices}))
+        yield FieldError("device", f"{spec.backend} of {agent.name} has no {spec.device}", f"it has {there}")
+
+
+def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
+    """The machines that can run a spec."""
+    return [a for a in agents if spec.agent in ("", a.id) and not any(lacks(spec, a))]
+
+
+def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
+    """Condition on `tasks`: those that a machine may take while these devices are free.
+
+    A private machine works for its own owner alone; without accounts that is everybody.
+    """
+    anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
+    allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
+    if not agent.public:
+        allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
+    runtimes = [
+        and_(
+            tasks.c.backend == r.backend,
+            tasks.c.version.in_(("", r.version)),
+            tasks.c.device.in_(device_names([device for device in devices if device in r.devices])),
+        )
+        for r in agent.capabilities.runtimes
+    ]
+    return and_(allowed, or_(false(), *runtimes))
+
+
+def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:
+    """The free device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
+    runtimes = serving(agent.capabilities.runtimes, task.backend, task.version)
+    served = {device for runtime in runtimes for device in runtime.devices}
+    device = next(d for d in devices if d in served and task.device in device_names([d]))
+    return device, max((r.version for r in runtimes if device in r.devices), key=version_order)

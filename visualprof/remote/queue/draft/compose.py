@@ -1,0 +1,221 @@
+"""A complete job of a draft, and a draft of a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, get_type_hints
+
+from visualprof.remote.protocol import Input, Measure, ModelRef, Profile, Request, Sweep
+from visualprof.remote.queue.check.form import FieldError, within
+from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, Tensor, from_json
+from visualprof.remote.queue.check.job import Known, check_request, points_of
+from visualprof.remote.queue.check.limits import MAX_INPUTS
+from visualprof.remote.queue.check.shapes import Array, array_sizes
+from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftError, DraftInput, DraftSpec
+from visualprof.remote.queue.draft.grammar import EXAMPLES, batch_of, dims_text, parse_dims, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.specs import Machines, choices, expanded, first_specs, made_id
+from visualprof.remote.queue.store.records import Agent
+
+# What can be typed about measuring, and where it stands in a request.
+MEASURES = {
+    "warmup_s": "measure.warmup_s",
+    "min_s": "measure.min_s",
+    "max_s": "measure.max_s",
+    "min_n": "measure.min_n",
+    "profile_runs": "profile.runs",
+    "profile_at": "profile.at",
+    "timeout_s": "timeout_s",
+    "retries": "retries",
+}
+_OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profile), ("", Request))
+_NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
+
+
+def compose(draft: Draft, known: Known) -> Drafted:
+    """The job that a draft means, what is wrong with it, and what can be chosen."""
+    kept = known.inspected(draft.model)
+    found = from_json(kept) if kept else None
+    model = found if isinstance(found, InspectedModel) else None
+    name = str(kept.get("name") or draft.model_name) if kept else draft.model_name
+    machines = Machines(known.agents(), known.intervals.lease_s)
+    arrays = _arrays(draft, known)
+    inputs, errors = _inputs(draft, model, name, arrays)
+    sweep, sweep_errors = _sweep(draft, model, inputs)
+    decided = array_sizes(inputs, {i: arrays[row.blob] for i, row in enumerate(inputs) if row.blob in arrays})
+    dims, size_errors = _sizes(draft, model, inputs, sweep.dim, decided)
+    wanted = draft.specs if draft.specs is not None else first_specs(model, machines) if model else []
+    specs, spec_errors = expanded(wanted, model, machines)
+    numbers, number_errors = _numbers(draft.measure)
+    errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors]
+    request = Request(
+        key=draft.key or "draft",
+        model=ModelRef(draft.model, name),
+        specs=specs,
+        name=draft.name.strip(),
+        inputs=inputs,
+        dims=dims,
+        sweep=sweep,
+        measure=Measure(**numbers["measure"]),
+        profile=Profile(**numbers["profile"]),
+        **numbers[""],
+    )
+    checked, warnings = check_request(request, known)
+    errors += [DraftError(e.field, e.error, e.hint) for e in checked if not _covered(e, errors)]
+    return Drafted(
+        request=request,
+        errors=errors,
+        warnings=warnings,
+        points=points_of(request),
+        dims=_names(inputs),
+        sizes={dim: size for dim, size in (decided | dims).items() if dim != sweep.dim},
+        choices=[choices(spec, machines) for spec in specs],
+    )
+
+
+def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
+    """What somebody would type to get such a job; ids that were made of the rest go on following it."""
+    inputs = [DraftInput(i.name, i.dtype, dims_text(i.dims), i.fill, i.blob) for i in request.inputs]
+    specs = [
+        DraftSpec(
+            id="" if spec.id == made_id(spec, agents) else spec.id,
+            backends=[spec.backend],
+            precisions=[spec.precision],
+            threads=[str(spec.threads or "")],
+            **{name: getattr(spec, name) for name in ("version", "agent", "platform", "device", "options")},
+        )
+        for spec in request.specs
+    ]
+    return Draft(
+        model=request.model.blob,
+        model_name=request.model.name,
+        name=request.name,
+        arrays=[i.blob for i in request.inputs if i.fill == "file"],
+        inputs=inputs,
+        sweep=request.sweep.dim,
+        sizes=sizes_text(request.sweep.values) if request.sweep.dim else None,
+        dims={name: str(size) for name, size in request.dims.items()},
+        specs=specs,
+        measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
+    )
+
+
+def measure_texts(request: Request) -> dict[str, str]:
+    """The numbers of `MEASURES` in a request as people write them; profile_at "" is the first size."""
+    texts: dict[str, str] = {}
+    for name, path in MEASURES.items():
+        owner, _, field = path.rpartition(".")
+        value = getattr(getattr(request, owner) if owner else request, field)
+        texts[name] = "" if name == "profile_at" and not value else f"{value:.15g}"
+    return texts
+
+
+USUAL = measure_texts(Request("", ModelRef("", ""), []))
+
+
+def _covered(error: FieldError, errors: Sequence[FieldError]) -> bool:
+    """Is it a consequence of what is wrong with the same field already?"""
+    return any(within(error.field, e.field) or within(e.field, error.field) for e in errors)
+
+
+def _arrays(draft: Draft, known: Known) -> dict[str, Array]:
+    """The uploaded arrays that a draft names, by blob."""
+    named = dict.fromkeys([*draft.arrays, *(i.blob for i in draft.inputs or () if i.blob)])
+    arrays: dict[str, Array] = {}
+    for blob in list(named)[:MAX_INPUTS]:
+        kept = known.inspected(blob)
+        array = from_json(kept) if kept else None
+        if kept and isinstance(array, InspectedArray):
+            arrays[blob] = Array(str(kept.get("name") or "the file"), array.dtype, array.shape)
+    return arrays
+
+
+def _inputs(
+    draft: Draft, model: InspectedModel | None, model_name: str, arrays: Mapping[str, Array]
+) -> tuple[list[Input], list[DraftError]]:
+    tensors = {t.name: t for t in model.inputs} if model else {}
+    rows = draft.inputs if draft.inputs is not None else [DraftInput(name) for name in tensors]
+    inputs, errors = list[Input](), list[DraftError]()
+    for i, row in enumerate(rows[: MAX_INPUTS + 1]):
+        blob, fill = row.blob, row.fill
+        if not fill:
+            offered = {b: arrays[b] for b in draft.arrays if b in arrays}
+            blob = _array_of(row.name, model_name, offered, len(rows) == 1)
+            fill = "file" if blob else "random"
+        dtype, dims = _shape(row, tensors.get(row.name), arrays.get(blob))
+        if dims is None or not dtype:
+            told = f"the model's file does not say the shape of its input {row.name!r}"
+            hint = f"write it, as in --shape '{row.name}=float32[batch,3,224,224]', or give an array: --input"
+            errors.append(DraftError(f"inputs[{i}].dims", told, f"{hint} {row.name}=FILE.npy", "dims"))
+        inputs.append(Input(row.name, dtype or "float32", dims or [], fill, blob if fill == "file" else ""))
+    return inputs, errors
+
+
+def _shape(row: DraftInput, tensor: Tensor | None, array: Array | None) -> tuple[str, list[int | str] | None]:
+    """Type and dimensions: what is typed, else what the model's file says, else those of the array."""
+    saved = tensor.dims if tensor else None
+    declared = None if saved is None or None in saved else [dim for dim in saved if dim is not None]
+    dtype = row.dtype or (tensor.dtype if tensor else "")
+    dims = parse_dims(row.dims) if row.dims is not None else declared
+    if (dims is None or not dtype) and array and row.dims is None:
+        return array.dtype, ["batch", *array.shape[1:]] if array.shape else []
+    return dtype or (array.dtype if array else "float32" if row.dims else ""), dims
+
+
+def _array_of(name: str, model: str, arrays: Mapping[str, Array], only: bool) -> str:
+    """The array of an input: `input.npy`, `model.input.npy`, or the only array for the only input; "" without one."""
+    names = {name, f"{model}.{name}", f"{PurePosixPath(model).stem}.{name}"}
+    matching = [blob for blob, array in arrays.items() if array.name.rpartition(".")[0] in names]
+    return matching[0] if matching else next(iter(arrays)) if only and len(arrays) == 1 else ""
+
+
+def _names(inputs: Sequence[Input]) -> list[str]:
+    return list(dict.fromkeys(d for i in inputs for d in i.dims if isinstance(d, str)))
+
+
+def _sweep(draft: Draft, model: InspectedModel | None, inputs: Sequence[Input]) -> tuple[Sweep, list[DraftError]]:
+    dim = draft.sweep if draft.sweep is not None else batch_of([i.dims for i in inputs])
+    text = draft.sizes if draft.sizes is not None else draft.usual_sizes if dim else ""
+    try:
+        values = parse_sizes(text) if text or draft.sizes is not None else [model.dims.get(dim, 1) if model else 1]
+    except ValueError as error:
+        return Sweep(dim, []), [DraftError("sweep.values", str(error), EXAMPLES, "sweep")]
+    if dim or values == [1]:
+        return Sweep(dim, values), []
+    why = " ".join(model.warnings if model else []) or "every dimension of the model is fixed"
+    return Sweep("", [1]), [DraftError("sweep.values", "there is no dimension to sweep", why)]
+
+
+def _sizes(
+    draft: Draft, model: InspectedModel | None, inputs: Sequence[Input], swept: str, decided: Mapping[str, int]
+) -> tuple[dict[str, int], list[DraftError]]:
+    """Sizes of what is not swept: typed ones, else the model's to start from. decided: what arrays have."""
+    sizes, errors = dict[str, int](), list[DraftError]()
+    usual = model.dims if model else {}
+    names = [name for name in _names(inputs) if name != swept]
+    for name in dict.fromkeys([*names, *draft.dims]):
+        text = draft.dims.get(name, "" if name in decided else str(usual.get(name, "")))
+        if re.fullmatch(r"0*[1-9]\d{0,17}", text):
+            sizes[name] = int(text)
+        elif name in draft.dims or name not in decided:
+            told = f"{text[:40]!r} is no size" if text else "it needs a size"
+            errors.append(DraftError(f"dims.{name[:80]}", told, f"for example: {name[:80]}=64", "size"))
+            sizes[name] = 0
+    return sizes, errors
+
+
+def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[DraftError]]:
+    """The fields of the request's parts that were typed, and what is no number."""
+    numbers, errors = {owner: dict[str, Any]() for owner, _ in _OWNERS}, list[DraftError]()
+    kinds = {owner: get_type_hints(kind) for owner, kind in _OWNERS}
+    for name, text in texts.items():
+        owner, _, field = MEASURES.get(name, "").rpartition(".")
+        if not text or not field:
+            continue
+        whole = kinds[owner][field] is int
+        if re.fullmatch(r"\d{1,18}", text) if whole else _NUMBER.fullmatch(text):
+            numbers[owner][field] = int(text) if whole else float(text)
+        else:
+            errors.append(DraftError(MEASURES[name], f"{text[:40]!r} is no number", code="number"))
+    return numbers, errors

@@ -1,0 +1,71 @@
+"""Sizes, dimensions and numbers as people type them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from visualprof.remote.queue.check.limits import MAX_SIZE, MAX_VALUES
+
+EXAMPLES = "for example 1:64, 8:64:8 or 1, 2, 4"
+_SCALAR = re.compile(r"\(\s*\)|\[\s*\]|（\s*）")
+_BETWEEN_DIMS = re.compile(r"[\s,，×]+|(?<=\d)x(?=\d)")
+_BETWEEN_SIZES = re.compile(r"[\s,，、]+")
+_RANGE = re.compile(r"(\d{1,18})(?::(\d{1,18})(?::\+?(\d{1,18}))?)?")
+_BATCH = re.compile(r"batch|batch_?size|n|b", re.IGNORECASE)
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Sizes in their order, each once: 1:64 doubles up to and with 64, 8:64:8 or 8:64:+8 steps by 8, 1, 2, 4 lists.
+
+    Raises: ValueError: it is not 1 to 64 sizes from 1 up.
+    """
+    sizes: list[int] = []
+    for part in filter(None, _BETWEEN_SIZES.split(text)):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part[:40]!r} is no size")
+        first, last, step = (int(number) if number else None for number in match.groups())
+        sizes += _range(first or 0, last, step)
+    sizes = list(dict.fromkeys(sizes))
+    if not 1 <= len(sizes) <= MAX_VALUES:
+        raise ValueError(f"{text[:40]!r} has {len(sizes)} sizes; allowed are 1 to {MAX_VALUES}")
+    return sizes
+
+
+def _range(first: int, last: int | None, step: int | None) -> list[int]:
+    last = first if last is None else last
+    if not 0 < first <= last <= MAX_SIZE or step == 0:
+        raise ValueError(f"{first}:{last} is no range of sizes from 1 up")
+    if step:
+        return list(range(first, last + 1, step))[: MAX_VALUES + 1]
+    return [*(first << i for i in range((last // first).bit_length()) if first << i < last), last]
+
+
+def sizes_text(sizes: Sequence[int]) -> str:
+    """The shortest text that reads as these sizes."""
+    span = f"{sizes[0]}:{sizes[-1]}" if len(sizes) > 2 and 0 < sizes[0] <= sizes[-1] else ""
+    return span if span and parse_sizes(span) == list(sizes) else ", ".join(map(str, sizes))
+
+
+def parse_dims(text: str) -> list[int | str] | None:
+    """`batch, 3, 224×224` as dimensions, `()` as those of a single number; None for an empty text."""
+    text = text.strip()
+    if _SCALAR.fullmatch(text):
+        return []
+    parts = filter(None, _BETWEEN_DIMS.split(text.removeprefix("[").removesuffix("]")))
+    dims: list[int | str] = [int(part[:18]) if re.fullmatch(r"-?\d+", part) else part for part in parts]
+    return dims or None
+
+
+def dims_text(dims: Sequence[int | str]) -> str:
+    """The text that reads as these dimensions."""
+    return ", ".join(map(str, dims)) or "()"
+
+
+def batch_of(dims: Sequence[Sequence[int | str]]) -> str:
+    """Which dimension of the inputs is the batch: by its name, else the first of the first input; "" without one."""
+    names = [dim for each in dims for dim in each if isinstance(dim, str)]
+    named = [n for n in names if _BATCH.fullmatch(n)] or [n for n in names if "batch" in n.lower()]
+    first = dims[0][0] if dims and dims[0] else ""
+    return named[0] if named else first if isinstance(first, str) else ""

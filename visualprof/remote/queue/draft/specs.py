@@ -1,0 +1,160 @@
+"""The specs of a draft: which ways to run the model, on which machines, and how they are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby, islice, product
+from typing import Any
+
+from visualprof.remote.backends import all_backends
+from visualprof.remote.protocol import Runtime, Spec, version_order
+from visualprof.remote.queue.check.inspect import InspectedModel
+from visualprof.remote.queue.check.limits import MAX_SPECS
+from visualprof.remote.queue.check.machines import unknown_agent
+from visualprof.remote.queue.check.matching import lacks, serving, takers
+from visualprof.remote.queue.draft.forms import DraftError, DraftSpec, SpecChoices
+from visualprof.remote.queue.store.records import Agent
+
+MOST_FIRST = 4
+ID_LENGTH = 44  # room for a number behind it
+
+
+class Machines:
+    """The registered machines. online: those of them that were heard of within a lease."""
+
+    def __init__(self, agents: Sequence[Agent], lease_s: float) -> None:
+        self.all = agents
+        self.online = [agent for agent in agents if agent.online(lease_s)]
+
+    def named(self, text: str) -> list[Agent]:
+        """The machines of an id or name; among several of a name the one that is online."""
+        agents = [a for a in self.all if a.id == text] or [a for a in self.all if a.name == text]
+        online = [a for a in agents if a in self.online]
+        return online if len(online) == 1 else agents
+
+    def of(self, spec: Spec) -> list[Agent]:
+        """Where a spec may run: the machine that it names, else those that are online."""
+        if spec.agent:
+            return [a for a in self.all if a.id == spec.agent]
+        return [a for a in self.online if spec.platform in ("", a.capabilities.platform)]
+
+
+def first_specs(model: InspectedModel, machines: Machines) -> list[DraftSpec]:
+    """A backend that loads the model on each machine that has it, on its best device; a few at most.
+
+    Where no machine has any: each backend that would load it.
+    """
+    several = len(machines.online) > 1
+    specs = [
+        DraftSpec(backends=[backend], agent=agent.id if several else "", device=_best_device(runtimes))
+        for backend in model.backends
+        for agent in machines.online
+        if (runtimes := serving(agent.capabilities.runtimes, backend, ""))
+    ]
+    return (specs or [DraftSpec(backends=[backend]) for backend in model.backends])[:MOST_FIRST]
+
+
+def _best_device(runtimes: Sequence[Runtime]) -> str:
+    return next((device for runtime in runtimes for device in runtime.devices if device != "cpu"), "cpu")
+
+
+def expanded(
+    drafts: Sequence[DraftSpec], model: InspectedModel | None, machines: Machines
+) -> tuple[list[Spec], list[DraftError]]:
+    """The specs of the drafts, each with an id of its own, and what is wrong with them."""
+    specs, errors = list[Spec](), list[DraftError]()
+    for draft in drafts[: MAX_SPECS + 1]:
+        path = f"specs[{len(specs)}]"
+        agents = machines.named(draft.agent) if draft.agent else []
+        errors += _which(f"{path}.agent", draft.agent, agents, machines)
+        common = Spec(
+            id=draft.id,
+            backend="",
+            version=draft.version,
+            agent=agents[0].id if agents else draft.agent,
+            platform=draft.platform,
+            device=draft.device or ("cuda" if draft.platform == "cuda" else "cpu"),
+            options={name: value for name, value in draft.options.items() if value},
+        )
+        backends = draft.backends
+        if not backends and model:
+            backends = [b for b in model.backends if takers(replace(common, backend=b), machines.online)]
+            if not backends and (agents or not draft.agent):
+                errors.append(_nobody(model, common, machines))
+        lists = (dict.fromkeys(values) for values in (backends, draft.precisions or [""], draft.threads or [""]))
+        for backend, precision, threads in islice(product(*lists), MAX_SPECS + 1 - len(specs)):
+            if not re.fullmatch(r"\d{0,18}", threads):
+                errors.append(
+                    DraftError(f"specs[{len(specs)}].threads", f"{threads[:40]!r} is no number", code="whole")
+                )
+                threads = ""
+            chosen: dict[str, Any] = {"precision": precision, "threads": int(threads or 0)}
+            specs.append(replace(common, backend=backend, **chosen))
+    if not specs and not errors:
+        errors.append(DraftError("specs", "there is none", "add at least one", "no_spec"))
+    return with_ids(specs, machines.all), errors
+
+
+def _which(field: str, agent: str, named: Sequence[Agent], machines: Machines) -> Iterator[DraftError]:
+    if agent and not named:
+        yield DraftError(**asdict(unknown_agent(field, agent, machines.all)))
+    elif len(named) > 1:
+        ids = ", ".join(a.id for a in named)
+        yield DraftError(field, f"{len(named)} agents are named {agent!r}", f"name one by its id: {ids}")
+
+
+def _nobody(model: InspectedModel, spec: Spec, machines: Machines) -> DraftError:
+    runtimes = [r for a in machines.online if spec.agent in ("", a.id) for r in a.capabilities.runtimes]
+    offers = ", ".join(sorted({f"{r.backend} {r.version} ({', '.join(r.devices)})" for r in runtimes}))
+    told = f"no agent that is online can run this {model.format} model" + (f"; there is {offers}" if offers else "")
+    later = f"queue it for later: --backend {' or '.join(model.backends)}"
+    return DraftError("specs", told, f"start one (visualprof agent), or {later}")
+
+
+def with_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:
+    """The specs with an id each: the one that was typed, else one made of the rest, numbered where it is taken."""
+    taken = {spec.id for spec in specs if spec.id}
+    named: list[Spec] = []
+    for spec in specs:
+        base = spec.id or made_id(spec, agents)
+        numbered = (base if n == 1 else f"{base}-{n}" for n in range(1, len(specs) + 2))
+        name = spec.id or next(name for name in numbered if name not in taken)
+        taken.add(name)
+        named.append(replace(spec, id=name))
+    return named
+
+
+def made_id(spec: Spec, agents: Sequence[Agent]) -> str:
+    """What tells a spec apart: `ort-1.23.2-gpu-box-cuda0-f16-4t`; a name for a folder."""
+    short = {b.name: b.short for b in all_backends()}.get(spec.backend) or spec.backend
+    where = next((a.name for a in agents if a.id == spec.agent), "") if spec.agent else spec.platform
+    device = "" if spec.device == "cpu" else spec.device.replace(":", "")
+    threads = f"{spec.threads}t" if spec.threads else ""
+    parts = [short, spec.version, where, device, spec.precision, threads, *spec.options.values()]
+    return _joined(map(_slug, parts))[:ID_LENGTH] or "spec"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"^[^A-Za-z0-9]+|[-_.]+$", "", re.sub(r"[^A-Za-z0-9_.-]+", "-", text))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """The parts that are not empty; a device `cuda` on the platform `cuda` is said once."""
+    return "-".join(part for part, _ in groupby(filter(None, parts)))
+
+
+def choices(spec: Spec, machines: Machines) -> SpecChoices:
+    """What machines offer for a spec as it stands."""
+    runtimes = [r for a in machines.of(spec) for r in serving(a.capabilities.runtimes, spec.backend, "")]
+    versions = sorted({r.version for r in runtimes}, key=version_order, reverse=True)
+    devices = dict.fromkeys(["cpu", *(d for r in serving(runtimes, spec.backend, spec.version) for d in r.devices)])
+    anywhere = replace(spec, agent="", platform="")
+    reasons = {a.id: next(lacks(anywhere, a), None) for a in machines.all}
+    return SpecChoices(
+        versions,
+        list(devices),
+        [agent for agent, lack in reasons.items() if lack is None],
+        {agent: lack.error for agent, lack in reasons.items() if lack},
+    )

@@ -1,0 +1,179 @@
+"""The end of a task: its result, or what is left of it, becomes a run of the log directory.
+
+A result is published by the lease that holds, and by no other. A task that ended without one (a lost agent, a passed
+deadline, a failed upload) still becomes a run of the points and the log that came while it ran.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import update
+
+from visualprof.remote.protocol import FINAL, JOB_SCHEMA
+from visualprof.remote.queue.refusals import DiskFull
+from visualprof.remote.queue.store.agents import Agents
+from visualprof.remote.queue.store.blobs import Blobs
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import Agent, Job, Task
+from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.tasks.jobs import Jobs, touch
+from visualprof.remote.queue.tasks.leases import Leases, Report
+from visualprof.remote.queue.tasks.logs import Logs
+from visualprof.remote.queue.tasks.names import REQUIRED, model_name
+from visualprof.remote.queue.tasks.results import Results, place
+
+_log = logging.getLogger(__name__)
+
+
+class Finisher:
+    """Ends tasks and publishes what they leave. The arguments are the other parts of the queue."""
+
+    def __init__(
+        self,
+        database: Database,
+        jobs: Jobs,
+        leases: Leases,
+        results: Results,
+        agents: Agents,
+        blobs: Blobs,
+        logs: Logs,
+    ) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._leases = leases
+        self._results = results
+        self._agents = agents
+        self._blobs = blobs
+        self._logs = logs
+        self._locks = [threading.Lock() for _ in range(64)]
+
+    def finish(self, agent: Agent, task: str, token: str, report: Report) -> None:
+        """Ends a lease; the same report again changes nothing.
+
+        Raises: Stale. Unfit: a file is missing or differs; the task still runs. DiskFull: the task has failed by it.
+        """
+        with self._locks[hash(task) % 64]:  # the same report may come twice at once
+            if self._leases.finished(agent, task, token, report.state):
+                return
+            held = self._leases.holder(agent, task, token)
+            job = self._jobs.of_task(task)
+            try:
+                self._end(agent, job, held, token, report)
+            except DiskFull as full:
+                failure = Report("failed", "disk_full", full.error, full.hint, report.warnings)
+                with self._database.write() as connection:
+                    self._leases.end(connection, agent, task, token, failure, None)
+                self._forget(held)
+                raise
+            self._forget(held)
+            self.salvage(task)
+
+    def salvage(self, task: str) -> None:
+        """Makes a run of a task that ended without one, if there is anything to show. Trouble is only logged."""
+        try:
+            self._salvage(task)
+        except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra
+            _log.exception("what %s left cannot be kept as a run", task)
+
+    def _end(self, agent: Agent, job: Job, task: Task, token: str, report: Report) -> None:
+        publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
+        folder = self._results.prepare(task, job.request, report.files) if publishing else None
+        run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if folder else None
+        try:
+            # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
+            with self._database.write() as connection:
+                self._leases.end(connection, agent, task.id, token, report, run)
+                if folder and run:
+                    self._results.publish(folder, run)
+        finally:
+            self._results.discard(folder)
+
+    def _forget(self, task: Task) -> None:
+        try:
+            self._results.forget(task)
+        except Exception:  # noqa: BLE001 - the task has ended; what is left over is removed at the next start
+            _log.exception("removing what arrived of %s failed", task.id)
+
+    def _salvage(self, name: str) -> None:
+        job = self._jobs.of_task(name)
+        task = job.task(name)
+        points = self._jobs.points(job)[name]
+        if task.state not in FINAL or task.run or not (points or task.log_bytes):
+            return
+        folder = self._results.new_folder(task)
+        try:
+            self._write(folder, job, task, points)
+            run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}")
+            same = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
+            with self._database.write() as connection:  # nobody may have tried it again meanwhile
+                if connection.execute(update(tasks).where(same).values(run=run)).rowcount:
+                    touch(connection, job.id)
+                    self._results.publish(folder, run)
+        finally:
+            self._results.discard(folder)
+
+    def _write(self, folder: Path, job: Job, task: Task, points: list[dict[str, Any]]) -> None:
+        model = job.request.model
+        file = model_name(model.name, ())
+        format = (self._blobs.inspected(model.blob) or {}).get("format", "")
+        facts = {"name": model.name, "sha256": model.blob, "format": format, "file": file}
+        agent = next((agent for agent in self._agents.all() if agent.id == task.agent), None)
+        for name, content in (
+            ("job.json", _job(job, task, facts)),
+            ("env.json", _env(task, agent)),
+            ("status.json", _status(task)),
+        ):
+            (folder / name).write_text(json.dumps(content), "utf-8")
+        # Samples come with the result alone, so a point of these has none.
+        lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in points]
+        (folder / "points.jsonl").write_text("".join(lines), "utf-8")
+        place(self._blobs.path(model.blob), folder / file)
+        log = self._logs.path(task, task.attempt)
+        if log.is_file():
+            place(log, folder / "log.txt")
+
+
+def _job(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:
+    return {
+        "schema": JOB_SCHEMA,
+        "job": job.id,
+        "task": task.id,
+        "attempt": task.attempt,
+        "name": job.request.name,
+        "model": model,
+        "spec": asdict(task.spec),
+        "request": asdict(job.request),
+    }
+
+
+def _env(task: Task, agent: Agent | None) -> dict[str, Any]:
+    has = asdict(agent.capabilities) if agent else {}
+    same = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")
+    return {
+        "agent": agent.name if agent else "",
+        "agent_id": task.agent or "",
+        **{name: has.get(name) for name in same},
+        "python": None,
+        "backend": task.spec.backend,
+        "version": task.on_version or task.spec.version,
+        "device": task.on_device or task.spec.device,
+        "effective": {},
+        "visualprof": has.get("version"),
+    }
+
+
+def _status(task: Task) -> dict[str, Any]:
+    same = ("state", "reason", "error", "hint", "warnings", "started_ns")
+    return {
+        "schema": JOB_SCHEMA,
+        **{name: getattr(task, name) for name in same},
+        "finished_ns": task.updated_ns,
+        "load_ns": None,
+        "profiles": [],
+    }

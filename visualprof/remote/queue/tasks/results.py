@@ -1,0 +1,234 @@
+"""Results: files are announced, arrive, are verified and become a folder of the log directory, at once."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import delete, insert, select
+
+from visualprof.errors import NotFound
+from visualprof.remote.protocol import Request
+from visualprof.remote.queue.refusals import Unfit, disk
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import CHUNK, Store
+from visualprof.remote.queue.store.records import Task
+from visualprof.remote.queue.store.tables import artefacts
+from visualprof.remote.queue.tasks.names import REQUIRED, check_all, check_distinct, check_name, model_name
+
+MAX_HEAD = 4 << 20  # of the required files
+_OF_SHA256 = 64
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A file that an agent is going to upload."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Where to upload it, and how much is there already."""
+
+    name: str
+    url: str
+    have: int
+
+
+class Results:
+    """Results of tasks.
+
+    Args:
+        database, store: of the queue.
+        root: the log directory.
+        logs: folder of the tasks' logs.
+    """
+
+    def __init__(self, database: Database, store: Store, root: Path) -> None:
+        self._database = database
+        self._store = store
+        self._root = root
+        self.partial = root / ".visualprof" / "results.partial"
+
+    def announce(self, task: Task, files: Sequence[Announced]) -> list[Upload]:
+        """Takes note of a result's files. One that was announced alike goes on where it stopped.
+
+        Raises: Unfit, Oversize, DiskFull.
+        """
+        check_all([each.name for each in files], [each.size_bytes for each in files])
+        if any(len(each.sha256) != _OF_SHA256 for each in files):
+            raise Unfit("sha256 has 64 hexadecimal digits")
+        known = self._known(task)
+        rows = {each.name: self._row(task, each, known.get(each.name)) for each in files}
+        for row in rows.values():
+            self._store.expect(row["key"])
+        with self._database.write() as connection:
+            connection.execute(_of(delete(artefacts), task).where(artefacts.c.name.in_(rows)))
+            if rows:
+                connection.execute(insert(artefacts), list(rows.values()))
+        return [
+            Upload(name, self._store.put_url(row["key"], row["size_bytes"]), self._store.size(row["key"]) or 0)
+            for name, row in rows.items()
+        ]
+
+    def prepare(self, task: Task, request: Request, names: Sequence[str]) -> Path:
+        """A folder with the verified files of a result, on the log directory's disk but not yet shown.
+
+        Raises: Unfit: a file is missing, differs, or is not what it should be. DiskFull.
+        """
+        known = self._known(task)
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise Unfit(f"{missing[0][:100]} was not announced", "announce it and upload it")
+        check_all(names, [known[name].size_bytes for name in names])
+        for name in names:
+            self._verify(name, known[name])
+        self._check_heads(task, {name: known[name].key for name in names})
+        folder = self.new_folder(task)
+        with disk(str(self._root)):
+            try:
+                for name in names:
+                    place(self._store.path(known[name].key), folder / name)
+                self._add_model(folder, request, names)
+            except BaseException:
+                self.discard(folder)
+                raise
+        return folder
+
+    def new_folder(self, task: Task) -> Path:
+        """An empty folder on the log directory's disk, to be published or discarded.
+
+        Raises: DiskFull.
+        """
+        folder = self.partial / f"{task.place}-{uuid.uuid4().hex[:8]}"
+        with disk(str(self._root)):
+            folder.mkdir(parents=True)
+        return folder
+
+    def vacant(self, job: str, run: str) -> str:
+        """Where a job's result may be put: `run`, or beside it when that folder is somebody else's."""
+        names = (f"{run}{'' if i == 1 else f'-{i}'}" for i in itertools.count(1))
+        return next(name for name in names if self._may_replace(job, self._root / name))
+
+    @staticmethod
+    def _may_replace(job: str, target: Path) -> bool:
+        if not os.path.lexists(target):
+            return True
+        try:
+            with (target / "job.json").open("rb") as file:
+                head = msgspec.json.decode(file.read(MAX_HEAD), type=dict[str, Any])
+        except (OSError, ValueError, RecursionError):
+            return False
+        return head.get("job") == job and not target.is_symlink()
+
+    def publish(self, folder: Path, run: str) -> None:
+        """Puts a prepared folder in its place; an earlier result there gives way.
+
+        Raises: DiskFull.
+        """
+        target = self._root / run
+        aside = self.partial / uuid.uuid4().hex
+        with disk(str(self._root)):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                target.replace(aside)
+            try:
+                folder.rename(target)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    aside.rename(target)
+                raise
+        shutil.rmtree(aside, ignore_errors=True)
+
+    @staticmethod
+    def discard(folder: Path | None) -> None:
+        """Removes a folder if it was not published."""
+        if folder is not None and folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def forget(self, task: Task) -> None:
+        """Removes what arrived of an attempt that has ended."""
+        with self._database.write() as connection:
+            connection.execute(_of(delete(artefacts), task))
+        self._store.delete(f"incoming/{task.place}")
+
+    def _known(self, task: Task) -> dict[str, Any]:
+        with self._database.read() as connection:
+            return {row.name: row for row in connection.execute(_of(select(artefacts), task))}
+
+    def _row(self, task: Task, file: Announced, before: Any) -> dict[str, Any]:
+        key = f"incoming/{task.place}/{uuid.uuid4().hex}"
+        if before is not None and (before.size_bytes, before.sha256) == (file.size_bytes, file.sha256):
+            key = before.key
+        values = {"name": file.name, "key": key, "size_bytes": file.size_bytes, "sha256": file.sha256}
+        return {"task": task.id, "attempt": task.attempt, **values}
+
+    def _verify(self, name: str, announced: Any) -> None:
+        """Bytes that are wrong are dropped, so that the file can be sent again."""
+        size = self._store.size(announced.key) or 0
+        if size < announced.size_bytes:
+            raise Unfit(f"{name[:100]} has {size} of {announced.size_bytes} bytes", "upload the rest")
+        digest = hashlib.sha256()
+        with self._store.open(announced.key) as file:
+            while piece := file.read(CHUNK):
+                digest.update(piece)
+        if digest.hexdigest() != announced.sha256:
+            self._store.delete(announced.key)
+            self._store.expect(announced.key)
+            raise Unfit(f"{name[:100]} differs from its sha256", "upload it again")
+
+    def _check_heads(self, task: Task, keys: dict[str, str]) -> None:
+        heads = {name: self._head(name, keys) for name in REQUIRED}
+        job = heads["job.json"]
+        if (job.get("job"), job.get("task")) != (task.job, task.id):
+            raise Unfit("job.json is of another task", "it names the job and the task of the lease")
+
+    def _head(self, name: str, keys: dict[str, str]) -> dict[str, Any]:
+        if name not in keys:
+            raise Unfit(f"the result lacks {name}", f"a result has {', '.join(REQUIRED)}")
+        with self._store.open(keys[name]) as file:
+            text = file.read(MAX_HEAD + 1)
+        try:
+            if len(text) > MAX_HEAD:
+                raise ValueError("it is too large")
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except (ValueError, RecursionError) as error:
+            raise Unfit(f"{name} is no JSON object: {error}") from error
+
+    def _add_model(self, folder: Path, request: Request, names: Sequence[str]) -> None:
+        """The model stands beside its result without having been sent back, under the name that job.json gives it."""
+        job = msgspec.json.decode((folder / "job.json").read_bytes(), type=dict[str, Any])
+        model: Any = job.get("model")
+        wanted: Any = model.get("file") if isinstance(model, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        name = wanted if isinstance(wanted, str) and wanted else model_name(request.model.name, names)
+        check_name(name)
+        if name not in names:
+            check_distinct([*names, name])
+            place(self._store.path(f"blobs/{request.model.blob}"), folder / name)
+
+
+def place(source: Path, target: Path) -> None:
+    """The file under another name: the same file where the disk allows it, else a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError as error:
+        raise NotFound(f"{source.name} is gone") from error
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
+
+
+def _of(statement: Any, task: Task) -> Any:
+    return statement.where(artefacts.c.task == task.id, artefacts.c.attempt == task.attempt)

@@ -1,0 +1,212 @@
+"""What the server does by itself: takes back tasks that nobody holds any more, and removes files that nobody needs."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
+
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
+from visualprof.remote.queue.tasks.jobs import touch
+from visualprof.remote.queue.tasks.notifier import Notifier
+
+_log = logging.getLogger(__name__)
+
+UPLOAD_NS = 3600 * 10**9
+REMOVE_EVERY_S = 3600
+UNUSED_S = 7 * 24 * 3600  # somebody may still be writing the job of an uploaded file
+_OLD_S = 3600  # younger files may be the work of another server on the same folder
+
+
+class Upkeep:
+    """A thread that looks every quarter of a lease. Any number of servers may: a task is taken back once.
+
+    Args:
+        database, notifier, lease_s: of the queue.
+        ended: called with each task that ended here, so that what it had measured is not lost.
+        remove: called every hour.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        lease_s: float,
+        ended: Callable[[str], None],
+        remove: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._database = database
+        self._notifier = notifier
+        self._every_s = lease_s / 4
+        self._lease_ns = int(lease_s * 1e9)
+        self._offset = _clock_offset()
+        self._ended = ended
+        self._remove = remove
+        self._removed = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Begins in a quarter of a lease."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def look(self) -> None:
+        """One round."""
+        self._follow_clock()
+        for task in self._taken_back():
+            self._ended(task)
+        if time.monotonic() - self._removed > REMOVE_EVERY_S:
+            self._removed = time.monotonic()
+            self._remove()
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self.look()
+        except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
+            _log.exception("taking back lost tasks failed")
+
+    def _follow_clock(self) -> None:
+        """Moves leases and deadlines with a clock that was set, or went on while the machine slept."""
+        offset = _clock_offset()
+        jump = offset - self._offset
+        if abs(jump) >= self._lease_ns / 2:
+            _log.warning("the clock jumped by %.0f s; leases and deadlines move with it", jump / 1e9)
+            moved = {"lease_until_ns": time.time_ns() + self._lease_ns, "deadline_ns": tasks.c.deadline_ns + jump}
+            with self._database.write() as connection:
+                connection.execute(update(tasks).where(tasks.c.state == "running").values(moved))
+        self._offset = offset
+
+    def _taken_back(self) -> list[str]:
+        """Tasks that ended now; those that are given out again are none of them."""
+        now, ended = time.time_ns(), list[str]()
+        late = or_(tasks.c.lease_until_ns < now, tasks.c.deadline_ns < now)
+        never_sent = (tasks.c.state == "initiated") & (tasks.c.updated_ns < now - UPLOAD_NS)
+        due = select(tasks, jobs.c.retries, jobs.c.timeout_ns).join(jobs, jobs.c.id == tasks.c.job)
+        due = due.where(or_((tasks.c.state == "running") & late, never_sent)).order_by(tasks.c.seq)
+        with self._database.read() as connection:
+            rows = connection.execute(due).all()
+        for row in rows:
+            unchanged, outcome = _outcome(row, now)
+            values = {**outcome, "phase": None, "updated_ns": time.time_ns()}
+            with self._database.write() as connection:
+                same = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
+                moved = connection.execute(
+                    same.values({**values, "phase": None, "updated_ns": time.time_ns()})
+                ).rowcount
+                if moved:
+                    touch(connection, row.job)
+            if moved and values["state"] == "waiting":
+                self._notifier.notify()
+            elif moved:
+                ended.append(row.id)
+        return ended
+
+
+def _outcome(row: AnyRow, now: int) -> tuple[ColumnElement[bool], dict[str, Any]]:
+    """What becomes of a task that is due, as long as the time by which it was due is still its own."""
+    if row.state == "initiated":
+        return tasks.c.updated_ns == row.updated_ns, _EXPIRED
+    if row.lease_until_ns >= now:
+        hint = "give it more time (timeout_s), or fewer sizes"
+        values = _failed("timeout", f"it took longer than {row.timeout_ns / 1e9:g} s", hint)
+        return tasks.c.deadline_ns == row.deadline_ns, _CANCELLED if row.cancel else values
+    # The token of a task that waits again stays: until somebody else takes it, a late heartbeat may take it back.
+    error = f"its agent was lost {row.tries} times" if row.tries > 1 else "its agent was lost"
+    values = _failed("agent_lost", error, "see whether the machine and its agent are well, then retry")
+    values = _CANCELLED if row.cancel else {"state": "waiting"} if row.tries <= row.retries else values
+    return tasks.c.lease_until_ns == row.lease_until_ns, values
+
+
+def _failed(reason: str, error: str, hint: str) -> dict[str, Any]:
+    return {"state": "failed", "lease": None, "reason": reason, "error": error, "hint": hint}
+
+
+_CANCELLED: dict[str, Any] = {"state": "cancelled", "lease": None}
+_EXPIRED = _failed("expired", "its files did not arrive within an hour", "submit it again")
+
+
+def _clock_offset() -> int:
+    """The clock's distance from one that cannot be set."""
+    return time.time_ns() - time.monotonic_ns()
+
+
+def remove_leftovers(database: Database, folder: Path, partial: Path) -> None:
+    """Removes files of attempts that are over, unfinished ones, and uploads that no job has named for a week.
+
+    Args:
+        database: of the queue.
+        folder: of the queue.
+        partial: where results are put together.
+    """
+    # Folders are listed before the database is asked: what comes after that is not touched.
+    arriving, kept, half = _below(folder / "incoming"), _below(folder / "blobs"), _below(partial)
+    with database.write() as connection:
+        live = _live(connection)
+    for path in arriving:
+        if path.name not in live:
+            _remove(path)
+    with database.read() as connection:
+        known = set(connection.execute(select(blobs.c.sha256)).scalars())
+    for path in (*half, *(blob for blob in kept if blob.name not in known)):
+        if _age_s(path) > _OLD_S:
+            _remove(path)
+    _remove_unused(database, folder / "blobs")
+
+
+def _live(connection: Connection) -> set[str]:
+    """Attempts that may still upload, as their folders are called; what was announced by others is forgotten."""
+    rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
+    live = {(row.id, row.attempt) for row in rows}
+    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).distinct()).all():
+        if (row.task, row.attempt) not in live:
+            connection.execute(delete(artefacts).filter_by(task=row.task, attempt=row.attempt))
+    return {f"{task}-{attempt}" for task, attempt in live}
+
+
+def _remove_unused(database: Database, folder: Path) -> None:
+    old = blobs.c.kept_ns < time.time_ns() - UNUSED_S * 10**9
+    unused = old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
+    with database.read() as connection:
+        names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())
+    for name in names:
+        with database.write() as connection:
+            gone = connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount
+            if gone and _age_s(folder / name) > UNUSED_S:  # else it is being uploaded again
+                _remove(folder / name)
+
+
+def _below(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _age_s(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _remove(path: Path) -> None:
+    _log.info("removing %s, which nobody needs any more", path)
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

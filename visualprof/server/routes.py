@@ -1,0 +1,182 @@
+"""How a resource of the API declares its routes: once, as methods; parsing, answers and OpenAPI come from that.
+
+    class Runs(Resource):
+        @get("/status")
+        def status(self) -> Status: ...
+
+        @get("/timeline/event", refuses=SPAN)
+        def event(self, query: EventQuery) -> Event: ...
+
+A parameter named `query` is the question's parameters, one named `body` its JSON, others are parts of the path. What a
+method returns is encoded; a Response (bytes, CSV) goes out as it is. The first line of its docstring describes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_origin, get_type_hints
+
+import msgspec
+from flask import Blueprint, Response, request
+from msgspec import NODEFAULT, Meta
+
+from visualprof.errors import BadParameter
+from visualprof.server.answers import answer
+from visualprof.server.bodies import body as read_body
+from visualprof.server.bodies import decoded
+
+ROOT = "/api/v1"
+JSON = "application/json"
+MAX_BODY = 1 << 20
+
+# Refusals that several resources share: status and meaning.
+SPAN: Mapping[int, str] = {
+    400: "a parameter has a wrong name or value",
+    404: "there is no such run, worker, span or view",
+    409: "the view needs data that this file does not have",
+    422: "the file cannot be read",
+    503: "the file is being parsed; `Retry-After` says when to ask again",
+}
+READ_ONLY: Mapping[int, str] = {403: "the server is read-only"}
+
+QueryT = TypeVar("QueryT", bound="Query")
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+class Query(msgspec.Struct, kw_only=True):
+    """Parameters of a request, by name. Without a default it must be there; `others` takes the other names."""
+
+    hint: ClassVar[str] = "ids are listed by /api/v1/runs"
+
+
+class SpanQuery(Query):
+    """The span that is asked for."""
+
+    run: Annotated[str, Meta(description="id of a run")]
+    worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
+    span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a method is declared to answer.
+
+    path: below root, with its parts as `<name>`. status: of success. media: of the answer, JSON by default. content:
+    type of an uploaded body that is no JSON. refuses: statuses of refusals with their meaning.
+    """
+
+    method: str
+    path: str
+    root: str = ROOT
+    status: int = 200
+    media: tuple[str, ...] = (JSON,)
+    content: str = ""
+    refuses: Mapping[int, str] | None = None
+
+    def declared(self, handler: Callable[..., Any]) -> tuple[type[Query] | None, Any, Any]:
+        """The types of the query, of the body and of the answer."""
+        hints = get_type_hints(handler, include_extras=True)
+        return hints.get("query"), hints.get("body"), hints["return"]
+
+
+def get(
+    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), refuses: Mapping[int, str] | None = None
+) -> Callable[[Handler], Handler]:
+    """Declares a question."""
+    return _declare(Route("GET", path, root, media=media, refuses=refuses))
+
+
+def change(
+    method: str, path: str, *, status: int = 200, content: str = "", refuses: Mapping[int, str] | None = None
+) -> Callable[[Handler], Handler]:
+    """Declares what changes something, or a question that is too long for an address."""
+    return _declare(Route(method, path, status=status, content=content, refuses=refuses))
+
+
+def _declare(route: Route) -> Callable[[Handler], Handler]:
+    def mark(handler: Handler) -> Handler:
+        cast("Any", handler).route = route
+        return handler
+
+    return mark
+
+
+class Resource:
+    """Routes over some state."""
+
+    @classmethod
+    def routes(cls) -> Iterator[tuple[Route, Callable[..., Any]]]:
+        """Every declared route with its method."""
+        for handler in vars(cls).values():
+            if hasattr(handler, "route"):
+                yield handler.route, handler
+
+    def blueprint(self) -> Blueprint:
+        """The routes for an application."""
+        made = Blueprint(type(self).__name__.lower(), __name__)
+        for route, handler in self.routes():
+            made.add_url_rule(
+                f"{route.root}{route.path}",
+                handler.__name__,
+                _responder(route, getattr(self, handler.__name__)),
+                methods=[route.method],
+            )
+        return made
+
+
+def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Response]:
+    query, body, _ = route.declared(method)
+
+    def respond(**path: Any) -> Response:
+        if query is not None:
+            path["query"] = parse(request.args.to_dict(), query)
+        if body is not None:  # bytes, annotated with their type, are decoded by the method itself
+            path["body"] = read_body(MAX_BODY) if get_origin(body) is Annotated else decoded(body, MAX_BODY)
+        made = method(**path)
+        if route.status == 204:
+            return Response(status=204)
+        return made if isinstance(made, Response) else answer(made, route.status)
+
+    return respond
+
+
+def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
+    """The parameters of a request as a struct; empty ones count as absent, unknown ones are left out.
+
+    Raises: BadParameter: one is missing, or of a wrong value.
+    """
+    values: dict[str, Any] = {}
+    known = msgspec.structs.fields(kind)
+    for field in known:
+        text = texts.get(field.name, "")
+        if field.name == "others":
+            names = {each.name for each in known}
+            values["others"] = {name: value for name, value in texts.items() if name not in names}
+        elif text:
+            values[field.name] = _value(field.name, text, field.type)
+        elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
+            raise BadParameter(f"the parameter {field.name!r} is missing", kind.hint)
+    return kind(**values)
+
+
+def _value(name: str, text: str, kind: Any) -> Any:
+    try:
+        return msgspec.convert(text, kind, strict=False)
+    except msgspec.ValidationError as error:
+        schema = msgspec.json.schema(kind)
+        raise BadParameter(f"{name}={text[:40]!r} is not {_expected(schema)}") from error
+
+
+def _expected(schema: dict[str, Any]) -> str:
+    """What a schema takes, in words."""
+    if "anyOf" in schema:
+        members: list[dict[str, Any]] = schema["anyOf"]
+        return " or ".join(_expected(member) for member in members if member.get("type") != "null")
+    if "enum" in schema:
+        choices: list[str] = schema["enum"]
+        return f"one of {', '.join(filter(None, choices))}"
+    if schema.get("type") == "integer":
+        bounds = [str(schema[key]) for key in ("minimum", "maximum") if key in schema]
+        return f"a whole number{' from ' if bounds else ''}{' to '.join(bounds)}"
+    return {"number": "a number", "boolean": "true or false"}.get(schema.get("type", ""), "a text")

@@ -1,0 +1,122 @@
+"""Charts as ECharts options: numbers in ns and bytes, texts as tokens.
+
+A string that starts with "@" is for the page to replace: "@t:KEY" text, "@c:NAME" colour, "@f:KIND" formatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from visualprof.views.answers.kinds import Column
+
+Option = dict[str, Any]
+
+_SCALES: dict[str, Option] = {"log": {}, "log2": {"logBase": 2}, "value": {"type": "value"}}
+
+
+def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = False, top: int = 0) -> Option:
+    """A ring of named values.
+
+    Args:
+        slices: (name or token, value), zero ones are left out.
+        unit: of the values, as the page formats them.
+        colors: colour each by its token's last part.
+        top: keep the largest so many and add up the rest; 0 keeps all.
+    """
+    data = sorted(((name, value) for name, value in slices if value > 0), key=lambda slice: -slice[1])
+    if top and len(data) > top:
+        data = [*data[:top], ("@t:chart.rest", sum(value for _, value in data[top:]))]
+    items = [
+        {"name": name, "value": _number(value), **({"itemStyle": _color(name)} if colors else {})}
+        for name, value in data
+    ]
+    ring = {"type": "pie", "radius": ["45%", "75%"], "label": {"show": False}, "data": items}
+    return {"series": [ring], "tooltip": {"trigger": "item", "valueFormatter": f"@f:{unit}"}, "legend": _legend()}
+
+
+def bars(
+    names: Sequence[str] | Column, series: Sequence[tuple[str, Column]], unit: str = "ns", stack: bool = True
+) -> Option:
+    """Bars over names, one series (token or name, values) on top of the other."""
+    drawn = [
+        {
+            "type": "bar", "name": name, "data": [_number(value) for value in values], "barMaxWidth": 48,
+            "itemStyle": _color(name), **({"stack": "all"} if stack else {}),
+        }
+        for name, values in series
+    ]  # fmt: skip
+    return {
+        "series": drawn, "tooltip": {"trigger": "axis", "valueFormatter": f"@f:{unit}"}, "legend": _legend(),
+        "xAxis": {"type": "category", "data": list(names)}, "yAxis": _axis("value", unit),
+    }  # fmt: skip
+
+
+def lines(
+    series: Sequence[tuple[str, Column, Column]], units: tuple[str, str], stack: bool = False, steps: bool = True
+) -> Option:
+    """Curves over numbers, one series (token or name, x, y) each; NaN is a gap.
+
+    Args:
+        series: the curves; their colours are those of the names' last parts.
+        units: of x and y, as the page formats them.
+        stack: filled areas, one on top of the other.
+        steps: a value holds until the next one, as counters do.
+    """
+    drawn: list[Option] = [
+        {
+            "type": "line", "name": name, "data": [[_number(a), _known(b)] for a, b in zip(x, y, strict=True)],
+            "showSymbol": False, "itemStyle": _color(name),
+            **({"step": "end"} if steps else {}), **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
+        }
+        for name, x, y in series
+    ]  # fmt: skip
+    x, y = (_axis("value", unit) for unit in units)
+    return {"series": drawn, "tooltip": {"trigger": "axis"}, "legend": _legend(), "xAxis": x, "yAxis": y}
+
+
+def scatter(
+    series: Sequence[tuple[str, Sequence[Option]]],
+    fields: Sequence[tuple[str, str]],
+    extra: Sequence[Option] = (),
+    scales: tuple[str, str] = ("log", "log"),
+) -> Option:
+    """Points on logarithmic axes, or others.
+
+    Args:
+        series: (name, points); a point has `name`, `id`, `value` (x, y, what else is shown of it) and `symbolSize`.
+        fields: (token, unit) of each number in `value`, shown on hover.
+        extra: whole series drawn beside the points.
+        scales: of x and y, "log", "log2" or "value".
+    """
+    drawn = [*({"type": "scatter", "name": name, "data": list(points)} for name, points in series), *extra]
+    shown = [{"name": token, "formatter": f"@f:{unit}"} for token, unit in fields]
+    x, y = (
+        {**_axis("log", unit), **_SCALES[scale], "name": token}
+        for (token, unit), scale in zip(fields, scales, strict=False)
+    )
+    tooltip = {"trigger": "item", "fields": shown}
+    return {"series": drawn, "tooltip": tooltip, "legend": _legend(), "xAxis": x, "yAxis": y}
+
+
+def _axis(kind: str, unit: str) -> Option:
+    return {"type": kind, "axisLabel": {"formatter": f"@f:{unit}"}}
+
+
+def _legend() -> Option:
+    return {"type": "scroll"}
+
+
+def _color(name: str) -> Option:
+    return {"color": f"@c:{name.rpartition('.')[2]}"}
+
+
+def _known(value: Any) -> float | None:
+    number = _number(value)
+    return None if isinstance(number, float) and not np.isfinite(number) else number
+
+
+def _number(value: Any) -> float:
+    return cast("float", value.item() if isinstance(value, np.generic) else value)

@@ -1,0 +1,112 @@
+"""What a number or a text is: the one place that names units. The page, the terminal and the API derive the rest.
+
+A field of an answer declares its kind by its type, a value in the singular (`Duration`), a column in the plural
+(`Durations`). Columns are numpy arrays or lists; NaN and None mean unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
+
+from msgspec import Meta
+from msgspec.inspect import DictType, Field, ListType, Metadata, StructType, UnionType, type_info
+
+Kind = Literal[
+    "name",  # what a row is called: long, its end matters
+    "text",
+    "word",  # of a small vocabulary, or a label
+    "dims",  # of a grid or block
+    "id",
+    "flag",
+    "count",
+    "ratio",  # 0..1
+    "ns",
+    "bytes",
+    "rate",  # bytes/s
+    "flo",
+    "flop_rate",  # FLO/s
+    "joule",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@runtime_checkable
+class Column(Protocol):
+    """A column: a numpy array, a list, or anything else of that shape."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: Any, /) -> Any: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+def _of(kind: Kind) -> Meta:
+    return Meta(extra={"kind": kind})
+
+
+def _column(kind: Kind, *types: str) -> Meta:
+    items = {"type": [*types, "null"]} if types else {}
+    return Meta(extra={"kind": kind}, extra_json_schema={"type": "array", "items": items})
+
+
+Names = Annotated[Column, _column("name", "string")]
+Texts = Annotated[Column, _column("text", "string")]
+Lists = Annotated[Column, _column("text")]
+Words = Annotated[Column, _column("word", "string")]
+Dims = Annotated[Column, _column("dims", "string")]
+Identifiers = Annotated[Column, _column("id", "string", "integer")]
+Flags = Annotated[Column, _column("flag", "boolean")]
+Counts = Annotated[Column, _column("count", "number")]
+Ratios = Annotated[Column, _column("ratio", "number")]
+Durations = Annotated[Column, _column("ns", "number")]
+Sizes = Annotated[Column, _column("bytes", "number")]
+Bandwidths = Annotated[Column, _column("rate", "number")]
+Operations = Annotated[Column, _column("flo", "number")]
+OperationRates = Annotated[Column, _column("flop_rate", "number")]
+Energies = Annotated[Column, _column("joule", "number")]
+
+Word = Annotated[str, _of("word")]
+Identifier = Annotated[int, _of("id")]
+Count = Annotated[int, _of("count")]
+Number = Annotated[float, _of("count")]
+Ratio = Annotated[float, _of("ratio")]
+Duration = Annotated[int, _of("ns")]
+Size = Annotated[int, _of("bytes")]
+Bandwidth = Annotated[float, _of("rate")]
+
+
+@cache
+def kinds_of(struct: type[Any]) -> dict[str, Kind]:
+    """The kind of each field by its name, those of the structures inside included; tables tell their own."""
+    return dict(_kinds(type_info(struct), True))
+
+
+def _kinds(kind: Any, outermost: bool = False) -> Iterator[tuple[str, Kind]]:
+    if isinstance(kind, (ListType, DictType)):
+        yield from _kinds(kind.item_type if isinstance(kind, ListType) else kind.value_type)
+    elif isinstance(kind, UnionType):
+        for member in kind.types:
+            yield from _kinds(member)
+    elif isinstance(kind, StructType) and (outermost or not hasattr(kind.cls, "kinds")):
+        for field in kind.fields:
+            yield from _field(field)
+
+
+def _field(field: Field) -> Iterator[tuple[str, Kind]]:
+    members = field.type.types if isinstance(field.type, UnionType) else (field.type,)
+    for member in members:
+        if isinstance(member, Metadata) and member.extra:
+            yield field.encode_name, member.extra["kind"]
+        else:
+            yield from _kinds(member)
+
+
+def schema_of_column(kind: type[Any]) -> dict[str, object]:
+    """For msgspec's JSON schema: a column of any kind; declared ones add what theirs holds.
+
+    Raises: NotImplementedError: it is no column.
+    """
+    if kind is Column:
+        return {"type": "array"}
+    raise NotImplementedError

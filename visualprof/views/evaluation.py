@@ -1,0 +1,128 @@
+"""Evaluation: reports of measured models laid over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import Report
+from visualprof.views import View
+from visualprof.views.answers import charts
+from visualprof.views.answers.table import Table
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, points_of
+
+LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
+
+
+@dataclass(frozen=True)
+class EvaluationParams:
+    """slo_ns: limit of the tail latency for one of the objectives."""
+
+    slo_ns: int | None = None
+
+
+class Overlay(Table[PointColumns]):
+    """Every point of some reports, the best of each, and what is to be known before they are believed."""
+
+    best: Table[BestColumns]
+    verdicts: list[Verdict]
+
+
+def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
+    """Reports laid over each other.
+
+    Source: docs/views.md#evaluation.
+    """
+    verdicts = judge(reports)
+    best_points = Table(columns=best(reports, params.slo_ns, verdicts))
+    return Overlay(columns=points_of(reports), best=best_points, verdicts=verdicts)
+
+
+def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
+    """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
+
+    A line for each report, of the same name and so of the same colour in all of them.
+    """
+    names = labels(reports)
+    out = {
+        "throughput": _over_batch(reports, names, "samples_per_s"),
+        "qps": _over_batch(reports, names, "qps"),
+        "latency": _latency(reports, names),
+        "tradeoff": _tradeoff(reports, names),
+    }
+    return {name: option for name, option in out.items() if option}
+
+
+def labels(reports: Sequence[Report]) -> list[str]:
+    """A name for each report: its spec, with the job's name or at last its id where several have the same."""
+    for names in ([r.spec for r in reports], [f"{r.name} / {r.spec}" for r in reports]):
+        if len(set(names)) == len(names):
+            return names
+    return [r.id for r in reports]
+
+
+def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> charts.Option:
+    """The line through the points of a series, of its colour."""
+    data: list[Any] = [point["value"] for point in points]
+    return {
+        "type": "line", "name": name, "data": [value[:2] for value in data], "showSymbol": False, "silent": True,
+        "lineStyle": {"width": 1.5, "type": style},
+    }  # fmt: skip
+
+
+def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> charts.Option:
+    return {"name": str(point.batch), "id": f"{report.id}|{point.batch}", "value": list(value), "symbolSize": size}
+
+
+def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> charts.Option:
+    series: list[tuple[str, list[charts.Option]]] = []
+    for report, name in zip(reports, names, strict=True):
+        known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key) is not None]
+        series.append((name, [_dot(report, p, p.batch, v, p.p50_ns) for p, v in known]))
+    if not any(points for _, points in series):
+        return {}
+    fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
+    lines = [_line(name, points) for name, points in series if points]
+    return charts.scatter(series, fields, lines, ("log2", "value"))
+
+
+def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
+    """The median with its points, p95 and p99 where n suffices as broken lines."""
+    series: list[tuple[str, list[charts.Option]]] = []
+    lines: list[charts.Option] = []
+    for report, name in zip(reports, names, strict=True):
+        for key, style in LINE.items():
+            known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key)]
+            points = [_dot(report, p, p.batch, v, p.p95_ns, p.p99_ns) for p, v in known]
+            if key == "p50_ns":
+                series.append((name, points))
+            if points:
+                lines.append(_line(name, points, style) | {"id": f"{report.id}|{key}"})
+    if not lines:
+        return {}
+    fields = [("@t:column.batch", "count"), *((f"@t:column.{key}", "ns") for key in LINE)]
+    return charts.scatter(series, fields, lines, ("log2", "log"))
+
+
+def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
+    """Samples a second over p99 where every shown point has one, else over the median; labelled by batch."""
+    shown = [p for r in reports for p in r.points if p.samples_per_s and p.p50_ns]
+    key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
+    series: list[tuple[str, list[charts.Option]]] = []
+    for report, name in zip(reports, names, strict=True):
+        known = [p for p in report.points if p.samples_per_s and p.p50_ns]
+        series.append((name, [_dot(report, p, getattr(p, key), p.samples_per_s, p.batch) for p in known]))
+    if not shown:
+        return {}
+    fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
+    option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
+    drawn: Any = option["series"]
+    for one in drawn:
+        if one["type"] == "scatter":
+            one["label"] = {"show": True, "position": "top", "formatter": "{b}"}
+    return option
+
+
+VIEW = View("evaluation", 90, lambda trace: False, EvaluationParams, compute, subject="reports")

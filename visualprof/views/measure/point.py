@@ -1,0 +1,238 @@
+"""One point of a report: its distribution, its course over time, the machine meanwhile, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.results.points import PERCENTILES, Point
+from visualprof.reader.results.report import Report
+from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
+from visualprof.views.answers import charts
+from visualprof.views.answers.kinds import Column, Count, Counts, Duration, Durations, Names, Number, Ratio, Size
+from visualprof.views.answers.table import Columns
+from visualprof.views.measure.evaluation import Verdict, judge, tail
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.timing import calls_by_name, names, ordered
+
+BINS = 80
+LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
+MOST_BUCKETS = 600
+TOP = 12
+
+
+def histogram(latencies: Ints, point: Point) -> charts.Option:
+    """How often a run took how long, the trusted percentiles marked.
+
+    Args: latencies: (n,) ns.
+    """
+    if not len(latencies):
+        return {}
+    count, edges = bins(latencies)
+    option: dict[str, Any] = charts.lines([("@t:evaluation.runs", edges, np.append(count, 0))], ("ns", "count"))
+    marks = [
+        {"name": f"p{percent:g}", "xAxis": value}
+        for name, percent in PERCENTILES
+        if (value := getattr(point, name)) is not None
+    ]
+    option["series"][0] |= {"areaStyle": {"opacity": 0.5}, "markLine": {"data": marks}}
+    if edges[-1] / edges[0] > LOG_SPREAD:
+        option["xAxis"] |= {"type": "log"}
+    return option
+
+
+def bins(latencies: Ints) -> tuple[Ints, Floats]:
+    """Counts and their (n + 1) edges, ns: even steps, or even ratios where the runs spread far."""
+    low, high = max(1, int(latencies.min())), max(2, int(latencies.max()))
+    if high <= low:
+        low, high = low - 1, low + 1
+    far = low > 0 and high / low > LOG_SPREAD
+    edges = np.geomspace(low, high, BINS + 1) if far else np.linspace(low, high, BINS + 1)
+    edges[-1] = high  # rounding must not leave the longest run out
+    return np.histogram(np.clip(latencies, low, high), edges)[0].astype(np.int64), edges
+
+
+def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
+    """Shortest, median and longest run of each stretch of the measurement, so that drift shows.
+
+    Times are those of the runs added up, stretched to the whole duration, which has the loop's own time in it.
+    """
+    if not len(latencies):
+        return {}
+    x, least, middle, most = stretches(latencies)
+    whole = int(latencies.sum())
+    x = x * (duration_ns / whole) if duration_ns and whole else x
+    kinds = (("max", most), ("median", middle), ("min", least))
+    return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in kinds], ("ns", "ns"), steps=False)
+
+
+def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
+    """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
+    n = len(latencies)
+    first = np.unique(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
+    started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
+    middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
+    return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
+
+
+def window_of(point: Point) -> tuple[int, int] | None:
+    """Epoch ns of the measurement; None where the file does not say."""
+    if point.start_ns and point.end_ns and point.end_ns > point.start_ns:
+        return point.start_ns, point.end_ns
+    return None
+
+
+def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Option]:
+    """The counters while the point was measured: `monitor` (shares) and `clocks` (MHz), those with samples."""
+    shares = _counters(monitor, " %", start_ns, end_ns, 0.01)
+    clocks = _counters(monitor, " MHz", start_ns, end_ns, 1.0)
+    out: dict[str, Any] = {}
+    if shares:
+        out["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
+    if clocks:
+        out["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
+    for option in out.values():
+        for series in option["series"]:
+            del series["itemStyle"]  # the page's own colours: these are names of no category
+    return out
+
+
+def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> list[tuple[str, Ints, Floats]]:
+    """Counters of a unit with their samples in a window; the last one before it holds at its start."""
+    found: list[tuple[str, Ints, Floats]] = []
+    for number, track in enumerate(trace.tracks):
+        if track.kind is not TrackKind.COUNTER or not track.name.endswith(unit):
+            continue
+        a, b = np.searchsorted(trace.counters.track, [number, number + 1])
+        ts, value = trace.counters.ts[a:b], trace.counters.value[a:b] * factor
+        inside = (ts >= start) & (ts <= end)
+        if inside.any():
+            found.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
+    return found
+
+
+class WorkColumns(Columns):
+    """Where the time of a profile pass went, the largest total first."""
+
+    name: Names
+    calls: Counts
+    total_ns: Durations
+
+
+def work(trace: Trace) -> tuple[str, WorkColumns | None]:
+    """Where the profile's time went: `kernel`s, or else the host's operators by `type`, by name (`operator`) at last.
+
+    Of operators the time is their own, without those inside.
+    """
+    kernels = np.flatnonzero(is_kernel(trace))
+    if len(kernels):
+        return trace.meta.device_work, _by_name(trace, kernels)
+    if not is_operator(trace).any():
+        return "", None
+    times = operator_times(trace, launches(trace), np.zeros(len(trace.events), bool))
+    typed = "type" in trace.args
+    key = np.maximum(trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows], 0)
+    groups = group(key)
+    columns: dict[str, Column] = {
+        "name": names(trace, key[groups.first]),
+        "calls": groups.count,
+        "total_ns": groups.sum(times.host_self),
+    }
+    return "type" if typed else "operator", WorkColumns(**ordered(columns, "total_ns"))
+
+
+def api_calls(trace: Trace) -> WorkColumns | None:
+    """Calls of the device API, None where there are none."""
+    rows = np.flatnonzero(is_api_call(trace))
+    return _by_name(trace, rows) if len(rows) else None
+
+
+def _by_name(trace: Trace, rows: Rows) -> WorkColumns:
+    calls = calls_by_name(trace, rows)
+    return WorkColumns(name=calls.name, calls=calls.calls, total_ns=calls.total_ns)
+
+
+def shares(columns: WorkColumns) -> charts.Option:
+    """The largest totals as a pie."""
+    slices: Sequence[tuple[str, float]] = list(zip(columns.name, columns.total_ns, strict=True))
+    return charts.pie(slices, top=TOP)
+
+
+class PointFacts(msgspec.Struct):
+    """What is known of a point and of how it was measured; null where the files do not say.
+
+    tail: the highest percentile that the number of runs allows. effective: what really ran, as the runtime says.
+    started_ns, start_ns, end_ns: Unix time.
+    """
+
+    batch: Count
+    n: Count
+    duration_ns: Duration | None
+    load_ns: Duration | None
+    first_ns: Duration | None
+    warmup_n: Count | None
+    qps: Number | None
+    samples_per_s: Number | None
+    whole_samples_per_s: Number | None
+    mean_ns: Duration | None
+    min_ns: Duration | None
+    max_ns: Duration | None
+    p50_ns: Duration | None
+    p90_ns: Duration | None
+    p95_ns: Duration | None
+    p99_ns: Duration | None
+    p999_ns: Duration | None
+    trusted: tuple[float, ...]
+    iqr_ns: Duration | None
+    window_p50_ns: tuple[int, ...]
+    stable: bool | None
+    involuntary_switches: Count | None
+    pressure: Ratio | None
+    host_busy: bool | None
+    rss_bytes: Size | None
+    gpu_memory_bytes: Size | None
+    energy_j_per_sample: float | None
+    throttled: bool | None
+    start_ns: int | None
+    end_ns: int | None
+    latencies: tuple[int, int] | None
+    tail_percentile: Count | None
+    tail_ns: Duration | None
+    precision: str | None
+    threads: Count | None
+    effective: dict[str, str]
+    environment: dict[str, str]
+    state: str
+    reason: str | None
+    error: str | None
+    hint: str | None
+    warnings: tuple[str, ...]
+    started_ns: int | None
+    verdicts: list[Verdict]
+    runs_shown: Count
+    kernels_are: str | None
+    profile_batch: Count | None
+
+
+def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
+    """What is known of a point and of how it was measured. measured: fields that come from other files."""
+    known = tail(point)
+    fields: dict[str, Any] = {
+        **asdict(point),
+        "tail_percentile": known[0] if known else None,
+        "tail_ns": known[1] if known else None,
+        "precision": report.precision or None,
+        "threads": report.threads or None,
+        "effective": dict(report.effective),
+        "environment": dict(report.environment),
+        "state": report.state, "reason": report.reason or None, "error": report.error or None,
+        "hint": report.hint or None, "warnings": report.warnings, "started_ns": report.started_ns or None,
+        "verdicts": [verdict for verdict in judge([report]) if point.batch in verdict.batches],
+        **measured,
+    }  # fmt: skip
+    return PointFacts(**fields)

@@ -1,0 +1,52 @@
+"""The columns that most tables share: calls, total, mean, largest and smallest duration by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visualprof.reader.trace import Rows, Trace
+from visualprof.views.answers.kinds import Column, Counts, Durations, Names
+from visualprof.views.answers.table import Columns, at
+from visualprof.views.measure.groups import Groups, group
+
+
+class CallColumns(Columns):
+    """Calls by name."""
+
+    name: Names
+    calls: Counts
+    total_ns: Durations
+    mean_ns: Durations
+    max_ns: Durations
+    min_ns: Durations
+
+
+def durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
+    """`calls, total_ns, mean_ns, max_ns, min_ns` of the groups of event rows."""
+    dur = np.maximum(trace.events.dur[rows], 0)
+    total = groups.sum(dur)
+    return {
+        "calls": groups.count,
+        "total_ns": total,
+        "mean_ns": total / np.maximum(groups.count, 1),
+        "max_ns": groups.max(dur),
+        "min_ns": groups.min(dur),
+    }
+
+
+def calls_by_name(trace: Trace, rows: Rows) -> CallColumns:
+    """Event rows by name, the largest total first."""
+    groups = group(trace.events.name[rows])
+    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
+    return CallColumns(**ordered(columns, "total_ns"))
+
+
+def names(trace: Trace, ids: Rows) -> list[str]:
+    """Texts of string ids."""
+    return [trace.strings[int(i)] for i in ids]
+
+
+def ordered(columns: dict[str, Column], by: str) -> dict[str, Column]:
+    """The columns sorted by one of them, the largest first."""
+    order = np.argsort(-np.asarray(columns[by]), kind="stable")
+    return {k: at(v, order) for k, v in columns.items()}
