@@ -26,7 +26,6 @@ from visualprof.views.answers.kinds import (
     Names,
     Size,
     Sizes,
-    Texts,
     Words,
 )
 from visualprof.views.answers.table import Answer, Coded, Columns, Table
@@ -100,7 +99,7 @@ class AllocationColumns(Columns):
     """Allocations, the largest first; `category` where the file has them."""
 
     name: Names
-    address: Texts
+    address: Words
     bytes: Sizes
     allocated_ns: Durations
     released_ns: Durations

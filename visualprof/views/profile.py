@@ -27,7 +27,6 @@ from visualprof.views.answers.kinds import (
     Ratios,
     Sizes,
     Texts,
-    Words,
 )
 from visualprof.views.answers.table import Columns, Table, at
 
@@ -95,7 +94,7 @@ class ProfileColumns(Columns, kw_only=True):
     cumulative_ns: Durations
     cumulative_ratio: Ratios
     name: Names
-    type: Words
+    type: Texts
     id: Identifiers
     count: Counts
     computation_flo: Operations

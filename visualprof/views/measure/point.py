@@ -13,7 +13,18 @@ from visualprof.reader.results.points import PERCENTILES, Point
 from visualprof.reader.results.report import Report
 from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
 from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import Column, Count, Counts, Duration, Durations, Names, Number, Ratio, Size
+from visualprof.views.answers.kinds import (
+    Column,
+    Count,
+    Counts,
+    Duration,
+    Durations,
+    Energy,
+    Names,
+    Number,
+    Ratio,
+    Size,
+)
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.evaluation import Verdict, judge, tail
 from visualprof.views.measure.groups import group
@@ -196,7 +207,7 @@ class PointFacts(msgspec.Struct):
     host_busy: bool | None
     rss_bytes: Size | None
     gpu_memory_bytes: Size | None
-    energy_j_per_sample: float | None
+    energy_j_per_sample: Energy | None
     throttled: bool | None
     start_ns: int | None
     end_ns: int | None

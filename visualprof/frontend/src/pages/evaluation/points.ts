@@ -1,5 +1,5 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import type { Cell, Columns } from "../../api/model";
+import type { Cell, Columns, PointAnswer } from "../../api/model";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
 const NEEDED: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
@@ -33,11 +33,6 @@ const FACTS = [
   "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "pressure", "involuntary_switches", "threads",
 ] as const;
 
-export function facts_of(facts: Record<string, Cell>): Record<string, Cell> {
-  return Object.fromEntries(FACTS.map((name) => [name, facts[name] ?? null]));
-}
-
-/** The entries of a table of names within the facts. */
-export function pairs_of(value: unknown): [name: string, value: Cell][] {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (Object.entries(value) as [string, Cell][]).filter(([, each]) => each !== null && each !== "") : [];
+export function facts_of(facts: PointAnswer["facts"]): Record<string, Cell> {
+  return Object.fromEntries(FACTS.map((name) => [name, facts[name]]));
 }
