@@ -25,6 +25,7 @@ from visualprof.views.answers.kinds import (
     Ratio,
     Ratios,
     Sizes,
+    Texts,
 )
 from visualprof.views.answers.table import Columns
 
@@ -39,7 +40,7 @@ _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 class PointColumns(Columns):
     """One row a point; None where unknown, or where n is too small for a percentile."""
 
-    report: Names
+    report: Texts
     spec: Names
     batch: Counts
     qps: Counts
@@ -68,7 +69,7 @@ class PointColumns(Columns):
 class BestColumns(Columns):
     """Per report its best point by each objective, None without one, and the ids of its verdicts."""
 
-    report: Names
+    report: Texts
     spec: Names
     most_samples_batch: Counts
     most_samples_per_s: Counts
