@@ -118,20 +118,20 @@ def test_bytes_that_are_not_utf8_are_replaced(file: WriteFile) -> None:
 
 @pytest.mark.parametrize("argument", ['"Input Dims": "%s"', '"Input Dims": ["%s"]', '"Input Dims": {"a":\n"%s"}'])
 @pytest.mark.parametrize("damage", [b"\xff\xfe", b"\\q"])
-def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file, argument, damage) -> None:
+def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file: WriteFile, argument: str, damage: bytes) -> None:
     event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":5,"args":{%s}}' % (argument % "HERE")
     trace = read_trace(file(document(event, *events(2)).encode().replace(b"HERE", damage)))
     assert len(trace.events) == 3
 
 
-def test_a_damaged_counter_is_left_out(file) -> None:
+def test_a_damaged_counter_is_left_out(file: WriteFile) -> None:
     counter = '{"ph":"C","name":"c","pid":1,"ts":%d,"args":{"%s":1}}'
     text = document(counter % (1, "good"), counter % (2, "HERE"), *events(2))
     trace = read_trace(file(text.encode().replace(b"HERE", b"\xff")))
     assert (len(trace.events), len(trace.counters.ts)) == (2, 2)
 
 
-def test_wrong_types_lose_the_argument_and_not_the_event(file) -> None:
+def test_wrong_types_lose_the_argument_and_not_the_event(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % (1, '{"x": 1}'), EVENT % (20, 5))))
     assert len(trace.events) == 2
     assert "1 events have an argument of an unexpected type" in trace.meta.warnings[0]

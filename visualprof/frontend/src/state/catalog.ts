@@ -25,7 +25,7 @@ export function has_selectors(id: string): boolean {
   return !RUNLESS.has(id);
 }
 
-export interface Tab {
+interface Tab {
   id: string;
   /** False when the selected file has nothing for this page. */
   enabled: boolean;

@@ -1,6 +1,6 @@
 import { onScopeDispose } from "vue";
 
-export type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
+type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
 export function is_typing(target: EventTarget | null): boolean {
   if (target instanceof HTMLInputElement && /^(checkbox|radio|button|file)$/.test(target.type)) return false;

@@ -3,7 +3,7 @@ import { shown_place, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/marks";
 import type { Graph } from "./graph";
 
-export interface Flow {
+interface Flow {
   /** By original edge and by node: UPSTREAM, DOWNSTREAM or 0. */
   edges: Uint8Array;
   nodes: Uint8Array;

@@ -1,7 +1,7 @@
 // What is alive at the peak, as shares of all that is allocated then.
 import type { Cell, MemoryPeak } from "../../api/model";
 
-export const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
+const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
 export type PeakGroup = (typeof PEAK_GROUPS)[number];
 
 export interface PeakShare {

@@ -13,7 +13,6 @@ const CATEGORIES: Record<string, string> = {
   tensor_cores_unused: "kernel",
   many_small_kernels: "kernel",
   low_occupancy: "kernel",
-  launch_bound: "runtime",
   cpu_bound: "op",
   copies_blocking: "memcpy",
 };

@@ -1,6 +1,6 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
 import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get } from "../../api/client";
+import { address, type ApiError, as_error, get } from "../../api/client";
 import type { Place, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
 import type { Source } from "./source";
@@ -53,7 +53,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
       found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
     } catch (failure) {
       if (signal.aborted) return;
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
       found.value = [];
     }
     busy.value = false;

@@ -11,7 +11,7 @@ import type { Link, Place, Range } from "./model";
 import { x_of, type Scene } from "./scene";
 import type { Source } from "./source";
 
-export interface Spot {
+interface Spot {
   source: Source;
   place: Place;
 }

@@ -1,6 +1,6 @@
 // The selected event: where it is, what is known about it, and where its links lead.
 import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get, type Query } from "../../api/client";
+import { address, type ApiError, as_error, get, type Query } from "../../api/client";
 import { patch_query, query_value } from "../../state/address";
 import type { EventDetails, Place } from "./model";
 import type { Source } from "./source";
@@ -38,7 +38,7 @@ export function useSelection(timeline: Timeline) {
       if (full) details.value = full.body;
     } catch (failure) {
       if (signal.aborted) return;
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
       if (details.value?.event !== event) details.value = null;
     }
     waiting.value = false;
@@ -128,7 +128,7 @@ export function useSelection(timeline: Timeline) {
       timeline.moved();
       await timeline.show_track(from.id.worker, found.body.track, found.body.lane);
     } catch (failure) {
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
     }
   }
   watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });

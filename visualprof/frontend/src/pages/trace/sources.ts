@@ -1,6 +1,6 @@
 // The traces of the chosen workers, as they become ready.
 import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get, type Query } from "../../api/client";
+import { address, ApiError, as_error, get, type Query } from "../../api/client";
 import type { Worker } from "../../api/model";
 import { file_stamp, run, span } from "../../state/selection";
 import type { Meta } from "./model";
@@ -60,7 +60,7 @@ export function useSources(state: State, arrived: () => void) {
           if (meta) kept.set(key(id), new Source(id, meta, arrived));
         } catch (failure) {
           if (signal.aborted) return;
-          error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+          error.value = as_error(failure);
         }
         if (signal.aborted) return;
         pending.value -= 1;
