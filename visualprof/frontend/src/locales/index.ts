@@ -18,6 +18,9 @@ export const i18n = createI18n({
   messages: {},
 });
 
+/** The page speaks one language at a time: everything that shows words takes them from here. */
+export const { t, te, locale } = i18n.global;
+
 /** The locale's file is fetched when it is first spoken. */
 export async function speak(language: Language): Promise<void> {
   if (!i18n.global.availableLocales.includes(language)) {
