@@ -19,7 +19,7 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.scan import Found
+from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.models import model_suffixes, read_model, recognise_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
@@ -199,11 +199,11 @@ class Models:
             self._uploads[entry.id] = entry
         return entry
 
-    def _candidates(self) -> Iterable[Found]:
+    def _candidates(self) -> Iterable[LogFile]:
         found = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
         return (each for each in found if each.version.size)
 
-    def _format(self, found: Found) -> str:
+    def _format(self, found: LogFile) -> str:
         """Model format of a file, "" when it is none.
 
         Raises: UnknownFormat: by its name it should be one. SourceError.

@@ -107,9 +107,6 @@ def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Opti
         out["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
     if clocks:
         out["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
-    for option in out.values():
-        for series in option["series"]:
-            del series["itemStyle"]  # the page's own colours: these are names of no category
     return out
 
 

@@ -31,7 +31,7 @@ const WIDTHS: Partial<Record<Kind, Width>> = {
 
 /** Wide characters (CJK) take two places of a Latin one. */
 function label_width(label: string): number {
-  return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13 : 7.6), 0) + 26;
+  return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13 : 7.6), 0) + 28;
 }
 
 /** The columns of a table; `scope` is its name in the locales. What the answer does not say the kind of is text. */
