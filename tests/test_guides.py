@@ -19,6 +19,7 @@ import pytest
 from tests.conftest import ROOT, SAMPLES
 from tests.e2e.live import Dashboard
 
+pytestmark = pytest.mark.slow
 KINDS = ("format", "model", "view", "backend")
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 STACKS = "main;net;conv 300\nmain;net;relu 50\nmain;net;conv 100\n"
@@ -110,7 +111,6 @@ def test_the_files_follow_the_house_rules(extended: tuple[Path, list[str]]) -> N
     checked(root, "ruff", "format", "--check", *files)
 
 
-@pytest.mark.slow
 def test_the_files_are_strictly_typed(extended: tuple[Path, list[str]]) -> None:
     root, files = extended
     settings = {"include": files, "typeCheckingMode": "strict", "reportUnknownMemberType": "none"}
@@ -157,7 +157,6 @@ def test_a_view_is_one_file_for_the_command_line(root: Path) -> None:
     assert (head, first[0]) == (list(columns), columns["name"][0])
 
 
-@pytest.mark.slow
 def test_a_view_is_one_file_for_the_api(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
     name = add("view", root)
     folder = tmp_path / "runs" / "run"
@@ -175,7 +174,6 @@ def test_a_view_is_one_file_for_the_api(root: Path, tmp_path: Path, serve: Calla
 LISTED = "from visualprof.remote.backends import all_backends; print(*(b.name for b in all_backends()))"
 
 
-@pytest.mark.slow
 def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., Dashboard]) -> None:
     """Known to the API and to an agent, which runs a job of an uploaded model in the backend's own format."""
     name = add("backend", root)

@@ -222,6 +222,7 @@ def test_something_after_the_list_is_mentioned(file: WriteFile) -> None:
 SMALL = [gzip.decompress(p.read_bytes()) for p in sorted(SAMPLES.rglob("*.gz")) if p.stat().st_size < 20_000]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -269,6 +270,7 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[A
         assert "any.json" in error.error  # noqa: PT017 - either outcome is right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path: Path, packed: bool) -> None:
     text = document(*(EVENT % (10 * i, i) for i in range(100_000))).encode()

@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine)|components|lib|locales\/\w+\.ts|router|shell|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 
@@ -35,6 +35,7 @@ export default defineConfig(({ mode }) => ({
     target: "es2022",
     // The server's content policy refuses inline scripts, and data: fonts buy nothing.
     assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
     // ECharts for the first page is one lazy chunk of 525 kB.
     chunkSizeWarningLimit: 600,
     rolldownOptions: {

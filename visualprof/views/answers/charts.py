@@ -29,10 +29,7 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
     data = sorted(((name, value) for name, value in slices if value > 0), key=lambda slice: -slice[1])
     if top and len(data) > top:
         data = [*data[:top], ("@t:chart.rest", sum(value for _, value in data[top:]))]
-    items = [
-        {"name": name, "value": _number(value), **(_color(name) if colors else {})}
-        for name, value in data
-    ]
+    items = [{"name": name, "value": _number(value), **(_color(name) if colors else {})} for name, value in data]
     ring = {"type": "pie", "radius": ["45%", "75%"], "label": {"show": False}, "data": items}
     return {"series": [ring], "tooltip": {"trigger": "item", "valueFormatter": f"@f:{unit}"}, "legend": _legend()}
 

@@ -1,7 +1,8 @@
 // A chart as a file: drawn anew off screen, with its title and a solid ground, in a size that suits a document.
 import type { JsonObject } from "../api/model";
 import { save } from "../lib/save";
-import { chart_option, type Context } from "./options";
+import type { Context } from "./look";
+import { chart_option } from "./options";
 import { INK } from "./palette";
 
 const WIDTH = 960;

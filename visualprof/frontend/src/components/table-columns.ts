@@ -1,7 +1,7 @@
 // How a column looks, from what it holds.
 import type { Kind, Kinds } from "../api/model";
 import { is_number } from "../lib/format";
-import { column_labels, definition } from "../locales/text";
+import { column_labels, definition } from "../locales";
 
 export interface Column {
   name: string;

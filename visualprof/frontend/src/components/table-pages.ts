@@ -1,14 +1,14 @@
 // The rows of a server table, fetched in pages as the reader scrolls to them.
-import { onScopeDispose, shallowRef, watch, type Ref, type ShallowRef } from "vue";
-import { get, type ApiError } from "../api/client";
-import type { Cell, Columns, Table } from "../api/model";
+import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
+import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
+import { useLatest } from "../state/latest";
 import { useResource } from "../state/resource";
 
 export const PAGE_ROWS = 200;
 
 export interface TablePages<T extends Table> {
   /** The first page, with whatever the view says beside its table. */
-  first: ShallowRef<T | null>;
+  first: ComputedRef<T | null>;
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
   cell: (row: number, column: string) => Cell | undefined;
@@ -16,19 +16,20 @@ export interface TablePages<T extends Table> {
   need: (from: number, to: number) => void;
 }
 
-export function useTablePages<T extends Table>(address_at: (offset: number) => string | null, stamp: () => unknown): TablePages<T> {
-  const { data: first, error, loading } = useResource<T>(() => address_at(0), stamp);
+/** `known()`: the first page, where another answer has brought it already. */
+export function useTablePages<T extends Table>(address_at: (offset: number) => string | null, stamp: () => unknown, known: () => T | null = () => null): TablePages<T> {
+  const { data, error, loading } = useResource<T>(() => (known() ? null : address_at(0)), stamp);
+  const first = computed(() => known() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
   let asked = new Set<number>();
-  let control = new AbortController();
+  const next_signal = useLatest();
+  let signal = next_signal();
 
   watch(first, () => {
-    control.abort();
-    control = new AbortController();
+    signal = next_signal();
     asked = new Set();
     rest.value = new Map();
   });
-  onScopeDispose(() => control.abort());
 
   async function load(page: number): Promise<void> {
     const target = address_at(page * PAGE_ROWS);
@@ -36,7 +37,7 @@ export function useTablePages<T extends Table>(address_at: (offset: number) => s
     const pages = asked;
     pages.add(page);
     try {
-      const answer = await get<Table>(target, { signal: control.signal });
+      const answer = await get<Table>(target, { signal });
       if (answer && pages === asked) rest.value = new Map(rest.value).set(page, answer.body.columns);
     } catch {
       // The rows stay blank and are asked for again when they next come into sight.

@@ -1,3 +1,4 @@
+export type ThemeName = "light" | "dark";
 export type Rgb = readonly [red: number, green: number, blue: number];
 
 export function rgb(hex: string): Rgb {

@@ -1,8 +1,8 @@
 // What a user chose for this browser, not for this page: it lives in localStorage instead of the address.
 import { useLocalStorage, usePreferredDark, type RemovableRef } from "@vueuse/core";
 import { computed, ref, watchEffect } from "vue";
-import type { ThemeName } from "../charts/palette";
-import { LANGUAGES, type Language } from "../locales/languages";
+import type { ThemeName } from "../lib/color";
+import { LANGUAGES, type Language } from "../locales";
 
 const THEMES = ["system", "light", "dark"] as const;
 

@@ -1,4 +1,5 @@
 // Rows of the table of points: their order, and why a cell is empty.
+import { in_order } from "../../lib/order";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
@@ -10,21 +11,11 @@ export function why_unknown(column: string, n: number): number | null {
   return needed !== undefined && n < needed ? needed : null;
 }
 
-function compare(a: Cell | undefined, b: Cell | undefined): number {
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  if (typeof a === "boolean" && typeof b === "boolean") return Number(a) - Number(b);
-  return String(a).localeCompare(String(b), "en", { numeric: true });
-}
-
-const unknown = (value: Cell | undefined) => value === null || value === undefined;
-
-/** Places of the rows in the wanted order; what is not known comes last either way. */
+/** Places of the rows in the wanted order. */
 export function ordered_rows(table: Columns, sort: string, order: string): number[] {
   const places = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
-  if (!values) return places;
-  const sign = order === "asc" ? 1 : -1;
-  return places.sort((a, b) => Number(unknown(values[a])) - Number(unknown(values[b])) || sign * compare(values[a], values[b]) || a - b);
+  return values ? in_order(places, (place) => values[place], order) : places;
 }
 
 // In the order of reading; what else a point has is in the table.

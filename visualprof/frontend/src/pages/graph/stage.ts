@@ -6,7 +6,7 @@ import { NO_MARKS, type Marks } from "./canvas/marks";
 import { paint } from "./canvas/paint";
 import type { Words } from "./canvas/paint_boxes";
 import { box_of, type Scene } from "./canvas/scene";
-import type { ThemeName } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
 
 const TOP_MARGIN = 24;
 

@@ -1,6 +1,6 @@
 // How entries are coloured: a hue by category, a shade by name, paler for many, pale for what a search leaves out.
-import { mixed, rgb, type Rgb } from "../../lib/color";
-import { category_color, INK, type ThemeName } from "../../charts/palette";
+import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { category_color, INK } from "../../charts/palette";
 import type { Names } from "./names";
 import type { SliceTile } from "./tile";
 

@@ -1,5 +1,6 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
-import { category_color, type ThemeName } from "../../charts/palette";
+import { category_color } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
 import { draw_counter } from "./counters";
 import type { Hit } from "./hit";
 import type { Ink } from "./ink";

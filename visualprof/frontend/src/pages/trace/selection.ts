@@ -1,7 +1,8 @@
 // The selected event: where it is, what is known about it, and where its links lead.
-import { computed, onScopeDispose, shallowRef, watch } from "vue";
+import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, as_error, get, type Query } from "../../api/client";
 import { patch_query, query_value } from "../../state/address";
+import { useLatest } from "../../state/latest";
 import type { EventDetails, Place } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
@@ -19,15 +20,13 @@ export function useSelection(timeline: Timeline) {
   /** The raw arguments come from the file itself, which may take a moment longer. */
   const waiting = shallowRef(false);
   const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
-  let control = new AbortController();
+  const next_signal = useLatest();
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
   let air = LINK_AIR;
 
   async function load(from: Source, event: number): Promise<void> {
-    control.abort();
-    control = new AbortController();
-    const { signal } = control;
+    const signal = next_signal();
     const query: Query = { ...from.id.query, v: from.meta.version, event };
     waiting.value = true;
     error.value = null;
@@ -68,11 +67,11 @@ export function useSelection(timeline: Timeline) {
   }
 
   watch([source, () => state.selected.value?.event], ([from, event]) => {
-    control.abort();
     if (from && event !== undefined) {
       if (details.value?.event !== event) details.value = null;
       void load(from, event);
     } else {
+      next_signal();
       details.value = null;
       error.value = null;
     }
@@ -82,7 +81,6 @@ export function useSelection(timeline: Timeline) {
     stage.marks = { ...stage.marks, selected: found && from ? { source: from, place: found } : null, links: found?.links ?? [] };
     stage.invalidate();
   }, { immediate: true });
-  onScopeDispose(() => control.abort());
 
   function select(worker: number, event: number): void {
     state.selected.value = { worker, event };

@@ -1,6 +1,7 @@
 // Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
-import type { ThemeName } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
 import { Frames, pen_of } from "../../canvas/frames";
+import { useStored } from "../../state/preferences";
 import { Camera } from "./camera";
 import { hit_at, type Hit } from "./hit";
 import { read_ink, type Ink } from "./ink";
@@ -27,12 +28,7 @@ interface Canvases {
 
 /** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
 function renderer_for(canvas: HTMLCanvasElement): Renderer | null {
-  let wanted: string | null = null;
-  try {
-    wanted = localStorage.getItem("visualprof.renderer");
-  } catch {
-    wanted = null;
-  }
+  const wanted = useStored<string>("renderer", "").value;
   const use_card = wanted === "webgl" || (wanted !== "software" && has_graphics_card());
   return (use_card ? webgl_renderer(canvas) : null) ?? software_renderer(canvas);
 }

@@ -1,7 +1,6 @@
 // Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
-import type { ThemeName } from "../../../charts/palette";
 import type { ChangeStatus } from "../../../api/graph";
-import { hex, mixed, rgb } from "../../../lib/color";
+import { hex, mixed, rgb, type ThemeName } from "../../../lib/color";
 import { FAMILIES, family_color, type Family } from "./family";
 
 export interface Colors {
