@@ -10,21 +10,8 @@ import numpy as np
 from visualprof.reader.logdir.layout import RECORDINGS
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Bandwidths,
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Identifier,
-    Identifiers,
-    Names,
-    Ratio,
-    Sizes,
-    Words,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, columns_of
 from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
@@ -40,45 +27,45 @@ LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a 
 class RankColumns(Columns):
     """Time of each rank and step; overlap is in computation and in communication."""
 
-    rank: Identifiers
-    worker: Words
-    step: Words
-    total_ns: Durations
-    computation_ns: Durations
-    communication_ns: Durations
-    overlap_ns: Durations
-    other_ns: Durations
+    rank: kinds.Identifiers
+    worker: kinds.Words
+    step: kinds.Words
+    total_ns: kinds.Durations
+    computation_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    overlap_ns: kinds.Durations
+    other_ns: kinds.Durations
 
 
 class CollectiveColumns(Columns):
     """Collectives of each rank by name. event: the longest call's row."""
 
-    rank: Identifiers
-    name: Names
-    calls: Counts
-    bytes: Sizes
-    mean_bytes: Sizes
-    total_ns: Durations
-    mean_ns: Durations
-    transfer_ns: Durations
-    wait_ns: Durations
-    bus_bandwidth_bytes_per_s: Bandwidths
-    event: Identifiers
+    rank: kinds.Identifiers
+    name: kinds.Names
+    calls: kinds.Counts
+    bytes: kinds.Sizes
+    mean_bytes: kinds.Sizes
+    total_ns: kinds.Durations
+    mean_ns: kinds.Durations
+    transfer_ns: kinds.Durations
+    wait_ns: kinds.Durations
+    bus_bandwidth_bytes_per_s: kinds.Bandwidths
+    event: kinds.Identifiers
 
 
 class WaitColumns(Columns):
     """Transfer and wait of the matched collectives of each rank and step."""
 
-    rank: Identifiers
-    step: Words
-    transfer_ns: Durations
-    wait_ns: Durations
+    rank: kinds.Identifiers
+    step: kinds.Words
+    transfer_ns: kinds.Durations
+    wait_ns: kinds.Durations
 
 
 class RankDevice(DeviceSummary, frozen=True, kw_only=True):
     """A device of a rank."""
 
-    rank: Identifier
+    rank: kinds.Identifier
     worker: str
     host: str
 
@@ -90,11 +77,11 @@ class Straggler(msgspec.Struct):
     steps_last: in how many of them it came last. computation_ratio: its computation over the mean of all ranks.
     """
 
-    rank: Identifier
-    late_ns_per_step: Duration
-    steps_last: Count
-    steps: Count
-    computation_ratio: Ratio | None
+    rank: kinds.Identifier
+    late_ns_per_step: kinds.Duration
+    steps_last: kinds.Count
+    steps: kinds.Count
+    computation_ratio: kinds.Ratio | None
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -104,7 +91,7 @@ class DistributedAnswer(Table[RankColumns]):
     waits: Table[WaitColumns]
     devices: list[RankDevice]
     stragglers: list[Straggler]
-    missing_ranks: list[Identifier]
+    missing_ranks: list[kinds.Identifier]
     notes: list[str]
 
 

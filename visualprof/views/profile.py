@@ -13,22 +13,8 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Bandwidths,
-    Column,
-    Counts,
-    Duration,
-    Durations,
-    Identifiers,
-    Names,
-    OperationRates,
-    Operations,
-    Ratios,
-    Sizes,
-    Texts,
-    Words,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, at
 
 Order = Literal[
@@ -89,28 +75,28 @@ class ProfileColumns(Columns, kw_only=True):
     ratio: of the total. cumulative: in the order of the rows. computation_flo: 2 a multiply-add. flops: FLO/s.
     """
 
-    device_self_ns: Durations | None = None
-    host_self_ns: Durations | None = None
-    ratio: Ratios
-    cumulative_ns: Durations
-    cumulative_ratio: Ratios
-    name: Names
-    type: Words
-    id: Identifiers
-    count: Counts
-    computation_flo: Operations
-    flops: OperationRates
-    memory_bytes: Sizes
-    bandwidth: Bandwidths
-    in_shapes: Texts
-    out_shapes: Texts
+    device_self_ns: kinds.Durations | None = None
+    host_self_ns: kinds.Durations | None = None
+    ratio: kinds.Ratios
+    cumulative_ns: kinds.Durations
+    cumulative_ratio: kinds.Ratios
+    name: kinds.Names
+    type: kinds.Words
+    id: kinds.Identifiers
+    count: kinds.Counts
+    computation_flo: kinds.Operations
+    flops: kinds.OperationRates
+    memory_bytes: kinds.Sizes
+    bandwidth: kinds.Bandwidths
+    in_shapes: kinds.Texts
+    out_shapes: kinds.Texts
 
 
 class ProfileTotals(msgspec.Struct):
     """Time of all operators, whatever the filters."""
 
-    device_ns: Duration
-    host_ns: Duration
+    device_ns: kinds.Duration
+    host_ns: kinds.Duration
 
 
 class ProfileAnswer(Table[ProfileColumns]):
