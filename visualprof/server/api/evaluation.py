@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from flask import Response, request
@@ -18,7 +18,7 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_report
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
-from visualprof.server.answers import Polled, csv_file
+from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
@@ -222,20 +222,10 @@ class Evaluation(Resource):
 def _row(report: Report, runs: set[str]) -> ReportRow:
     top = most_samples(report)
     effective = report.effective.get("precision", "")
-    return ReportRow(
-        id=report.id,
-        job=report.job,
-        name=report.name,
-        model=report.model,
-        model_sha256=report.model_sha256,
-        spec=report.spec,
-        backend=report.backend,
-        version=report.version,
-        device=report.device,
-        agent=report.agent,
+    return row(
+        ReportRow,
+        report,
         precision=precision_name(effective) or effective or report.precision,
-        state=cast("Any", report.state),
-        finished_ns=report.finished_ns,
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,

@@ -9,6 +9,7 @@ import msgspec
 from visualprof.remote.protocol import Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
+from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.views.answers.encoding import encode
 
@@ -113,35 +114,35 @@ class JobList:
                 self._refresh(queue)
             key = (self._revision, problem)
             if self._kept[0] != key:
-                rows = sorted(self._rows.values(), key=lambda row: (-row.submitted_ns, row.id))
+                rows = sorted(self._rows.values(), key=lambda shown: (-shown.submitted_ns, shown.id))
                 error, hint = problem or (None, None)
                 self._kept = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
             return self._kept[1]
 
-    def one(self, job: str) -> JobAnswer:
+    def one(self, name: str) -> JobAnswer:
         """A job with its points.
 
         Raises: NotFound.
         """
         queue = self.queue()
-        found = queue.jobs.one(job)
-        points = queue.jobs.points(found)
+        job = queue.jobs.one(name)
+        points = queue.jobs.points(job)
         rows = [
-            PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
-            for task in found.tasks
-            for each in points[task.id]
+            PointRow(task.id, task.spec.id, point["batch"], point["qps"], point["p50_ns"], point["stable"])
+            for task in job.tasks
+            for point in points[task.id]
         ]
         online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
-        unserved = [spec.id for spec in found.request.specs if not takers(spec, online)]
-        return JobAnswer(self._shown(queue, [found])[0], found.request, rows, unserved)
+        unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
+        return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed = queue.jobs.since(self._revision)
-        self._rows |= {row.id: row for row in self._shown(queue, changed)}
+        self._rows |= {shown.id: shown for shown in self._shown(queue, changed)}
 
     def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
-        blobs |= {each.blob for job in jobs for each in job.request.inputs if each.fill == "file"}
+        blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
         files = queue.blobs.facts(blobs)
         agents = {agent.id: agent.name for agent in queue.agents.all()}
         counts = queue.jobs.counts(jobs)
@@ -151,42 +152,32 @@ class JobList:
         self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
     ) -> JobRow:
         request = job.request
-        data = [files[each.blob][0] for each in request.inputs if each.fill == "file" and each.blob in files]
-        return JobRow(
-            id=job.id,
+        data = [files[source.blob][0] for source in request.inputs if source.fill == "file" and source.blob in files]
+        return row(
+            JobRow,
+            job,
             name=request.name,
             model=request.model.name,
             model_blob=request.model.blob,
             graph=files.get(request.model.blob, ("", None))[1],
             data=data,
-            state=job.state,
             progress=round(job.progress, 4),
-            submitted_ns=job.submitted_ns,
-            updated_ns=job.updated_ns,
             tasks=[self._task(task, agents, counts.get(task.id, 0)) for task in job.tasks],
         )
 
     def _task(self, task: Task, agents: dict[str, str], points: int) -> TaskRow:
         agent = None if task.state == "waiting" else task.agent
         prefix = self._remote.root.prefix
-        return TaskRow(
-            id=task.id,
+        return row(
+            TaskRow,
+            task,
             spec=task.spec.id,
             backend=task.spec.backend,
             version=task.on_version or task.spec.version or None,
             device=task.on_device or task.spec.device,
-            state=task.state,
-            phase=task.phase,
             progress=round(task.progress, 4),
-            attempt=task.attempt,
             agent=agent,
             agent_name=agents.get(agent) if agent else None,
-            reason=task.reason,
-            error=task.error,
-            hint=task.hint,
-            warnings=task.warnings,
-            updated_ns=task.updated_ns,
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
-            log_bytes=task.log_bytes,
         )
