@@ -24,7 +24,6 @@ from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.remote_service import Remote, open_remote
-from visualprof.server.results import Results
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     models, reports = Models(logdir), Reports(logdir)
     resources = (
         Runs(logdir, settings.language, settings.read_only),
-        Views(logdir, models, reports, Results()),
+        Views(logdir, models, reports),
         Timeline(logdir),
         Graphs(logdir, models, settings.read_only),
         Uploads(remote, models),

@@ -17,9 +17,8 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Beat, Report
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
-from visualprof.server.bodies import body as read_body
 from visualprof.server.remote_service import Queue, Remote
-from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.routes import Query, Resource, change, get, read
 
 LOG_PIECE = 64 << 10
 MAX_POINT = 64 << 10
@@ -160,13 +159,13 @@ class AgentLink(Resource):
         """Append to a task's log."""
         agent, queue = _sending()
         held = queue.leases.holder(agent, task, query.lease)
-        return Size(*queue.logs.append(held, query.offset, read_body(LOG_PIECE)))
+        return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
 
     @change("POST", "/agent/tasks/<task>/points")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """Report a point."""
         agent, queue = _sending()
-        text = read_body(MAX_POINT)
+        text = read(MAX_POINT)
         try:
             batch = msgspec.json.decode(text, type=PointHead).batch
             point: dict[str, Any] = msgspec.json.decode(text)
@@ -205,7 +204,7 @@ class AgentFiles(Resource):
         return made
 
     @get("/agent/files/<path:key>")
-    def read(self, key: str) -> Response:
+    def read_file(self, key: str) -> Response:
         """A file."""
         queue = self._remote.needed("no file is kept here")
         facts = queue.signer.check("get", key, request.args)

@@ -139,15 +139,15 @@ class Reports:
             if self._scans != self._logdir.scans:
                 self._scans = self._logdir.scans
                 self._look()
-            found = [report for _, report in self._known.values() if report]
-            return self._revision, sorted(found, key=lambda r: (-r.finished_ns, r.id))
+            reports = [report for _, report in self._known.values() if report]
+            return self._revision, sorted(reports, key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))
         known = {name: kept for name, kept in self._known.items() if name in now}
         changed = len(known) != len(self._known)
         for name, parts in now.items():
-            versions = tuple(sorted((part, found.version) for part, found in parts.items()))
+            versions = tuple(sorted((part, file.version) for part, file in parts.items()))
             if name not in known or known[name][0] != versions:
                 known[name] = versions, read_report(name, parts)
                 changed = True

@@ -14,8 +14,7 @@ from visualprof.remote.queue.check.job import FieldError, Invalid, check_request
 from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
 from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.server.answers import answer, raw, row
-from visualprof.server.api.job_log import LogAnswer, LogQuery, piece
-from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, LogAnswer, LogQuery, piece
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 

@@ -183,23 +183,23 @@ class Models:
         files = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
         return (file for file in files if file.version.size)
 
-    def _format(self, found: Found) -> str:
+    def _format(self, file: Found) -> str:
         """Model format of a file, "" when it is none.
 
         Raises: UnknownFormat: by its name it should be one. SourceError.
         """
-        key = (found.path, found.version.mtime_ns, found.version.size)
+        key = (file.path, file.version.mtime_ns, file.version.size)
         if key not in self._heads:
             try:
-                chosen = recognise_model(Source(found.path))
+                chosen = recognise_model(Source(file.path))
             except SourceError:
-                if found.name.lower().endswith(model_suffixes(shared=False)):
+                if file.name.lower().endswith(model_suffixes(shared=False)):
                     raise
                 chosen = None
             self._heads[key] = chosen.name if chosen else ""
-        if not self._heads[key] and found.name.lower().endswith(model_suffixes(shared=False)):
+        if not self._heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
-                f"{found.name}: no model format recognises its content", "was it cut while being copied?"
+                f"{file.name}: no model format recognises its content", "was it cut while being copied?"
             )
         return self._heads[key]
 
