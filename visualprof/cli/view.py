@@ -51,16 +51,18 @@ def run(args: argparse.Namespace) -> int:
         _print(chosen.compute(_subject(chosen.subject, args.path), chosen.parse(_params(args.param))), args)
         return 0
     chosen = [v for v in all_views() if v.subject in ("trace", "run")] if args.view == "all" else (view(args.view),)
-    params = [each.parse(_params(args.param)) for each in chosen]
+    asked = [(one, one.parse(_params(args.param))) for one in chosen]
     workers = _files(args.path)
-    whole = any(each.subject == "run" for each in chosen)
+    whole = any(one.subject == "run" for one in chosen)
     mine = _of_worker(workers, args.worker, args.span, args.path)
     ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
     trace = dict(ranks).get(mine.path) or _open(mine)
+    traces = {"run": [t for _, t in ranks], "trace": [trace]}
+    subjects = {"run": [(path.name, t) for path, t in ranks], "trace": trace}
     results = {
-        each.name: each.compute([(path.name, t) for path, t in ranks] if each.subject == "run" else trace, given)
-        for each, given in zip(chosen, params, strict=True)
-        if (any(each.needs(t) for _, t in ranks) if each.subject == "run" else each.needs(trace))
+        one.name: one.compute(subjects[one.subject], params)
+        for one, params in asked
+        if any(map(one.needs, traces[one.subject]))
     }
     if args.view == "all":
         _write_json(results)
@@ -94,9 +96,9 @@ def _write_json(body: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def _params(given: list[str]) -> dict[str, str]:
+def _params(texts: list[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadParameter(f"--param {text!r} is not of the form name=value", "for example: --param group=shape")
@@ -121,7 +123,7 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
 
     listing = profiles([whole])
     if not listing.runs:
-        why = "".join(f"; {each.file}: {each.error}" for each in listing.skipped[:3])
+        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
     if len(listing.runs) > 1:
         some = ", ".join(run.workers[0].spans[0].found.file for run in listing.runs[:5])
@@ -134,17 +136,17 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
 
 def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, path: str) -> _Found:
     for name, spans in workers:
-        for found in spans if worker in ("", name) else ():
-            if span in ("", found.id):
-                return found
+        for file in spans if worker in ("", name) else ():
+            if span in ("", file.id):
+                return file
     names = ", ".join(name for name, _ in workers[:10])
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
-def _open(found: _Found) -> Trace:
+def _open(file: _Found) -> Trace:
     from visualprof.reader.cache import open_trace
 
-    return open_trace(found.path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
 def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
@@ -159,9 +161,9 @@ def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
             if error:
                 print(f"visualprof: left out: {error}", file=sys.stderr)
     out: list[tuple[Path, Trace]] = []
-    for found in files:
+    for file in files:
         with contextlib.suppress(VisualprofError):
-            out.append((found.path, _open(found)))
+            out.append((file.path, _open(file)))
     if not out:
         raise MissingData("none of the ranks can be read", "see the messages above")
     return out

@@ -296,11 +296,11 @@ def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
     listed = np.zeros(len(events), bool)
     listed[rows] = True
     above = events.parent[rows]
-    found = np.zeros(len(rows), bool)
+    inside = np.zeros(len(rows), bool)
     while (above >= 0).any():
-        found |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
+        inside |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
         above = np.where(above >= 0, events.parent[above], -1)
-    return found
+    return inside
 
 
 def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:

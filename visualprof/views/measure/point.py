@@ -104,7 +104,7 @@ def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Opti
 
 def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> list[tuple[str, Ints, Floats]]:
     """Counters of a unit with their samples in a window; the last one before it holds at its start."""
-    found: list[tuple[str, Ints, Floats]] = []
+    counters: list[tuple[str, Ints, Floats]] = []
     for number, track in enumerate(trace.tracks):
         if track.kind is not TrackKind.COUNTER or not track.name.endswith(unit):
             continue
@@ -112,8 +112,8 @@ def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> l
         ts, value = trace.counters.ts[a:b], trace.counters.value[a:b] * factor
         inside = (ts >= start) & (ts <= end)
         if inside.any():
-            found.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
-    return found
+            counters.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
+    return counters
 
 
 class WorkColumns(Columns):
