@@ -58,7 +58,7 @@ bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes d
 
 page: $(PAGE)/dist/index.html ## build the page
 
-types: $(VENV)/dev ## make the page's types from the API's declarations
+types: $(VENV)/dev $(MODULES) ## make the page's types from the API's declarations
 	mkdir -p build
 	$(BIN)/python -m visualprof.server.api.openapi > build/schema.json 2> build/digest
 	$(NPM) run --silent types

@@ -137,8 +137,9 @@ def prepared(logdir: Path) -> tuple[str, str]:
 
     logdir.mkdir()
     remote = Remote(Root(logdir, ""))
-    blob, _ = remote.keep("net.onnx", io.BytesIO(MODEL).read)
-    remote.remember(blob, "net.onnx", FOUND)
+    queue = remote.opened()
+    blob, _ = queue.keep("net.onnx", io.BytesIO(MODEL).read)
+    queue.blobs.remember(blob, "net.onnx", FOUND)
     token = remote.token
     remote.close()
     return token, blob

@@ -26,9 +26,9 @@ def many_ranks(folder: Path) -> Iterator[Row]:
     parsing = time.perf_counter() - start
     start = time.perf_counter()
     for view in all_views():
-        if view.whole_run:
+        if view.subject == "run":
             view.compute(traces, view.params())
-        else:
+        elif view.subject == "trace":
             for _, trace in traces:
                 if view.needs(trace):
                     view.compute(trace, view.params())

@@ -57,7 +57,7 @@ def answer(view_name: str, path: Path, **params: str) -> dict[str, Any]:
     return json_of(computed(view_name, path, **params))
 
 
-def rows(result: dict[str, Any], *columns: str) -> dict[str, tuple[Any, ...]]:
+def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
     """The main table as {name: values of the columns}."""
     table = result["columns"]
     return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}

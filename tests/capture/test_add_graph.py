@@ -40,7 +40,7 @@ def test_importing_capture_imports_no_framework_and_no_numpy() -> None:
 
 
 @pytest.mark.parametrize(("name", "parameters"), WRITTEN.items())
-def test_parameters_are_counted_once(name, parameters) -> None:
+def test_parameters_are_counted_once(name: str, parameters: int) -> None:
     summary = drawn(read_model(GRAPHS / f"{name}.graph.json")).model
     assert summary.parameters == parameters
     assert summary.parameter_bytes == 4 * parameters

@@ -80,10 +80,12 @@ class Dashboard:
         folder: the log directory.
         cache: where it keeps parsed traces.
         options: further ones of the command line.
+        root: where the package is.
     """
 
-    def __init__(self, folder: Path, cache: Path, *options: str) -> None:
+    def __init__(self, folder: Path, cache: Path, *options: str, root: Path = ROOT) -> None:
         self.folder = folder
+        self._root = root
         self._cache = cache
         self._options = options
         self._port = 0
@@ -97,7 +99,7 @@ class Dashboard:
 
     def start(self) -> None:
         """Starts it, again on the port that it had."""
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "VISUALPROF_CACHE_DIR": str(self._cache)}
+        environment = {**os.environ, "PYTHONPATH": str(self._root), "VISUALPROF_CACHE_DIR": str(self._cache)}
         command = [
             sys.executable,
             "-m",
@@ -108,7 +110,7 @@ class Dashboard:
             str(self._port),
             *self._options,
         ]
-        self._process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, env=environment, cwd=self._root, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         line = self._process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)

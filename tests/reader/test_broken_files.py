@@ -118,20 +118,20 @@ def test_bytes_that_are_not_utf8_are_replaced(file: WriteFile) -> None:
 
 @pytest.mark.parametrize("argument", ['"Input Dims": "%s"', '"Input Dims": ["%s"]', '"Input Dims": {"a":\n"%s"}'])
 @pytest.mark.parametrize("damage", [b"\xff\xfe", b"\\q"])
-def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file, argument, damage) -> None:
+def test_a_damaged_argument_is_shown_as_far_as_it_can_be(file: WriteFile, argument: str, damage: bytes) -> None:
     event = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":5,"args":{%s}}' % (argument % "HERE")
     trace = read_trace(file(document(event, *events(2)).encode().replace(b"HERE", damage)))
     assert len(trace.events) == 3
 
 
-def test_a_damaged_counter_is_left_out(file) -> None:
+def test_a_damaged_counter_is_left_out(file: WriteFile) -> None:
     counter = '{"ph":"C","name":"c","pid":1,"ts":%d,"args":{"%s":1}}'
     text = document(counter % (1, "good"), counter % (2, "HERE"), *events(2))
     trace = read_trace(file(text.encode().replace(b"HERE", b"\xff")))
     assert (len(trace.events), len(trace.counters.ts)) == (2, 2)
 
 
-def test_wrong_types_lose_the_argument_and_not_the_event(file) -> None:
+def test_wrong_types_lose_the_argument_and_not_the_event(file: WriteFile) -> None:
     trace = read_trace(file(document(EVENT % (1, '{"x": 1}'), EVENT % (20, 5))))
     assert len(trace.events) == 2
     assert "1 events have an argument of an unexpected type" in trace.meta.warnings[0]
@@ -222,6 +222,7 @@ def test_something_after_the_list_is_mentioned(file: WriteFile) -> None:
 SMALL = [gzip.decompress(p.read_bytes()) for p in sorted(SAMPLES.rglob("*.gz")) if p.stat().st_size < 20_000]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -269,6 +270,7 @@ def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[A
         assert "any.json" in error.error  # noqa: PT017 - either outcome is right
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_file_damaged_in_the_middle_keeps_what_stands_before(tmp_path: Path, packed: bool) -> None:
     text = document(*(EVENT % (10 * i, i) for i in range(100_000))).encode()

@@ -24,12 +24,11 @@ from visualprof.reader.registry import Format
 from visualprof.reader.trace import Category, TrackKind
 
 def add(builder, rows):
-    n = len(rows)
     dur = np.array([ns for _, ns in rows], np.int64)
     track = builder.track(TrackKind.THREAD, "main")
     builder.events(
         ts=np.cumsum(dur) - dur, dur=dur, name=builder.strings(name for name, _ in rows),
-        category=np.full(n, int(Category.OP)), track=np.full(n, track), row=np.arange(n),
+        category=Category.OP, track=track, row=np.arange(len(rows)),
     )
 """
 PLUGINS = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from visualprof.reader.logdir.scan import Found, Problem, examine, roots, walk
+from visualprof.reader.logdir.scan import LogFile, Problem, examine, roots, walk
 
 EVENT = b'{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
 KINETO = b'{"schemaVersion": 1, "traceEvents": [' + EVENT + b"]}"
 
 
 def files(root: Path) -> list[str]:
-    return sorted(item.file for item in walk(roots([root])[0]) if isinstance(item, Found))
+    return sorted(item.file for item in walk(roots([root])[0]) if isinstance(item, LogFile))
 
 
 def problems(root: Path) -> list[Problem]:
@@ -26,7 +26,7 @@ def problems(root: Path) -> list[Problem]:
 def verdict(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
     return next(
-        examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, Found) and item.name == name
+        examine(item).kind for item in walk(roots([folder])[0]) if isinstance(item, LogFile) and item.name == name
     )
 
 
@@ -121,7 +121,7 @@ def test_what_may_not_be_read_is_named_and_hides_nothing(tmp_path: Path) -> None
     (tmp_path / "locked.json").chmod(0)
     try:
         assert [problem.file for problem in problems(tmp_path)] == ["locked"]
-        found = {item.name: examine(item) for item in walk(roots([tmp_path])[0]) if isinstance(item, Found)}
+        found = {item.name: examine(item) for item in walk(roots([tmp_path])[0]) if isinstance(item, LogFile)}
         assert "Permission denied" in found["locked.json"].error
         assert found["open.json"].kind == "profile"
     finally:

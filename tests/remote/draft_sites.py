@@ -15,7 +15,7 @@ class Known:
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: list[Agent] = field(default_factory=list)
-    intervals: Intervals = field(default_factory=Intervals)
+    intervals: Intervals = field(default_factory=lambda: Intervals(lease_s=3600))  # longer than any run of tests
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         return self.files.get(sha256)

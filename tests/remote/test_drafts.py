@@ -35,13 +35,10 @@ BERT = {
 }
 
 
-NEVER_AWAY = 2**62  # seen in the year 2116: it is online whenever the test runs
-
-
 def agent(identity: str, platform: Any, *runtimes: tuple[str, str, str], online: bool = True, name: str = "") -> Agent:
     found = [Runtime(b, v, "python", "3.11", devices.split()) for b, v, devices in runtimes]
     can = Capabilities(platform, "", "", "", "", 1, 1, 0, "", runtimes=found)
-    return Agent(identity, None, name or identity, True, False, "", can, 0, NEVER_AWAY if online else 0)
+    return Agent(identity, None, name or identity, True, False, "", can, 0, time.time_ns() if online else 0)
 
 
 ORT = "onnxruntime"
@@ -92,14 +89,14 @@ def codes(result: Drafted) -> dict[str, str]:
         ("1:4 100", [1, 2, 4, 100]),
     ],
 )
-def test_sizes_are_ranges_steps_and_lists(text, values) -> None:
+def test_sizes_are_ranges_steps_and_lists(text: str, values: list[int]) -> None:
     assert parse_sizes(text) == values
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "0:4", "4:1", "a", "1:", "1:999999999999", "1:1000:1", "-1", "1.5", "1:2:0", "1:65:1", "9" * 30]
 )
-def test_sizes_that_are_none_are_refused(text) -> None:
+def test_sizes_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_sizes(text)
 
@@ -107,7 +104,7 @@ def test_sizes_that_are_none_are_refused(text) -> None:
 @pytest.mark.parametrize(
     ("sizes", "text"), [([1, 2, 4, 8], "1:8"), ([1, 3, 8], "1, 3, 8"), ([5], "5"), ([4, 2, 1], "4, 2, 1")]
 )
-def test_the_text_of_sizes_is_a_range_where_that_reads_the_same(sizes, text) -> None:
+def test_the_text_of_sizes_is_a_range_where_that_reads_the_same(sizes: list[int], text: str) -> None:
     assert sizes_text(sizes) == text
     assert parse_sizes(text) == sizes
 
@@ -124,12 +121,12 @@ def test_the_text_of_sizes_is_a_range_where_that_reads_the_same(sizes, text) -> 
         ("", None),
     ],
 )
-def test_dimensions_have_commas_crosses_and_spaces_between_them(text, dims) -> None:
+def test_dimensions_have_commas_crosses_and_spaces_between_them(text: str, dims: list[int | str] | None) -> None:
     assert parse_dims(text) == dims
 
 
 @pytest.mark.parametrize("dims", [["batch", 3], [], [1]])
-def test_the_text_of_dimensions_reads_as_they_are(dims) -> None:
+def test_the_text_of_dimensions_reads_as_they_are(dims: list[int | str]) -> None:
     assert parse_dims(dims_text(dims)) == dims
 
 
@@ -137,7 +134,7 @@ def test_the_text_of_dimensions_reads_as_they_are(dims) -> None:
     ("dims", "batch"),
     [([["seq", "batch_size"]], "batch_size"), ([["d0", 3]], "d0"), ([[3, "seq"]], ""), ([[1, 3]], ""), ([], "")],
 )
-def test_the_batch_is_known_by_its_name_or_stands_first(dims, batch) -> None:
+def test_the_batch_is_known_by_its_name_or_stands_first(dims: list[list[int | str]], batch: str) -> None:
     assert batch_of(dims) == batch
 
 
@@ -177,7 +174,7 @@ def test_an_array_is_only_taken_where_the_values_are_left_open() -> None:
 
 
 @pytest.mark.parametrize("dims", [None, ""])
-def test_dimensions_that_nobody_says_are_asked_for(dims) -> None:
+def test_dimensions_that_nobody_says_are_asked_for(dims: str | None) -> None:
     result = drafted(model=SCRIPT, inputs=[DraftInput("x", "float32", dims)], specs=TORCH)
     assert codes(result) == {"inputs[0].dims": "dims"}
     assert drafted(model=SCRIPT, inputs=[DraftInput("x", "int64", "()")]).request.inputs[0].dims == []
@@ -229,7 +226,7 @@ def test_a_model_that_is_gone_is_an_error_and_the_rest_is_still_composed() -> No
         {"inputs": [DraftInput("ids")] * 5000},
     ],
 )
-def test_hostile_drafts_are_errors_and_answered_soon(typed) -> None:
+def test_hostile_drafts_are_errors_and_answered_soon(typed: dict[str, Any]) -> None:
     began = time.monotonic()
     result = drafted(LAB, **typed)
     assert result.errors
@@ -309,12 +306,13 @@ def test_the_database_and_the_reasons_agree_on_who_may_take_a_task(tmp_path: Pat
         queue = remote.opened()
         for one in can:
             machine = member(queue, one.name, known=one.capabilities)
-            job, _ = queue.jobs.submit(request(machine.id, *specs))
+            jobs = [queue.jobs.submit(request(f"{machine.id}-{n}", *specs[n::2]))[0] for n in range(2)]
             devices = sorted({d for r in machine.capabilities.runtimes for d in r.devices})
             taken = set[str]()
             while lease := queue.leases.lease(machine, devices, 0):
                 taken.add(lease.spec.id)
-            queue.jobs.cancel(job)  # the next machine has tasks of its own
+            for job in jobs:  # the next machine has tasks of its own
+                queue.jobs.cancel(job)
             assert taken == {s.id for s in specs if not any(lacks(s, machine))}
 
 

@@ -136,7 +136,7 @@ def test_a_database_without_space_is_named(small_disk: Path) -> None:
 
     def fill() -> None:
         for i in range(1000):
-            queue.jobs.submit(request(str(i), name="n" * 2000))
+            queue.jobs.submit(request(str(i), dims={"n" * 190 + str(d): 1 for d in range(10)}))
 
     with pytest.raises(DiskFull, match="database cannot grow"):
         fill()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import FIXTURES, json_of, trace_of
 from tests.results import SECOND, T0, Json, nearest_rank, write_monitor, write_result
 from visualprof.reader import read_trace
-from visualprof.reader.logdir.scan import Found, roots, walk
+from visualprof.reader.logdir.scan import LogFile, roots, walk
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import MAX_SAMPLES, Report, folders, read_latencies, read_report
 from visualprof.views.answers.table import columns_of
@@ -30,7 +30,7 @@ FAST = np.full(1000, 100_000)
 
 
 def reports_in(folder: Path) -> dict[str, Report]:
-    found = folders(item for item in walk(roots([folder])[0]) if isinstance(item, Found))
+    found = folders(item for item in walk(roots([folder])[0]) if isinstance(item, LogFile))
     return {r.id: r for name, parts in found.items() if (r := read_report(name, parts))}
 
 
@@ -123,7 +123,7 @@ def test_with_several_log_directories_ids_begin_with_theirs(tmp_path: Path) -> N
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         write_result(path / "m" / "ort", {1: FAST})
-    files = [item for root in roots(paths) for item in walk(root) if isinstance(item, Found)]
+    files = [item for root in roots(paths) for item in walk(root) if isinstance(item, LogFile)]
     found = [r.id for name, parts in folders(files).items() if (r := read_report(name, parts))]
     assert sorted(found) == ["a/m/ort", "b/m/ort"]
 

@@ -14,7 +14,7 @@ PADDLE_GPU = "traces/paddle/synthetic_gpu_2workers/host_rank{0}_time_2023_01_01_
 
 
 @pytest.mark.parametrize(("rank", "utilization"), [(0, 0.62), (1, 0.72)])
-def test_paddle_utilization_counts_overlapping_kernels_once(rank, utilization) -> None:
+def test_paddle_utilization_counts_overlapping_kernels_once(rank: int, utilization: float) -> None:
     (device,) = answer("overview", shared(PADDLE_GPU.format(rank)))["devices"]
     assert device["utilization"] == utilization  # VisualDL says 82 % for rank 1: it adds up the stages
     assert device["id"] == rank

@@ -21,7 +21,7 @@ def micro(name: str) -> Path:
     return shared(f"traces/kineto/micro/{name}.json")
 
 
-def steps_us(path) -> dict[str, list[float]]:
+def steps_us(path: Path) -> dict[str, list[float]]:
     steps = answer("overview", path)["steps"]
     return {p: [v / 1000 for v in steps[f"{p}_ns"]] for p in PARTS}
 
@@ -185,7 +185,7 @@ HTA = {
 
 
 @pytest.mark.parametrize("name", HTA)
-def test_kernels_and_collectives_are_all_counted(name) -> None:
+def test_kernels_and_collectives_are_all_counted(name: str) -> None:
     table = answer("kernel", shared(f"traces/kineto/hta/{name}.json.gz"))["columns"]
     comm = ["nccl" in n for n in table["name"]]
     calls, total = np.array(table["calls"]), np.array(table["total_ns"])
@@ -202,7 +202,7 @@ def test_kernels_and_collectives_are_all_counted(name) -> None:
         ("sampled_rank-0of128", 1138, 1154),
     ],
 )
-def test_kernels_find_their_operator(name, linked, kernels) -> None:
+def test_kernels_find_their_operator(name: str, linked: int, kernels: int) -> None:
     lost = answer("operator", shared(f"traces/kineto/hta/{name}.json.gz"))["unlinked"]
     assert kernels - lost["kernels"] == linked
 

@@ -47,7 +47,7 @@ COLUMNS = (
         ),
     ],
 )  # fmt: skip
-def test_operator_statistics_of_the_hand_made_trace(device, expected) -> None:
+def test_operator_statistics_of_the_hand_made_trace(device: str, expected: dict[str, list[int]]) -> None:
     table = answer("memory", shared(MICRO), device=device)["operators"]["columns"]
     found = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
     assert found == expected
@@ -237,7 +237,7 @@ def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() 
 
 
 @given(st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan")))), st.booleans())
-def test_numbers_are_sorted_stably_with_unknown_ones_last(values, descending) -> None:
+def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], descending: bool) -> None:
     table = Table(columns={"x": np.array(values, np.float64), "i": np.arange(len(values))})
     found = page(table, Selection("x", descending)).columns["i"]
     known = [i for i, v in enumerate(values) if v == v]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ QUERIES = {
 FILES = ["resnet18_w16.profile.json", "transformer_tiny.profile.json", "lenet.profile.json"]
 
 
-def table(file: str = FILES[0], **params: str):
+def table(file: str = FILES[0], **params: str) -> dict[str, Any]:
     return answer("profile", shared(f"{FOLDER}/{file}"), **params)
 
 

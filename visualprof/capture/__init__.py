@@ -55,8 +55,8 @@ def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], nam
 
 def _framework(model: object) -> Callable[[Any, tuple[Any, ...], dict[str, Any], str], dict[str, Any]]:
     """The function that records models like this one."""
-    for each in type(model).__mro__:
-        chosen = FRAMEWORKS.get((each.__module__.partition(".")[0], each.__name__))
+    for base in type(model).__mro__:
+        chosen = FRAMEWORKS.get((base.__module__.partition(".")[0], base.__name__))
         if chosen:
             return importlib.import_module(f"{__name__}.{chosen}").record
     raise UnsupportedModel(

@@ -41,11 +41,9 @@ class Memory(Protocol):
 
     def get(self, tensor: Any) -> Value | None:
         """The value that the tensor holds; None when nothing recorded made it."""
-        ...
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
         """Notes that the tensor holds the value; outside: it was there before the pass and stays."""
-        ...
 
 
 class Identities:

@@ -50,8 +50,8 @@ class _Notes:
 
     def get(self, tensor: Any) -> Value | None:
         """The value noted."""
-        found = getattr(tensor, NOTE, None)
-        return found if isinstance(found, Value) else None
+        value = getattr(tensor, NOTE, None)
+        return value if isinstance(value, Value) else None
 
     def set(self, tensor: Any, value: Value, outside: bool) -> None:
         """Notes the value."""
@@ -112,9 +112,9 @@ def _dtype(tensor: Any) -> str:
 
 def _parameters(operator: Any) -> dict[str, Any]:
     """Parameters of an operator by name."""
-    found = {n: getattr(operator, n, None) for n in dir(operator) if not n.startswith("_") and n not in UNTOLD}
+    parameters = {n: getattr(operator, n, None) for n in dir(operator) if not n.startswith("_") and n not in UNTOLD}
     return {
         n: v if isinstance(v, (int, float, str, tuple, list)) else str(v)
-        for n, v in found.items()
+        for n, v in parameters.items()
         if not callable(v) and v is not None
     }

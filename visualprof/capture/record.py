@@ -117,20 +117,20 @@ class Recorder:
         """Runs an operator and records it where it made or wrote a tensor; gives its result."""
         if not self._calls or threading.get_ident() != self._thread:
             return run()
-        given = [t for _, t in self._tensors((arguments, keywords))]
-        values = [self._value(t) for t in given]
-        writes = [self._framework.writes(t) for t in given]
+        tensors = [t for _, t in self._tensors((arguments, keywords))]
+        values = [self._value(t) for t in tensors]
+        writes = [self._framework.writes(t) for t in tensors]
         result = run()
         made = [t for _, t in self._tensors(result)]
-        written = [t for t, n in zip(given, writes, strict=True) if self._framework.writes(t) != n]
+        written = [t for t, n in zip(tensors, writes, strict=True) if self._framework.writes(t) != n]
         fresh = [
-            t for t in made if all(t is not g for g in given) and not (self._value(t) and self._value(t) in values)
+            t for t in made if all(t is not g for g in tensors) and not (self._value(t) and self._value(t) in values)
         ]
         made = _distinct([*fresh, *written])
         if made:
             call = self._calls[-1]
             parts = self._place((*call.parts, label))
-            inputs = [v or self._given(t) for v, t in zip(values, given, strict=True)]
+            inputs = [v or self._current(t) for v, t in zip(values, tensors, strict=True)]
             step = Step(
                 ".".join(parts),
                 label,
@@ -175,7 +175,7 @@ class Recorder:
         """Runs a module and gives its result; it becomes a node, or a scope around what ran inside."""
         if any(c.module is module for c in self._calls[-1:]):  # a class that calls `super().__call__`
             return original(module, *arguments, **keywords)
-        inputs = _distinct([self._given(t) for _, t in self._tensors((arguments, keywords))])
+        inputs = _distinct([self._current(t) for _, t in self._tensors((arguments, keywords))])
         outer = self._calls[-1] if self._calls else None
         path = self._paths.get(id(module))
         call = _Call(module, path, self._parts(module, path, outer), inputs, self._profile_name(module))
@@ -249,8 +249,8 @@ class Recorder:
         weights = set(self._weights.values())
         held: dict[str, Any] = dict(module.__dict__)
         held |= held.get("_parameters") or {}
-        found = [self._value(t) for t in held.values() if self._framework.is_tensor(t)]
-        return [v for v in found if v is not None and v in weights]
+        values = [self._value(t) for t in held.values() if self._framework.is_tensor(t)]
+        return [v for v in values if v is not None and v in weights]
 
     def _attributes(self, call: _Call, own: bool) -> dict[str, str]:
         """What the module says about itself; own: without the buffers of modules inside."""
@@ -262,8 +262,8 @@ class Recorder:
         buffers = [b[len(inner) :] for b in self._buffers if call.path is not None and b.startswith(inner)]
         if names := [b for b in buffers if not (own and "." in b)]:
             out["buffers"] = _text(", ".join(names))
-        told: dict[str, Any] = {k: v for k, v in _members(call.module) if not k.startswith("_") and k not in UNTOLD}
-        return out | {k: _text(v) for k, v in told.items() if _is_plain(v) and v is not None and v != ()}
+        plain: dict[str, Any] = {k: v for k, v in _members(call.module) if not k.startswith("_") and k not in UNTOLD}
+        return out | {k: _text(v) for k, v in plain.items() if _is_plain(v) and v is not None and v != ()}
 
     def _scope(self, call: _Call) -> dict[str, Any]:
         kind = _kind(call.module)
@@ -283,7 +283,7 @@ class Recorder:
         self._memory.set(tensor, value, outside)
         return value
 
-    def _given(self, tensor: Any) -> Value:
+    def _current(self, tensor: Any) -> Value:
         """What the tensor is now; one that nothing recorded made becomes a value without a producer."""
         return self._value(tensor) or self._make(tensor, "", outside=True)
 
@@ -351,7 +351,7 @@ def _node(step: Step, rows: dict[Value, int]) -> dict[str, Any]:
 
 
 def _arguments(arguments: Any, keywords: Mapping[str, Any], framework: Framework) -> dict[str, str]:
-    """What an operator was given besides tensors."""
+    """Arguments of an operator besides tensors."""
     plain = [a for a in arguments if not framework.is_tensor(a) and _is_plain(a)]
     out = {"arguments": _text(", ".join(repr(a) for a in plain))} if plain else {}
     return out | {k: _text(v) for k, v in keywords.items() if _is_plain(v) and v is not None}

@@ -9,7 +9,7 @@ export default ts.config(
   ...ts.configs.strict,
   ...vue.configs["flat/recommended"],
   {
-    files: ["src/**/*.{ts,vue}"],
+    files: ["{src,tests}/**/*.{ts,vue}"],
     languageOptions: {
       parser: vueParser,
       parserOptions: { parser: ts.parser, sourceType: "module" },

@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine)|components|lib|locales\/\w+\.ts|router|shell|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 

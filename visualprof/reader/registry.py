@@ -13,15 +13,20 @@ from typing import Any, TypeVar
 
 from visualprof.errors import EmptyFile, UnknownFormat
 from visualprof.reader import formats
-from visualprof.reader.source import HEAD_BYTES, Source
+from visualprof.reader.source import GROWING, HEAD_BYTES, Source
 from visualprof.reader.trace.builder import TraceBuilder
 
 BLANK = b"\x00 \t\r\n\xef\xbb\xbf"  # may stand before JSON: blanks, a byte order mark, zeros of a file being written
 
 
+def opens_with(head: bytes, *brackets: bytes) -> bool:
+    """Does it begin with one of these, but for blanks?"""
+    return head.lstrip(BLANK).startswith(brackets)
+
+
 def is_json(head: bytes) -> bool:
     """Does it begin like a JSON object or list?"""
-    return head.lstrip(BLANK)[:1] in (b"{", b"[")
+    return opens_with(head, b"{", b"[")
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ def recognise(source: Source) -> Format:
     """
     head = _own_head(source)
     if not head.strip(BLANK):
-        raise EmptyFile(f"{source.name} is empty", "it may still be being written; it opens by itself once complete")
+        raise EmptyFile(f"{source.name} is empty", GROWING)
     for known in all_formats():
         if known.start(head) and known.sniff(head):
             return known

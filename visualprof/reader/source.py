@@ -19,6 +19,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 # A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
 MAX_RATIO = 200
 ALWAYS_ALLOWED = 256 * 1024 * 1024
+GROWING = "it may still be being written; it opens by itself once complete"
 
 Progress = Callable[[float], None]
 
@@ -44,10 +45,8 @@ class Source:
     @cached_property
     def size(self) -> int:
         """Bytes on disk."""
-        try:
-            return self.path.stat().st_size
-        except OSError as error:
-            raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
+        with self._open() as file:
+            return os.fstat(file.fileno()).st_size
 
     @cached_property
     def packed(self) -> bool:
@@ -89,7 +88,7 @@ class Source:
 
         Raises: FormatError: it is larger than that. SourceError: as `chunks`.
         """
-        too_large = FormatError(f"{self.name}: {what} of over {limit >> 30} GiB", hint)
+        too_large = self.error(f"{what} of over {limit >> 30} GiB", hint)
         if self.size > limit:
             raise too_large
         pieces: list[bytes] = []
@@ -100,6 +99,10 @@ class Source:
                 raise too_large
             pieces.append(piece)
         return b"".join(pieces)
+
+    def error(self, what: str, hint: str) -> FormatError:
+        """What is wrong with the content, to be raised: the message names the file."""
+        return FormatError(f"{self.name}: {what}", hint)
 
     def _plain(self, file: BinaryIO, size: int) -> Iterator[bytes]:
         done = 0

@@ -86,7 +86,7 @@ class AllocationColumns(Columns):
     """Allocations, the largest first; `category` where the file has them."""
 
     name: kinds.Names
-    address: kinds.Texts
+    address: kinds.Words
     bytes: kinds.Sizes
     allocated_ns: kinds.Durations
     released_ns: kinds.Durations

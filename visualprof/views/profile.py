@@ -64,7 +64,7 @@ class ProfileColumns(Columns, kw_only=True):
     cumulative_ns: kinds.Durations
     cumulative_ratio: kinds.Ratios
     name: kinds.Names
-    type: kinds.Words
+    type: kinds.Texts
     id: kinds.Identifiers
     count: kinds.Counts
     computation_flo: kinds.Operations

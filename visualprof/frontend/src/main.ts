@@ -1,6 +1,7 @@
 import { createApp, watch } from "vue";
 import App from "./app.vue";
-import { i18n, speak } from "./locales";
+import { vTip } from "./components/tip";
+import { speak } from "./locales";
 import { router } from "./router";
 import { language } from "./state/preferences";
 import "./styles/tokens.css";
@@ -8,7 +9,7 @@ import "./styles/base.css";
 
 watch(language, (wanted) => void speak(wanted));
 
-const app = createApp(App).use(i18n).use(router);
+const app = createApp(App).use(router).directive("tip", vTip);
 
 // The first frame is already in the right language and on the right page: the shell adds to the address.
 void Promise.all([speak(language.value), router.isReady()]).then(() => app.mount("#app"));

@@ -14,5 +14,9 @@ const routes: RouteRecordRaw[] = Object.entries(files).map(([path, load]) => {
 export const router = createRouter({
   // The hash keeps the state out of the server's reach: one static index.html serves every address.
   history: createWebHashHistory(),
-  routes: [...routes, { path: "/:rest(.*)*", redirect: (to) => ({ path: "/overview", query: to.query }) }],
+  routes: [
+    ...routes,
+    { path: "/:view", component: () => import("./pages/view.vue"), props: true },
+    { path: "/:rest(.*)*", redirect: (to) => ({ path: "/overview", query: to.query }) },
+  ],
 });

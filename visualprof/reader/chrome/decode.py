@@ -136,20 +136,20 @@ class _Columns:
     def _usable(self, args: object) -> msgspec.Struct:
         """The arguments of which the type is as expected."""
         self._loose += 1
-        found: dict[str, Any] = {}
-        given = json_object(args)
+        usable: dict[str, Any] = {}
+        values = json_object(args)
         for name, spec in self._fields.items():
-            if spec.encode_name in given:
-                value = given[spec.encode_name]
+            if spec.encode_name in values:
+                value = values[spec.encode_name]
                 try:
-                    found[name] = (
+                    usable[name] = (
                         msgspec.Raw(msgspec.json.encode(value))
                         if isinstance(spec.default, msgspec.Raw)
                         else msgspec.convert(value, spec.type, strict=False)
                     )
                 except (msgspec.ValidationError, TypeError):
                     continue
-        return self._args(**found)
+        return self._args(**usable)
 
     def _append(self, events: list[Event[Any, Any]], text: bytes) -> None:
         n = len(events)

@@ -203,9 +203,9 @@ def repair(data: bytes) -> bytes:
 
 def _cuts(data: bytes, window: int = 1 << 18) -> list[int]:
     """Likely ends of an event (positions of `}`) near the end of the data, the likeliest first."""
-    found = [(m.start(), b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
-    found.reverse()
-    return [p for p, newline in found if newline][:8] + [p for p, newline in found if not newline][:64]
+    ends = [(m.start(), b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
+    ends.reverse()
+    return [p for p, newline in ends if newline][:8] + [p for p, newline in ends if not newline][:64]
 
 
 def _position(error: Exception, default: int) -> int:

@@ -11,8 +11,8 @@ from visualprof.reader.chrome.pieces import Pieces
 from visualprof.reader.source import Source
 
 
-class _Found(Exception):  # not an error: the way out of the loop
-    """The events were reached."""
+class _AllSeen(Exception):  # not an error: the way out of the loop
+    """The wanted events have gone by."""
 
 
 class _Finder:
@@ -30,7 +30,7 @@ class _Finder:
                 self.texts[row] = bytes(entries[row - self.rows]).decode("utf-8", "replace")
         self.rows += len(entries)
         if len(self.texts) == len(self._wanted):
-            raise _Found
+            raise _AllSeen
 
 
 def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
@@ -45,7 +45,7 @@ def raw_events(path: str | Path, rows: set[int]) -> dict[int, str]:
     finder = _Finder(rows)
     try:
         Pieces(Source(path), finder).run()
-    except (_Found, FormatError):
+    except (_AllSeen, FormatError):
         pass
     except VisualprofError:
         if not finder.texts:

@@ -7,15 +7,13 @@ from typing import Any, cast
 
 import msgspec
 
-from visualprof.errors import FormatError
-from visualprof.reader.source import Source
+from visualprof.reader.source import GROWING, Source
 
 Json = dict[str, Any]
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 MAX_TEXT = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
-GROWING = "it may still be being written; it opens by itself once complete"
 
 
 def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
@@ -31,7 +29,7 @@ def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
     try:
         return json_object(msgspec.json.decode(data))
     except UNDECODABLE as error:
-        raise FormatError(f"{source.name}: not {what} ({error})", hint) from error
+        raise source.error(f"not {what} ({error})", hint) from error
 
 
 def json_object(value: object) -> Json:

@@ -10,7 +10,7 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.events import add_events, describe
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair, pair_begin_end
-from visualprof.reader.registry import BLANK, Format
+from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -22,7 +22,7 @@ def sniff(head: bytes) -> bool:
     """A list of events, or an object with one, in which something has a phase."""
     if b'"traceEvents"' in head:
         return True
-    return head.lstrip(BLANK).startswith(b"[") and bool(re.search(rb'"ph"\s*:\s*"', head))
+    return opens_with(head, b"[") and bool(re.search(rb'"ph"\s*:\s*"', head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:

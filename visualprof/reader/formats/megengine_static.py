@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
-from visualprof.reader.chrome.values import GROWING, Json, json_list, json_object, load_object
+from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
-from visualprof.reader.source import Source
+from visualprof.reader.source import GROWING, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -72,7 +71,7 @@ def _load(source: Source) -> tuple[Json, Json]:
     document = load_object(source, what)
     for part in ("graph_exec", "profiler"):
         if not isinstance(document.get(part), dict):
-            raise FormatError(f"{source.name}: not {what} ({part} is no object)", GROWING)
+            raise source.error(f"not {what} ({part} is no object)", GROWING)
     return document["graph_exec"], document["profiler"]
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, cast
 import msgspec
 import numpy as np
 
-from visualprof.errors import EmptyFile, FormatError
+from visualprof.errors import EmptyFile
 from visualprof.reader.chrome.values import UNDECODABLE, json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -108,7 +108,7 @@ def _blocks(source: Source) -> Iterator[tuple[bytes, bool]]:
         if newline:
             yield block, True
         if len(rest) > MAX_LINE:
-            raise FormatError(f"{source.name}: a line of over {MAX_LINE >> 20} MiB", "is it the monitor's file?")
+            raise source.error(f"a line of over {MAX_LINE >> 20} MiB", "is it the monitor's file?")
     if rest.strip():
         yield rest, False
 

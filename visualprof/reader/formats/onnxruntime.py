@@ -11,7 +11,7 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters
-from visualprof.reader.registry import Format
+from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -45,13 +45,11 @@ SUFFIX = "_kernel_time"
 
 def sniff(head: bytes) -> bool:
     """A list whose events are of category Session or Node."""
-    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
-        return False
-    return bool(re.search(rb'"cat"\s*:\s*"(Session|Node)"', head)) and (
-        b'"model_loading' in head
-        or b'"session_initialization"' in head
-        or b"_kernel_time" in head
-        or b"model_run" in head
+    marks = (b'"model_loading', b'"session_initialization"', b"_kernel_time", b"model_run")
+    return (
+        opens_with(head, b"[")
+        and bool(re.search(rb'"cat"\s*:\s*"(Session|Node)"', head))
+        and any(mark in head for mark in marks)
     )
 
 

@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from visualprof.reader.chrome.values import Json, json_list, json_objects, load_object
-from visualprof.reader.registry import Format
+from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -39,10 +39,9 @@ class Node:
 
 def sniff(head: bytes) -> bool:
     """An object with counters, by the keys of either form."""
-    if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
-        return False
-    return (b'"detailed_performance"' in head and b'"report_type"' in head) or (
-        b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head)
+    return opens_with(head, b"{") and (
+        (b'"detailed_performance"' in head and b'"report_type"' in head)
+        or (b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head))
     )
 
 

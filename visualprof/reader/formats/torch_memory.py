@@ -10,7 +10,6 @@ import re
 import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
@@ -81,7 +80,7 @@ def _load(source: Source) -> tuple[Ints, bool]:
             return np.array(rows, np.int64).reshape(-1, 4), cut
         except (msgspec.DecodeError, OverflowError, UnicodeDecodeError):  # noqa: PERF203 - twice at most
             continue
-    raise FormatError(f"{source.name}: not a list of [time, action, bytes, category]", "was it made by torch.profiler?")
+    raise source.error("not a list of [time, action, bytes, category]", "was it made by torch.profiler?")
 
 
 FORMAT = Format("torch-memory", "torch.profiler", 15, sniff, read)

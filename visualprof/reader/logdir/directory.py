@@ -1,8 +1,8 @@
 """The log directories, always as they are now.
 
-A scan finds what is there (`reader.scan`), names say what belongs together (`reader.layout`), and a file
-that has come to rest is parsed in the background (`reader.pool`), the newest first. File events
-(`reader.watch`) only make the next scan come sooner; a scan every few seconds finds what they missed.
+A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file
+that has come to rest is parsed in the background (`logdir.pool`), the newest first. File events
+(`logdir.watch`) only make the next scan come sooner; a scan every few seconds finds what they missed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.listing import Listing, Span, arrange, new_span
 from visualprof.reader.logdir.pool import Parser
-from visualprof.reader.logdir.scan import Found, Problem, Verdict, examine, roots, walk
+from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.logdir.watch import Watcher
 from visualprof.reader.trace import Trace
@@ -36,7 +35,7 @@ _MISSES = 2
 
 
 @dataclass
-class _File:
+class _Entry:
     """What this process knows of one file, whatever it turned out to be.
 
     span: None for a file that is not shown. job: of the parse under way, 0 for none.
@@ -44,7 +43,7 @@ class _File:
     misses: how often in a row the cache did not have what was just parsed.
     """
 
-    found: Found
+    file: LogFile
     span: Span | None = None
     problem: Problem | None = None
     job: int = 0
@@ -83,7 +82,7 @@ class LogDirectory:
         self._events = events
         self._scan_s = scan_s
         self._settle_s = settle_s
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _Entry] = {}
         self._walk_problems: list[Problem] = []
         self._revision = 0
         self._scans = 0
@@ -120,8 +119,8 @@ class LogDirectory:
         with self._lock:
             if self._listing is None or self._listing.revision != self._revision:
                 files = list(self._files.values())
-                spans = [file.span for file in files if file.span]
-                problems = [file.problem for file in files if file.problem]
+                spans = [entry.span for entry in files if entry.span]
+                problems = [entry.problem for entry in files if entry.problem]
                 self._listing = arrange(self._revision, spans, [*self._walk_problems, *problems])
             return self._listing
 
@@ -130,17 +129,17 @@ class LogDirectory:
         """Grows with each look at the files; between two of them nothing is known to have changed."""
         return self._scans
 
-    def files(self, wanted: Callable[[str], bool]) -> list[Found]:
+    def files(self, wanted: Callable[[str], bool]) -> list[LogFile]:
         """Every file whose name is wanted as of the last look, whether it is shown or not."""
         with self._lock:
-            return [file.found for file in self._files.values() if wanted(file.found.name)]
+            return [entry.file for entry in self._files.values() if wanted(entry.file.name)]
 
     def hurry(self, span: Span) -> None:
         """Somebody waits for this span: it is parsed next."""
         with self._lock:
-            file = self._files.get(span.found.file)
-            if file and file.job:
-                self._parser.hurry(_key(file))
+            entry = self._files.get(span.found.file)
+            if entry and entry.job:
+                self._parser.hurry(_key(entry))
 
     def open(self, span: Span) -> Trace | None:
         """The columns of a parsed span; None when they are gone from the cache and the file is read again."""
@@ -154,29 +153,29 @@ class LogDirectory:
                 return trace
         trace = self._cache.load(fingerprint)
         with self._lock:
-            file = self._files.get(span.found.file)
+            entry = self._files.get(span.found.file)
             if trace is None:
-                if file and not file.job and file.span:
-                    self._read_again(file, file.span)
+                if entry and not entry.job and entry.span:
+                    self._read_again(entry, entry.span)
                 return None
-            if file:
-                file.misses = 0
+            if entry:
+                entry.misses = 0
             self._traces[fingerprint] = trace
             while len(self._traces) > _OPEN_TRACES:
                 self._traces.popitem(last=False)
         return trace
 
-    def _read_again(self, file: _File, span: Span) -> None:
+    def _read_again(self, entry: _Entry, span: Span) -> None:
         """Evicted from the cache: parse once more, but not for ever when the cache cannot keep it."""
-        file.misses += 1
-        if file.misses <= _MISSES:
-            self._submit(file, span)
-            self._parser.hurry(_key(file))
+        entry.misses += 1
+        if entry.misses <= _MISSES:
+            self._submit(entry, span)
+            self._parser.hurry(_key(entry))
             return
         failure = Failure(
             f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
         )
-        file.span = replace(span, state="failed", summary=None, failure=failure)
+        entry.span = replace(span, state="failed", summary=None, failure=failure)
         self._revision += 1
 
     def rescan(self) -> None:
@@ -191,8 +190,8 @@ class LogDirectory:
                     seen.add(item.file)
                     self._look(item)
             with self._lock:
-                for file in [file for name, file in self._files.items() if name not in seen]:
-                    self._forget(file)
+                for entry in [entry for name, entry in self._files.items() if name not in seen]:
+                    self._forget(entry)
                 if problems != self._walk_problems:
                     self._walk_problems = problems
                     self._revision += 1
@@ -224,104 +223,104 @@ class LogDirectory:
         """Seconds until the next scan: fewer while a file is expected to change."""
         with self._lock:
             files = list(self._files.values())
-        if any(file.restless_since for file in files):
+        if any(entry.restless_since for entry in files):
             return _TICK_S
         pause = self._scan_s[0 if self.watching == "events" else 1]
         fresh_ns = time.time_ns() - int(_GROWS_FOR_S * 1e9)
         growing = any(
-            file.span and file.span.state == "growing" and file.found.version.mtime_ns > fresh_ns for file in files
+            entry.span and entry.span.state == "growing" and entry.file.version.mtime_ns > fresh_ns for entry in files
         )
         return min(pause, _GROWING_TICK_S) if growing else pause
 
-    def _look(self, found: Found) -> None:
-        file = self._files.get(found.file)
-        if file and file.found.version == found.version:
-            if file.restless_since and self._rests(file):
-                file.restless_since = 0.0
+    def _look(self, file: LogFile) -> None:
+        entry = self._files.get(file.file)
+        if entry and entry.file.version == file.version:
+            if entry.restless_since:
                 with self._lock:
-                    if file.span and file.span.format:
-                        self._submit(file, file.span)
+                    self._settle(entry)
             return
-        verdict = examine(found)
+        verdict = examine(file)
         with self._lock:
-            known, file = file, file or _File(found)
-            self._files[found.file] = file
-            self._drop_job(file)
-            had_something = bool(file.span or file.problem)
-            file.found, file.span, file.problem, file.restless_since = found, None, None, time.monotonic()
+            known, entry = entry, entry or _Entry(file)
+            self._files[file.file] = entry
+            self._drop_job(entry)
+            had_something = bool(entry.span or entry.problem)
+            entry.file, entry.span, entry.problem, entry.restless_since = file, None, None, time.monotonic()
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; one that is new may as well be whole.
                 state = "growing" if known or failure else "waiting"
-                file.span = replace(new_span(found), state=state, format=verdict.format, failure=failure)
+                entry.span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
             elif verdict.kind == "skipped":
-                file.problem = _problem(found, verdict)
-            if had_something or file.span or file.problem:
+                entry.problem = _problem(file, verdict)
+            if had_something or entry.span or entry.problem:
                 self._revision += 1
-            if self._rests(file):
-                file.restless_since = 0.0
-                if file.span and file.span.format:
-                    self._submit(file, file.span)
+            self._settle(entry)
 
-    def _rests(self, file: _File) -> bool:
+    def _settle(self, entry: _Entry) -> None:
+        """A profile that has come to rest is parsed."""
+        if self._rests(entry):
+            entry.restless_since = 0.0
+            if entry.span and entry.span.format:
+                self._submit(entry, entry.span)
+
+    def _rests(self, entry: _Entry) -> bool:
         """Has it been unchanged for long enough? What takes long to parse must rest longer between two parses."""
-        settle = max(self._settle_s, 2 * file.parse_s)
-        old = time.time() - file.found.version.mtime_ns / 1e9 > settle
-        return old or time.monotonic() - file.restless_since >= settle
+        settle = max(self._settle_s, 2 * entry.parse_s)
+        old = time.time() - entry.file.version.mtime_ns / 1e9 > settle
+        return old or time.monotonic() - entry.restless_since >= settle
 
-    def _submit(self, file: _File, span: Span) -> None:
+    def _submit(self, entry: _Entry, span: Span) -> None:
         self._last_job += 1
-        file.job, file.submitted = self._last_job, time.monotonic()
-        self._jobs[_key(file)] = file.found.file
-        file.span = replace(span, state="waiting", progress=0.0, failure=None)
+        entry.job, entry.submitted = self._last_job, time.monotonic()
+        self._jobs[_key(entry)] = entry.file.file
+        entry.span = replace(span, state="waiting", progress=0.0, failure=None)
         self._revision += 1
-        self._parser.submit(_key(file), file.found.path, file.found.version.size, (0, -file.found.version.mtime_ns))
+        self._parser.submit(_key(entry), entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
 
-    def _drop_job(self, file: _File) -> None:
-        if file.job:
-            self._jobs.pop(_key(file), None)
-            self._parser.cancel(_key(file))
-            file.job = 0
+    def _drop_job(self, entry: _Entry) -> None:
+        if entry.job:
+            self._jobs.pop(_key(entry), None)
+            self._parser.cancel(_key(entry))
+            entry.job = 0
 
-    def _forget(self, file: _File) -> None:
-        self._drop_job(file)
-        del self._files[file.found.file]
-        if file.span or file.problem:
+    def _forget(self, entry: _Entry) -> None:
+        self._drop_job(entry)
+        del self._files[entry.file.file]
+        if entry.span or entry.problem:
             self._revision += 1
 
     def progressed(self, key: str, progress: float) -> None:
         """From the parser: a job has begun or got on."""
         with self._lock:
-            file = self._files.get(self._jobs.get(key, ""))
-            if file is None or file.span is None:
+            entry = self._files.get(self._jobs.get(key, ""))
+            if entry is None or entry.span is None:
                 return
             if progress == 0.0:
-                file.submitted = time.monotonic()
-            if file.span.state != "parsing" or progress - file.span.progress >= _PROGRESS_STEP:
-                file.span = replace(file.span, state="parsing", progress=progress)
+                entry.submitted = time.monotonic()
+            if entry.span.state != "parsing" or progress - entry.span.progress >= _PROGRESS_STEP:
+                entry.span = replace(entry.span, state="parsing", progress=progress)
                 self._revision += 1
 
     def finished(self, key: str, outcome: Outcome) -> None:
         """From the parser: a job is over."""
         with self._lock:
-            file = self._files.get(self._jobs.pop(key, ""))
-            if file is None or file.span is None:
+            entry = self._files.get(self._jobs.pop(key, ""))
+            if entry is None or entry.span is None:
                 return
-            file.job, file.parse_s = 0, time.monotonic() - file.submitted
-            changes: dict[str, Any]
+            entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
             if isinstance(outcome, Summary):
                 state = "growing" if outcome.truncated else "ready"
-                changes = {"state": state, "progress": 1.0, "summary": outcome, "format": outcome.format}
+                entry.span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
             else:
                 state = "growing" if outcome.kind == "EmptyFile" else "failed"
-                changes = {"state": state, "progress": 0.0, "summary": None, "failure": outcome}
-            file.span = replace(file.span, **changes)
+                entry.span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
             self._revision += 1
 
 
-def _problem(found: Found, verdict: Verdict) -> Problem:
-    return Problem(found.file, verdict.error.removeprefix(f"{found.name}: "), verdict.hint)
+def _problem(file: LogFile, verdict: Verdict) -> Problem:
+    return Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
 
 
-def _key(file: _File) -> str:
-    return f"{file.job}:{file.found.file}"
+def _key(entry: _Entry) -> str:
+    return f"{entry.job}:{entry.file.file}"

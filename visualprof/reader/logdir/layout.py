@@ -72,11 +72,11 @@ def place(folder: str, name: str) -> Place:
     own = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
     stem = (unpacked[: -len(own)] if own else _ENDING.sub("", unpacked)) or unpacked
     torch = unpacked.lower().endswith(".pt.trace.json")
-    found = _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
-    worker, stamp = (found["worker"], found["stamp"]) if found else (stem, "")
+    stamped = _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
+    worker, stamp = (stamped["worker"], stamped["stamp"]) if stamped else (stem, "")
     ranked = _RANK.search(worker)
     base = (worker[: ranked.start()] + worker[ranked.end() :] if ranked else worker).strip("-_. ")
-    by_process = bool(found) and (found.re is _PADDLE or (torch and found.re is _EPOCH))
+    by_process = bool(stamped) and (stamped.re is _PADDLE or (torch and stamped.re is _EPOCH))
     if by_process or _PLAIN.fullmatch(base.lower()) or (base.isascii() and base.isdigit()):
         run = folder or "."
     else:

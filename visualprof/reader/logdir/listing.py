@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.layout import Place, natural, place, standing
-from visualprof.reader.logdir.scan import Found, Problem, Version, examine, roots, walk
+from visualprof.reader.logdir.scan import LogFile, Problem, Version, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Summary
 
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
@@ -24,7 +24,7 @@ class Span:
     """
 
     id: str
-    found: Found
+    found: LogFile
     place: Place
     state: State
     format: str = ""
@@ -125,9 +125,9 @@ def _worker(name: str, spans: list[Span]) -> Worker:
     return Worker(name, next((span.rank for span in taken.values() if span.rank >= 0), -1), tuple(taken.values()))
 
 
-def new_span(found: Found) -> Span:
+def new_span(file: LogFile) -> Span:
     """A file that nothing is known of but its place."""
-    return Span("", found, place(found.folder, found.name), "waiting")
+    return Span("", file, place(file.folder, file.name), "waiting")
 
 
 def profiles(paths: Sequence[str | Path]) -> Listing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -41,11 +42,9 @@ class Listener(Protocol):
 
     def progressed(self, key: str, progress: float) -> None:
         """A job has begun (0.0) or got on."""
-        ...
 
     def finished(self, key: str, outcome: Outcome) -> None:
         """A job is over, unless it was cancelled."""
-        ...
 
 
 class Parser(Protocol):
@@ -53,23 +52,18 @@ class Parser(Protocol):
 
     def start(self, listener: Listener) -> None:
         """Tells `listener` from now on."""
-        ...
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         """Queues a file, the lowest order first."""
-        ...
 
     def hurry(self, key: str) -> None:
         """Moves a queued file to the front."""
-        ...
 
     def cancel(self, key: str) -> None:
         """Forgets a job without a word to the listener."""
-        ...
 
     def close(self) -> None:
         """Stops everything."""
-        ...
 
 
 @dataclass
@@ -222,17 +216,13 @@ class _Child:
         self._process.join(timeout=5)
         code = self._process.exitcode
         name = Path(job.path).name
+        how, hint = f"ended with code {code}", "the log says more"
         if code is not None and code < 0:
             cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            hint = (
-                "it probably ran out of memory"
-                if cause == "SIGKILL"
-                else "this is a defect of the reader or of a library"
-            )
-            return Failure(f"{name}: the process that read it was ended by {cause}", hint, 500, "ProcessDied")
-        return Failure(
-            f"{name}: the process that read it ended with code {code}", "the log says more", 500, "ProcessDied"
-        )
+            how, hint = f"was ended by {cause}", "this is a defect of the reader or of a library"
+            if cause == "SIGKILL":
+                hint = "it probably ran out of memory"
+        return Failure(f"{name}: the process that read it {how}", hint, 500, "ProcessDied")
 
     def stop(self) -> None:
         self._pipe.close()
@@ -261,19 +251,14 @@ def _outcome(path: str, task: Task, progress: Progress) -> Outcome:
     except VisualprofError as error:
         return Failure(error.error, error.hint, error.status, type(error).__name__)
     except MemoryError:
-        return Failure(
-            f"{name}: not enough memory to read it",
-            "close other programs or take a shorter profile",
-            500,
-            "MemoryError",
-        )
+        hint = "close other programs or take a shorter profile"
+        return Failure(f"{name}: not enough memory to read it", hint, 500, "MemoryError")
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
         _log.exception("reading %s", path)
-        return Failure(
-            f"{name}: the reader failed ({type(error).__name__}: {error})", "please report it with the file", 500
-        )
+        what = f"{name}: the reader failed ({type(error).__name__}: {error})"
+        return Failure(what, "please report it with the file", 500)
 
 
 def _throttled(pipe: Connection) -> Progress:
@@ -294,7 +279,5 @@ def _peak_bytes() -> int:
         import resource
     except ImportError:  # Windows: children are kept whatever they hold
         return 0
-    import sys
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

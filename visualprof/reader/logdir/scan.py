@@ -13,7 +13,7 @@ from typing import Literal
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
-from visualprof.reader.source import HEAD_BYTES, Source
+from visualprof.reader.source import GROWING, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Found:
+class LogFile:
     """A file. file: how it is called towards users, unique; folder: below its root, with `/`."""
 
     path: str
@@ -86,11 +86,11 @@ class Verdict:
 
 def roots(paths: Sequence[str | Path]) -> list[Root]:
     """The log directories; with more than one, each gets its own name as prefix."""
-    whole = list(dict.fromkeys(Path(p).expanduser().absolute() for p in paths))
-    if len(whole) == 1:
-        return [Root(whole[0], "")]
+    distinct = list(dict.fromkeys(Path(p).expanduser().absolute() for p in paths))
+    if len(distinct) == 1:
+        return [Root(distinct[0], "")]
     names: dict[str, Path] = {}
-    for path in whole:
+    for path in distinct:
         name, number = path.name or "root", 2
         while name in names:
             name, number = f"{path.name}-{number}", number + 1
@@ -98,10 +98,10 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
-def walk(root: Root) -> Iterator[Found | Problem]:
+def walk(root: Root) -> Iterator[LogFile | Problem]:
     """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links."""
     if root.path.is_file():
-        yield _found(root, "", root.path.name, str(root.path), root.path.stat())
+        yield _log_file(root, "", root.path.name, str(root.path), root.path.stat())
         return
     seen: set[tuple[int, int]] = set()
     entries = 0
@@ -133,60 +133,53 @@ def walk(root: Root) -> Iterator[Found | Problem]:
                 if stat.S_ISDIR(status.st_mode):
                     (linked if child.is_symlink() else plain).append((child.path, below))
                 elif stat.S_ISREG(status.st_mode):
-                    yield _found(root, folder, child.name, child.path, status)
+                    yield _log_file(root, folder, child.name, child.path, status)
             except OSError:  # a dangling link, a loop, or gone since it was listed
                 continue
 
 
-def _found(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> Found:
+def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> LogFile:
     version = Version(status.st_size, status.st_mtime_ns, status.st_ino)
-    return Found(path, _shown(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
+    return LogFile(path, _shown(root, f"{folder}/{name}" if folder else name), root, folder, name, version)
 
 
 def _shown(root: Root, below: str) -> str:
     return "/".join(part for part in (root.prefix, below) if part)
 
 
-def examine(found: Found) -> Verdict:
+def examine(file: LogFile) -> Verdict:
     """What a file is, by its content; its name only decides whether a stranger is worth a mention."""
-    source = Source(found.path)
-    if found.version.size == 0:
-        return _growing(found, "is empty") if _named_like_profile(found) else Verdict("other")
+    source = Source(file.path)
+    named = _named_like_profile(file)
+    if file.version.size == 0:
+        return Verdict("growing", "", f"{file.name} is empty", GROWING) if named else Verdict("other")
     try:
-        if not (_named_like_profile(found) or may_be_profile(source.head(GLANCE_BYTES))):
+        if not (named or may_be_profile(source.head(GLANCE_BYTES))):
             return Verdict("other")
         return Verdict("profile", recognise(source).name)
     except EmptyFile as error:
-        if found.name in _RESULT_NAMES:
-            return Verdict("other")
-        return Verdict("growing", "", error.error, error.hint)
+        return Verdict("other") if file.name in _RESULT_NAMES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
-        if _named_like_profile(found) and _cut_short(source):
-            return _growing(found, "is too short to be recognised")
-        return _stranger(found, error.error, error.hint)
+        if named and _cut_short(source):
+            return Verdict("growing", "", f"{file.name} is too short to be recognised", GROWING)
+        return _stranger(file, error.error, error.hint)
     except SourceError as error:
-        return _stranger(found, error.error, error.hint)
+        return _stranger(file, error.error, error.hint)
     except Exception as error:  # noqa: BLE001 - a head that trips a format must not hide the other files
-        _log.exception("looking at %s", found.path)
-        return _stranger(
-            found, f"the reader failed ({type(error).__name__}: {error})", "please report it with the file"
-        )
+        _log.exception("looking at %s", file.path)
+        what = f"the reader failed ({type(error).__name__}: {error})"
+        return _stranger(file, what, "please report it with the file")
 
 
-def _growing(found: Found, what: str) -> Verdict:
-    hint = "it may still be being written; it opens by itself once complete"
-    return Verdict("growing", "", f"{found.name} {what}", hint)
-
-
-def _stranger(found: Found, error: str, hint: str) -> Verdict:
-    if found.name in _RESULT_NAMES or _OTHER_NAME.search(found.name):
+def _stranger(file: LogFile, error: str, hint: str) -> Verdict:
+    if file.name in _RESULT_NAMES or _OTHER_NAME.search(file.name):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
 
 
-def _named_like_profile(found: Found) -> bool:
-    named = _PROFILE_NAME.search(found.name) or found.name.lower().endswith(profile_suffixes())
-    return bool(named) and found.name not in _RESULT_NAMES
+def _named_like_profile(file: LogFile) -> bool:
+    named = _PROFILE_NAME.search(file.name) or file.name.lower().endswith(profile_suffixes())
+    return bool(named) and file.name not in _RESULT_NAMES
 
 
 def _cut_short(source: Source) -> bool:

@@ -8,37 +8,22 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from watchdog.events import (
-    DirCreatedEvent,
-    DirDeletedEvent,
-    DirMovedEvent,
-    FileClosedEvent,
-    FileCreatedEvent,
-    FileDeletedEvent,
-    FileMovedEvent,
-    FileSystemEvent,
-    FileSystemEventHandler,
-)
+from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 _log = logging.getLogger(__name__)
 
 # Not "modified": a file that is written fast would bring thousands a second. Growth is seen by the scans.
-_EVENTS: list[type[FileSystemEvent]] = [
-    FileCreatedEvent,
-    FileClosedEvent,
-    FileMovedEvent,
-    FileDeletedEvent,
-    DirCreatedEvent,
-    DirMovedEvent,
-    DirDeletedEvent,
-]
+_EVENTS: list[type[events.FileSystemEvent]] = [
+    events.FileCreatedEvent, events.FileClosedEvent, events.FileMovedEvent, events.FileDeletedEvent,
+    events.DirCreatedEvent, events.DirMovedEvent, events.DirDeletedEvent,
+]  # fmt: skip
 # Here the kernel tells only of changes made on this machine.
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "gpfs", "afs", "beegfs", "virtiofs"}
 
 
-class Watcher(FileSystemEventHandler):
+class Watcher(events.FileSystemEventHandler):
     """Calls `changed`, from a thread of its own, on each change below the folders that is not hidden.
 
     Its word is a help, not a promise: events get lost, so somebody must look from time to time.
@@ -77,7 +62,7 @@ class Watcher(FileSystemEventHandler):
             self._observer.join(timeout=5)
             self._observer = None
 
-    def on_any_event(self, event: FileSystemEvent) -> None:
+    def on_any_event(self, event: events.FileSystemEvent) -> None:
         """Called by watchdog."""
         if any(path and self._is_shown(path) for path in (event.src_path, event.dest_path)):
             self._changed()
@@ -86,7 +71,7 @@ class Watcher(FileSystemEventHandler):
         """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
         whole = Path(os.fsdecode(path))
         below = [whole.relative_to(folder) for folder in self._folders if whole.is_relative_to(folder)]
-        return not below or any(not any(part.startswith(".") for part in each.parts) for each in below)
+        return not below or any(not any(part.startswith(".") for part in path.parts) for path in below)
 
 
 def _file_system(folder: Path) -> str:

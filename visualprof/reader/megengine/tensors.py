@@ -110,8 +110,8 @@ def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     bounds = list(pairwise(edges))
     parent, _ = nest(first, last, bounds)
     for place, (low, high) in enumerate(bounds):
-        here = np.flatnonzero(doc.place[rows] == place)
-        if len(here) and high > low:
-            found = innermost_at(first, last, parent, low, high, rows[here])
-            out[here] = np.where(found >= 0, first[found], -1)
+        inside = np.flatnonzero(doc.place[rows] == place)
+        if len(inside) and high > low:
+            events = innermost_at(first, last, parent, low, high, rows[inside])
+            out[inside] = np.where(events >= 0, first[events], -1)
     return out

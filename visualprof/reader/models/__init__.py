@@ -49,11 +49,6 @@ def model_suffixes(shared: bool = True) -> tuple[str, ...]:
     return tuple(s for m in all_models() for s in (*m.suffixes, *(m.shared_suffixes if shared else ())))
 
 
-def usual_suffix(format: str) -> str:
-    """The first ending of a model format's names, "" for a format that has none or that is not known."""
-    return next((s for m in all_models() if m.name == format for s in (*m.suffixes, *m.shared_suffixes)), "")
-
-
 def recognise_model(source: Source) -> ModelFormat | None:
     """The model format of a file by its content, None when it is none."""
     head = source.head()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -91,16 +90,12 @@ def read(source: Source) -> ModelGraph:
     data = source.whole(MAX_BYTES, "a MegEngine model", "is it one?")
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:
-        raise FormatError(
-            f"{source.name}: not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later"
-        )
+        raise source.error("not a MegEngine model of version 2", "dump it again with MegEngine 1.6 or later")
     try:
         body = data[base + 4 :]
         return _build(source, _Table(body, struct.unpack_from("<I", body, 0)[0]))
     except (struct.error, IndexError, RecursionError, MemoryError) as error:
-        raise FormatError(
-            f"{source.name}: damaged MegEngine model ({error})", "was it cut while being copied?"
-        ) from error
+        raise source.error(f"damaged MegEngine model ({error})", "was it cut while being copied?") from error
 
 
 def _build(source: Source, model: _Table) -> ModelGraph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from visualprof.errors import FormatError
 from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, scopes_of
 from visualprof.reader.models import ModelFormat
@@ -28,7 +27,7 @@ def read(source: Source) -> ModelGraph:
     try:
         return _build(source.name, document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{source.name}: not {what} ({error})", hint) from error
+        raise source.error(f"not {what} ({error})", hint) from error
 
 
 def _build(name: str, document: Json) -> ModelGraph:

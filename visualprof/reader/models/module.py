@@ -6,7 +6,6 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -41,7 +40,7 @@ class _Document(msgspec.Struct):
     producer: str = ""
 
 
-# Made while the module is imported, for the reason given in `reader.codec`.
+# Made while the module is imported, for the reason given in `reader.trace.codec`.
 _DECODER = msgspec.json.Decoder(_Document)
 
 
@@ -56,13 +55,9 @@ def read(source: Source) -> ModelGraph:
     try:
         document = _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise FormatError(
-            f"{source.name}: not a whole module graph ({error})", "write it again with add_graph"
-        ) from error
+        raise source.error(f"not a whole module graph ({error})", "write it again with add_graph") from error
     if document.visualprof_graph != VERSION:
-        raise FormatError(
-            f"{source.name}: a module graph of version {document.visualprof_graph}", "use a newer visualprof"
-        )
+        raise source.error(f"a module graph of version {document.visualprof_graph}", "use a newer visualprof")
     builder = ModelBuilder(document.name, "module")
     builder.producer = document.producer or document.framework
     builder.properties = {"framework": document.framework}
@@ -71,24 +66,22 @@ def read(source: Source) -> ModelGraph:
         builder.value(Value(tensor.name, tensor.dtype, shape, tensor_bytes(tensor.dtype, shape)))
     for node in document.nodes:
         if any(not 0 <= i < len(document.values) for i in (*node.inputs, *node.outputs)):
-            raise FormatError(
-                f"{source.name}: node {node.name!r} names a value that is not there", "write it again with add_graph"
-            )
+            raise source.error(f"node {node.name!r} names a value that is not there", "write it again with add_graph")
         builder.node(_node(node))
     return builder.build()
 
 
-def _node(told: _Node) -> Node:
+def _node(node: _Node) -> Node:
     """A node of the file; a kind that this version does not know is an operator."""
     return Node(
-        told.name,
-        told.type,
-        tuple(Scope(s) for s in told.scope),
-        cast("NodeKind", told.kind) if told.kind in get_args(NodeKind) else "operator",
-        tuple(told.inputs),
-        tuple(told.outputs),
-        {k: str(v) for k, v in told.attributes.items()},
-        told.documentation,
+        node.name,
+        node.type,
+        tuple(Scope(s) for s in node.scope),
+        cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
+        tuple(node.inputs),
+        tuple(node.outputs),
+        {k: str(v) for k, v in node.attributes.items()},
+        node.documentation,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, scopes_of, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
@@ -31,11 +30,9 @@ def read(source: Source) -> ModelGraph:
     try:
         model = onnx.ModelProto.FromString(data)
     except DecodeError as error:
-        raise FormatError(
-            f"{source.name}: not a whole ONNX model ({error})", "was it cut while being copied?"
-        ) from error
+        raise source.error(f"not a whole ONNX model ({error})", "was it cut while being copied?") from error
     if not model.graph.node and not model.graph.input and not model.graph.initializer:
-        raise FormatError(f"{source.name}: the ONNX model has no graph", "was it cut while being copied?")
+        raise source.error("the ONNX model has no graph", "was it cut while being copied?")
     builder = ModelBuilder(model.graph.name or source.name, "onnx")
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
@@ -60,12 +57,12 @@ def _drop_weights(model: Any, builder: ModelBuilder) -> None:
 
 def _graphs(graph: Any) -> list[Any]:
     """A graph and all bodies inside it."""
-    found = [graph]
+    graphs = [graph]
     for node in graph.node:
         for attribute in node.attribute:
             for body in _bodies(attribute):
-                found += _graphs(body)
-    return found
+                graphs += _graphs(body)
+    return graphs
 
 
 def _bodies(attribute: Any) -> list[Any]:
@@ -100,15 +97,15 @@ class _Reader:
         """The main graph with its inputs and outputs."""
         graph, names = self.model.graph, Names()
         weights = {t.name for t in graph.initializer}
-        for each in graph.input:
-            if each.name not in weights:
-                row = self._typed(each, names)
-                self.builder.node(Node(each.name, "Input", kind="input", outputs=(row,)))
+        for info in graph.input:
+            if info.name not in weights:
+                row = self._typed(info, names)
+                self.builder.node(Node(info.name, "Input", kind="input", outputs=(row,)))
         self._body(graph, names, ())
-        for each in graph.output:
-            row = names.get(each.name)
-            row = self._typed(each, names) if row is None else row
-            self.builder.node(Node(each.name, "Output", kind="output", inputs=(row,)))
+        for info in graph.output:
+            row = names.get(info.name)
+            row = self._typed(info, names) if row is None else row
+            self.builder.node(Node(info.name, "Output", kind="output", inputs=(row,)))
 
     def _body(self, graph: Any, names: Names, scope: tuple[Scope, ...]) -> None:
         """Constants and nodes of a graph or of the body of a node."""
@@ -152,25 +149,25 @@ class _Reader:
     def _subgraph(self, body: Any, names: Names, scope: tuple[Scope, ...]) -> None:
         """A body: its inputs are values of its own, everything else it sees through to the graph around it."""
         inner = Names(names)
-        for each in body.input:
-            row = self._typed(each, inner)
-            self.builder.node(Node(each.name, "Input", scope, "input", outputs=(row,)))
+        for info in body.input:
+            row = self._typed(info, inner)
+            self.builder.node(Node(info.name, "Input", scope, "input", outputs=(row,)))
         self._body(body, inner, scope)
-        for each in body.output:
-            self.builder.node(Node(each.name, "Output", scope, "output", inputs=(self._named(each.name, inner),)))
+        for info in body.output:
+            self.builder.node(Node(info.name, "Output", scope, "output", inputs=(self._named(info.name, inner),)))
 
-    def _function(self, function: Any, given: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
-        """The body of a model-local function, once for each call."""
+    def _function(self, function: Any, inputs: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
+        """The body of a model-local function, once for info call."""
         names = Names()
-        for name, row in zip(function.input, given, strict=False):
+        for name, row in zip(function.input, inputs, strict=False):
             names.set(name, row)
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
     def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str]:
         """Scopes and full name of a node: from the exporter's metadata, else from the name's slashes."""
-        told = {p.key: p.value for p in getattr(node, "metadata_props", ())}
-        namespace = told.get("namespace")
+        metadata = {p.key: p.value for p in getattr(node, "metadata_props", ())}
+        namespace = metadata.get("namespace")
         if namespace:
             parts = [p.split(":")[0].strip() for p in namespace.split("/")]
             return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1]

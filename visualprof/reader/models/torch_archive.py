@@ -29,7 +29,7 @@ class Archive:
         self._file = file
         self._infos = {i.filename: i for i in file.infolist()}
         if len(file.infolist()) > MAX_ENTRIES:
-            raise FormatError(f"{source.name}: over {MAX_ENTRIES:,} files in the archive", "is it a model?")
+            raise source.error(f"over {MAX_ENTRIES:,} files in the archive", "is it a model?")
 
     @property
     def names(self) -> list[str]:
@@ -47,14 +47,14 @@ class Archive:
         """
         info = self._infos[name]
         if info.file_size > limit or info.file_size > MAX_RATIO * max(info.compress_size, 1024):
-            raise FormatError(
-                f"{self._source.name}: {name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}",
+            raise self._source.error(
+                f"{name} unpacks to {info.file_size:,} bytes from {info.compress_size:,}",
                 "this looks like a decompression bomb",
             )
         with self._file.open(info) as file:
             data = file.read(limit + 1)  # the directory may lie
         if len(data) > limit:
-            raise FormatError(f"{self._source.name}: {name} is larger than the archive says", "copy the file again")
+            raise self._source.error(f"{name} is larger than the archive says", "copy the file again")
         return data
 
 
@@ -65,12 +65,12 @@ def opened(source: Source) -> Generator[Archive]:
     Raises: FormatError: it cannot be read.
     """
     if source.packed:
-        raise FormatError(f"{source.name}: an archive inside gzip", "unpack it first: gunzip")
+        raise source.error("an archive inside gzip", "unpack it first: gunzip")
     try:
         with zipfile.ZipFile(source.path) as file:
             yield Archive(source, file)
     except BROKEN as error:
-        raise FormatError(f"{source.name}: damaged zip archive ({error})", "was it cut while being copied?") from error
+        raise source.error(f"damaged zip archive ({error})", "was it cut while being copied?") from error
 
 
 def names_in(head: bytes) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import names_in, opened
@@ -42,21 +41,21 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Reads the graph; weights are counted by their description, their bytes are not looked at."""
     with opened(source) as archive:
-        found = sorted((n for n in archive.names if GRAPHS.search(n)), key=lambda n: (not n.endswith("/model.json"), n))
-        if not found:
-            raise FormatError(
-                f"{source.name}: a torch archive without the graph",
+        graphs = sorted(filter(GRAPHS.search, archive.names), key=lambda n: (not n.endswith("/model.json"), n))
+        if not graphs:
+            raise source.error(
+                "a torch archive without the graph",
                 "a compiled model has none; save it with torch.export.save",
             )
-        data = archive.read(found[0], MAX_BYTES)
+        data = archive.read(graphs[0], MAX_BYTES)
     builder = ModelBuilder(source.name, "torch_export")
-    if len(found) > 1:
-        builder.warn(f"the archive holds {len(found)} models; {found[0]} is shown")
+    if len(graphs) > 1:
+        builder.warn(f"the archive holds {len(graphs)} models; {graphs[0]} is shown")
     try:
         _program(builder, msgspec.json.decode(data))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:  # DecodeError is a ValueError
-        what = f"{source.name}: {found[0]} is no exported program ({type(error).__name__}: {error})"
-        raise FormatError(what, "save it again with torch.export.save") from error
+        what = f"{graphs[0]} is no exported program ({type(error).__name__}: {error})"
+        raise source.error(what, "save it again with torch.export.save") from error
     return builder.build()
 
 

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
@@ -75,7 +74,7 @@ def read(source: Source) -> ModelGraph:
     with opened(source) as archive:
         files = [n for n in archive.names if CODE.search(n)]
         if not files:
-            raise FormatError(f"{source.name}: a torch archive without code", HINT)
+            raise source.error("a torch archive without code", HINT)
         left = MAX_CODE
         texts: dict[str, bytes] = {}
         for name in files:
@@ -86,15 +85,15 @@ def read(source: Source) -> ModelGraph:
     try:
         classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
         if root not in classes or "forward" not in classes[root].methods:
-            raise FormatError(f"{source.name}: the structure of this TorchScript model needs torch", HINT)
+            raise source.error("the structure of this TorchScript model needs torch", HINT)
         builder = ModelBuilder(source.name, "torchscript")
         builder.producer = "TorchScript"
         builder.properties = {"weight_bytes": str(weights)}
         builder.warn("TorchScript keeps shapes in a pickle, which is not opened: no shapes, parameters not counted")
         _Walk(builder, classes).model(classes[root])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        what = f"{source.name}: the code of this TorchScript model cannot be read ({type(error).__name__})"
-        raise FormatError(what, HINT) from error
+        what = f"the code of this TorchScript model cannot be read ({type(error).__name__})"
+        raise source.error(what, HINT) from error
     return builder.build()
 
 
@@ -110,22 +109,22 @@ def _root(archive: Archive) -> str:
 
 
 def _classes(file: str, text: bytes) -> Iterable[_Class]:
-    found = CODE.search(file)
-    module = found[2].replace("/", ".") if found else ""
-    for each in ast.parse(text.decode("utf-8", "replace")).body:
-        if isinstance(each, ast.ClassDef):
-            yield _class(f"{module}.{each.name}", each)
+    place = CODE.search(file)
+    module = place[2].replace("/", ".") if place else ""
+    for statement in ast.parse(text.decode("utf-8", "replace")).body:
+        if isinstance(statement, ast.ClassDef):
+            yield _class(f"{module}.{statement.name}", statement)
 
 
 def _class(name: str, tree: ast.ClassDef) -> _Class:
     out = _Class(name)
-    for each in tree.body:
-        if isinstance(each, ast.FunctionDef):
-            out.methods[each.name] = each
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            out.attributes[each.target.id] = ast.unparse(each.annotation)
-        elif isinstance(each, ast.Assign):
-            _declare(out, each.targets[0], each.value)
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            out.methods[statement.name] = statement
+        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            out.attributes[statement.target.id] = ast.unparse(statement.annotation)
+        elif isinstance(statement, ast.Assign):
+            _declare(out, statement.targets[0], statement.value)
     return out
 
 
@@ -150,40 +149,40 @@ class _Walk:
 
     def model(self, kind: _Class) -> None:
         """The whole model with its inputs and outputs."""
-        given: list[_Thing] = []
+        inputs: list[_Thing] = []
         for argument in kind.methods["forward"].args.args[1:]:
             row = self._builder.value(Value(argument.arg))
             self._builder.node(Node(argument.arg, "Input", kind="input", outputs=(row,)))
-            given.append(_Data((row,)))
-        result = self._inside(_Module("", kind), "forward", given)
+            inputs.append(_Data((row,)))
+        result = self._inside(_Module("", kind), "forward", inputs)
         for row in _rows([result]):
             self._builder.node(Node(self._builder.known(row).name, "Output", kind="output", inputs=(row,)))
 
-    def _inside(self, module: _Module, method: str, given: Sequence[_Thing]) -> _Thing:
+    def _inside(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
         code = module.kind.methods[method]
-        names: _Names = dict(zip((a.arg for a in code.args.args), (module, *given), strict=False))
+        names: _Names = dict(zip((a.arg for a in code.args.args), (module, *arguments), strict=False))
         results: list[_Thing] = []
         self._body(code.body, names, results)
         return results[0] if len(results) == 1 else _Data(_rows(results))
 
     def _body(self, body: Sequence[ast.stmt], names: _Names, results: list[_Thing]) -> None:
-        for each in body:
-            if isinstance(each, ast.Assign):
-                self._assign(each.targets[0], self._value(each.value, names), names)
-            elif isinstance(each, ast.AnnAssign) and each.value is not None:
-                self._assign(each.target, self._value(each.value, names), names)
-            elif isinstance(each, ast.Return):
-                results.append(self._value(each.value, names) if each.value else NOTHING)
-            elif isinstance(each, ast.Expr):
-                self._value(each.value, names)
-            elif isinstance(each, ast.If):
-                self._value(each.test, names)
-                self._branches(each, names, results)
-            elif isinstance(each, ast.For):
-                self._assign(each.target, self._value(each.iter, names), names)
-                self._body(each.body, names, results)
-            elif isinstance(each, (ast.While, ast.With)):
-                self._body(each.body, names, results)
+        for statement in body:
+            if isinstance(statement, ast.Assign):
+                self._assign(statement.targets[0], self._value(statement.value, names), names)
+            elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                self._assign(statement.target, self._value(statement.value, names), names)
+            elif isinstance(statement, ast.Return):
+                results.append(self._value(statement.value, names) if statement.value else NOTHING)
+            elif isinstance(statement, ast.Expr):
+                self._value(statement.value, names)
+            elif isinstance(statement, ast.If):
+                self._value(statement.test, names)
+                self._branches(statement, names, results)
+            elif isinstance(statement, ast.For):
+                self._assign(statement.target, self._value(statement.iter, names), names)
+                self._body(statement.body, names, results)
+            elif isinstance(statement, (ast.While, ast.With)):
+                self._body(statement.body, names, results)
 
     def _branches(self, tree: ast.If, names: _Names, results: list[_Thing]) -> None:
         """Both branches are drawn; a name that both set comes from both."""
@@ -202,8 +201,8 @@ class _Walk:
         elif isinstance(target, (ast.Tuple, ast.List)):
             parts = thing.parts if isinstance(thing, _Data) else None
             same = parts is not None and len(parts) == len(target.elts)
-            for i, each in enumerate(target.elts):
-                self._assign(each, parts[i] if parts is not None and same else thing, names)
+            for i, element in enumerate(target.elts):
+                self._assign(element, parts[i] if parts is not None and same else thing, names)
 
     def _value(self, tree: ast.expr, names: _Names) -> _Thing:
         if isinstance(tree, ast.Name):
@@ -246,31 +245,32 @@ class _Walk:
         self._calls += 1
         if self._calls > MAX_CALLS:
             raise ValueError(f"over {MAX_CALLS:,} calls")
-        given = [self._value(a, names) for a in (*tree.args, *(k.value for k in tree.keywords))]
+        arguments = [self._value(a, names) for a in (*tree.args, *(k.value for k in tree.keywords))]
         if isinstance(tree.func, ast.Name):
             if tree.func.id == "getattr" and len(tree.args) == 2 and isinstance(tree.args[1], ast.Constant):
-                return self._attribute(given[0], str(tree.args[1].value))
-            return _Data(_rows(given))
+                return self._attribute(arguments[0], str(tree.args[1].value))
+            return _Data(_rows(arguments))
         if not isinstance(tree.func, ast.Attribute):
-            return _Data(_rows(given))
+            return _Data(_rows(arguments))
         owner = self._value(tree.func.value, names)
         if isinstance(owner, _Module):
-            return self._module(owner, tree.func.attr, given)
-        return self._operator(tree.func.attr, _rows([owner, *given]))
+            return self._module(owner, tree.func.attr, arguments)
+        return self._operator(tree.func.attr, _rows([owner, *arguments]))
 
-    def _module(self, module: _Module, method: str, given: Sequence[_Thing]) -> _Thing:
+    def _module(self, module: _Module, method: str, arguments: Sequence[_Thing]) -> _Thing:
         """A layer as a node; a module of modules as what it does inside, in a scope of its own."""
         inner = any(t in self._classes for t in module.kind.attributes.values())
         if method in module.kind.methods and (inner or not module.path):
             outer, self._scope = self._scope, module.path.split(".") if module.path else []
             try:
-                return self._inside(module, method, given)
+                return self._inside(module, method, arguments)
             finally:
                 self._scope = outer
         weights = tuple(self._weight(f"{module.path}.{p}") for p in module.kind.parameters)
-        place = module.path.split(".")
+        *scope, label = module.path.split(".")
+        rows = (*_rows(arguments), *weights)
         plain = re.sub(r"\.?___torch_mangle_\d+", "", module.kind.name.removeprefix("__torch__."))
-        return self._node(place[:-1], place[-1], plain.rpartition(".")[2], (*_rows(given), *weights), {"class": plain})
+        return self._node(scope, label, plain.rpartition(".")[2], rows, {"class": plain})
 
     def _operator(self, name: str, rows: tuple[int, ...]) -> _Thing:
         return NOTHING if name in SILENT else self._node(self._scope, name, name, rows, {})
@@ -287,7 +287,7 @@ class _Walk:
 
 
 def _rows(things: Iterable[_Thing]) -> tuple[int, ...]:
-    """Rows of all, each once."""
+    """Rows of all, statement once."""
     return tuple(dict.fromkeys(r for t in things if isinstance(t, _Data) for r in t.rows))
 
 

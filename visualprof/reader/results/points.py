@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from visualprof.reader.chrome.values import items, json_object, number, whole
-from visualprof.reader.logdir.scan import Found
+from visualprof.reader.logdir.scan import LogFile
 
 MAX_POINTS_BYTES = 32 << 20
 MAX_POINTS = 10_000
@@ -62,16 +62,16 @@ class Point:
 
 def read_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
     """Points by size, the last one of each, and what is wrong with the others."""
-    found: dict[int, Point] = {}
+    points: dict[int, Point] = {}
     bad = 0
     for line in lines:
         point = _point(line)
         if point is None:
             bad += 1
         else:
-            found[point.batch] = point
+            points[point.batch] = point
     warnings = [f"points.jsonl: {bad:,} lines are no points and were left out"] if bad else []
-    return tuple(found[batch] for batch in sorted(found)), warnings
+    return tuple(points[batch] for batch in sorted(points)), warnings
 
 
 WHOLE = (
@@ -97,13 +97,13 @@ def _point(line: Json) -> Point | None:
     return Point(batch=batch, n=n, trusted=trusted, window_p50_ns=windows, latencies=latencies, **fields)
 
 
-def read_lines(found: Found) -> tuple[list[Json], list[str]]:
+def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
     """The objects in a file of lines, and what is wrong with the others; a half last line is nothing wrong."""
     try:
-        with Path(found.path).open("rb") as file:
-            data = file.read(MAX_POINTS_BYTES)
+        with Path(file.path).open("rb") as stream:
+            data = stream.read(MAX_POINTS_BYTES)
     except OSError as error:
-        return [], [f"{found.name}: {error.strerror}"]
+        return [], [f"{file.name}: {error.strerror}"]
     lines = data.split(b"\n")
     out: list[Json] = []
     bad = 0
@@ -113,7 +113,7 @@ def read_lines(found: Found) -> tuple[list[Json], list[str]]:
                 out.append(json_object(msgspec.json.decode(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # noqa: PERF203 - a few lines, each alone
             bad += i < len(lines) - 1
-    warnings = [f"{found.name}: {bad:,} damaged lines were left out"] if bad else []
+    warnings = [f"{file.name}: {bad:,} damaged lines were left out"] if bad else []
     if len(lines) > MAX_POINTS or len(data) == MAX_POINTS_BYTES:
-        warnings.append(f"{found.name} has more than {MAX_POINTS:,} lines: the rest was left out")
+        warnings.append(f"{file.name} has more than {MAX_POINTS:,} lines: the rest was left out")
     return out, warnings

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.chrome.values import json_object, json_objects, text, texts, whole
-from visualprof.reader.logdir.scan import Found
+from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 
 JOB_SCHEMA = "visualprof.job/1"
@@ -77,16 +77,16 @@ class Report:
         return next((p for p in self.points if p.batch == batch), None)
 
 
-def folders(files: Iterable[Found]) -> dict[str, dict[str, Found]]:
+def folders(files: Iterable[LogFile]) -> dict[str, dict[str, LogFile]]:
     """Folders that hold a result, by their name towards users, with the files that make it one."""
-    results: dict[str, dict[str, Found]] = {}
+    results: dict[str, dict[str, LogFile]] = {}
     for file in files:
         if file.name in PARTS:
             results.setdefault(file.file.rpartition("/")[0], {})[file.name] = file
     return {name: parts for name, parts in results.items() if "job.json" in parts and "points.jsonl" in parts}
 
 
-def read_report(folder: str, parts: Mapping[str, Found]) -> Report | None:
+def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
     """The report of a folder; None when it is no result.
 
     Args:
@@ -163,7 +163,7 @@ def _profile(entry: Json) -> Profile:
     return Profile(text(entry.get("pass")), text(entry.get("file")), batch, runs, start, text(entry.get("error")))
 
 
-def read_json(file: Found | None) -> Json:
+def read_json(file: LogFile | None) -> Json:
     """The object in a file; empty when there is none, or it is larger than any of ours."""
     if file is None or file.version.size > MAX_JSON:
         return {}

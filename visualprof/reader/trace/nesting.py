@@ -77,8 +77,8 @@ def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
     climbing = np.flatnonzero((at >= 0) & ~wanted[at])
     while len(climbing):
         at[climbing] = parent[at[climbing]]
-        here = at[climbing]
-        climbing = climbing[(here >= 0) & ~wanted[here]]
+        events = at[climbing]
+        climbing = climbing[(events >= 0) & ~wanted[events]]
     return at
 
 
@@ -89,6 +89,6 @@ def innermost_at(ts: Ints, end: Ints, parent: Ids, first: int, last: int, times:
     climbing = np.flatnonzero((at >= 0) & (end[at] < times))
     while len(climbing):
         at[climbing] = parent[at[climbing]]
-        here = at[climbing]
-        climbing = climbing[(here >= 0) & (end[here] < times[climbing])]
+        events = at[climbing]
+        climbing = climbing[(events >= 0) & (end[events] < times[climbing])]
     return at

@@ -76,7 +76,7 @@ class Remote:
         root: the first log directory.
         data: where to keep it instead of `.visualprof` there.
         read_only: nothing is changed.
-        intervals: what agents are told.
+        intervals: of leases, heartbeats and polls, for the agents.
         waiters: how many agents may wait at a time.
     """
 
@@ -266,10 +266,10 @@ def _existing(path: Path) -> Path:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Device and number of a file, None when there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _kept(path: Path, text: str) -> str:

@@ -75,8 +75,8 @@ def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
     if queue is None:
         return []
     with queue.database.read() as connection:
-        found = connection.execute(select(blobs).where(blobs.c.sha256.in_(names), blobs.c.inspected.is_not(None)))
-        rows = {row.sha256: row for row in found}
+        known = select(blobs).where(blobs.c.sha256.in_(names), blobs.c.inspected.is_not(None))
+        rows = {row.sha256: row for row in connection.execute(known)}
     return [
         Upload(name, rows[name].name, rows[name].size_bytes, from_json(msgspec.json.decode(rows[name].inspected)))
         for name in dict.fromkeys(names)

@@ -22,7 +22,7 @@ from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
-from visualprof.views.answers.kinds import Kind
+from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples, precision_name
 from visualprof.views.measure.point import (
@@ -96,18 +96,17 @@ class ReportsAnswer(msgspec.Struct):
     reports: list[ReportRow]
 
 
-class EvaluationAnswer(msgspec.Struct):
-    """Reports laid over each other. table: a row a point; best: a row a report. kinds: of the columns of both."""
+class EvaluationAnswer(Answer):
+    """Reports laid over each other. table: a row a point; best: a row a report."""
 
     reports: list[ReportRow]
     table: PointColumns
     best: BestColumns
-    kinds: dict[str, Kind]
     verdicts: list[Verdict]
     charts: dict[str, Option]
 
 
-class PointAnswer(msgspec.Struct):
+class PointAnswer(Answer):
     """One point of one report: distribution, latency over time, the device meanwhile.
 
     kernels, runtime: of the profile pass, null without one. profile, monitor: where their traces are.
@@ -200,9 +199,13 @@ class Evaluation(Resource):
         result = compute(chosen, EvaluationParams(query.slo_ns))
         if query.format == "csv":
             return csv_file(result.to_csv(), "evaluation")
-        kinds: dict[str, Kind] = {**result.kinds, **result.best.kinds}
-        rows, charts = self._rows(chosen), overlay_charts(chosen)
-        return EvaluationAnswer(rows, result.columns, result.best.columns, kinds, result.verdicts, charts)
+        return EvaluationAnswer(
+            reports=self._rows(chosen),
+            table=result.columns,
+            best=result.best.columns,
+            verdicts=result.verdicts,
+            charts=overlay_charts(chosen),
+        )
 
     @get("/evaluation/point", refuses=NO_REPORT)
     def point(self, query: PointQuery) -> PointAnswer:

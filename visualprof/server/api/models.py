@@ -19,7 +19,7 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.scan import Found
+from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.models import model_suffixes, read_model, recognise_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
@@ -179,11 +179,11 @@ class Models:
             self._uploads[entry.id] = entry, Path(path)
         return entry
 
-    def _candidates(self) -> Iterable[Found]:
+    def _candidates(self) -> Iterable[LogFile]:
         files = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
         return (file for file in files if file.version.size)
 
-    def _format(self, file: Found) -> str:
+    def _format(self, file: LogFile) -> str:
         """Model format of a file, "" when it is none.
 
         Raises: UnknownFormat: by its name it should be one. SourceError.

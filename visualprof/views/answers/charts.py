@@ -29,10 +29,7 @@ def pie(slices: Iterable[tuple[str, float]], unit: str = "ns", colors: bool = Fa
     data = sorted(((name, value) for name, value in slices if value > 0), key=lambda slice: -slice[1])
     if top and len(data) > top:
         data = [*data[:top], ("@t:chart.rest", sum(value for _, value in data[top:]))]
-    items = [
-        {"name": name, "value": _number(value), **({"itemStyle": _color(name)} if colors else {})}
-        for name, value in data
-    ]
+    items = [{"name": name, "value": _number(value), **(_color(name) if colors else {})} for name, value in data]
     ring = {"type": "pie", "radius": ["45%", "75%"], "label": {"show": False}, "data": items}
     return {"series": [ring], "tooltip": {"trigger": "item", "valueFormatter": f"@f:{unit}"}, "legend": _legend()}
 
@@ -44,7 +41,7 @@ def bars(
     drawn = [
         {
             "type": "bar", "name": name, "data": [_number(value) for value in values], "barMaxWidth": 48,
-            "itemStyle": _color(name), **({"stack": "all"} if stack else {}),
+            **_color(name), **({"stack": "all"} if stack else {}),
         }
         for name, values in series
     ]  # fmt: skip
@@ -68,7 +65,7 @@ def lines(
     drawn: list[Option] = [
         {
             "type": "line", "name": name, "data": [[_number(a), _known(b)] for a, b in zip(x, y, strict=True)],
-            "showSymbol": False, "itemStyle": _color(name),
+            "showSymbol": False, **_color(name),
             **({"step": "end"} if steps else {}), **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
         }
         for name, x, y in series
@@ -110,7 +107,8 @@ def _legend() -> Option:
 
 
 def _color(name: str) -> Option:
-    return {"color": f"@c:{name.rpartition('.')[2]}"}
+    """That of what a token stands for; other names have the page's own colours."""
+    return {"itemStyle": {"color": f"@c:{name.rpartition('.')[2]}"}} if name.startswith("@t:") else {}
 
 
 def _known(value: Any) -> float | None:

@@ -79,6 +79,7 @@ Ratio = Annotated[float, _of("ratio")]
 Duration = Annotated[int, _of("ns")]
 Size = Annotated[int, _of("bytes")]
 Bandwidth = Annotated[float, _of("rate")]
+Energy = Annotated[float, _of("joule")]
 
 
 @cache

@@ -96,9 +96,6 @@ def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Opti
         out["monitor"] = charts.lines(shares, ("ns", "ratio"), steps=False)
     if clocks:
         out["clocks"] = charts.lines(clocks, ("ns", "count"), steps=False)
-    for option in out.values():
-        for series in option["series"]:
-            del series["itemStyle"]  # the page's own colours: these are names of no category
     return out
 
 
@@ -196,7 +193,7 @@ class PointFacts(msgspec.Struct):
     host_busy: bool | None
     rss_bytes: kinds.Size | None
     gpu_memory_bytes: kinds.Size | None
-    energy_j_per_sample: float | None
+    energy_j_per_sample: kinds.Energy | None
     throttled: bool | None
     start_ns: int | None
     end_ns: int | None

@@ -17,7 +17,7 @@ from visualprof.views.measure.window import Direction, LinkName, linked, self_ns
 # What typed arguments hold (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
     "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
-    "block": "dims",
+    "block": "dims", "external_id": "id", "operator_id": "id", "operator_index": "id", "sequence": "id",
 }  # fmt: skip
 
 

@@ -49,44 +49,29 @@ export function as_error(failure: unknown): ApiError {
   return failure instanceof ApiError ? failure : new ApiError(0, String(failure));
 }
 
-export interface Answer<T> {
+interface Answer<T> {
   body: T;
   etag: string | null;
 }
 
+/** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. */
+export async function ask(url: string, options: RequestInit = {}): Promise<Response> {
+  const response = await fetch(url, options).catch((error: unknown) => {
+    throw options.signal?.aborted ? error : new ApiError(0, String(error));
+  });
+  if (!response.ok && response.status !== 304) throw await failure(response);
+  return response;
+}
+
 /** One GET. Null means 304: nothing changed since `etag`. */
-export async function get<T>(
-  url: string,
-  options: { signal?: AbortSignal; etag?: string | null } = {},
-): Promise<Answer<T> | null> {
-  const headers: Record<string, string> = options.etag ? { "If-None-Match": options.etag } : {};
-  let response: Response;
-  try {
-    response = await fetch(url, { headers, signal: options.signal ?? null });
-  } catch (error) {
-    if (options.signal?.aborted) throw error;
-    throw new ApiError(0, String(error));
-  }
-  if (response.status === 304) return null;
-  if (!response.ok) throw await failure(response);
-  return { body: (await response.json()) as T, etag: response.headers.get("ETag") };
+export async function get<T>(url: string, { signal, etag }: { signal?: AbortSignal; etag?: string | null } = {}): Promise<Answer<T> | null> {
+  const response = await ask(url, { headers: etag ? { "If-None-Match": etag } : {}, signal: signal ?? null });
+  return response.status === 304 ? null : { body: (await response.json()) as T, etag: response.headers.get("ETag") };
 }
 
-export async function reload(): Promise<void> {
-  const response = await fetch(address("reload"), { method: "POST" });
-  if (!response.ok) throw await failure(response);
-}
-
-/** One request that changes something, or whose question is too long for an address. */
+/** One request that changes something, or whose question is too long for an address. A file is sent as its bytes. */
 export async function send<T>(method: "POST" | "PATCH" | "DELETE", url: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  const content = body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  let response: Response;
-  try {
-    response = await fetch(url, { method, ...content, signal: signal ?? null });
-  } catch (error) {
-    if (signal?.aborted) throw error;
-    throw new ApiError(0, String(error));
-  }
-  if (!response.ok) throw await failure(response);
-  return (await response.json()) as T;
+  const type = body instanceof Blob ? "application/octet-stream" : "application/json";
+  const content = body === undefined ? {} : { body: body instanceof Blob ? body : JSON.stringify(body), headers: { "Content-Type": type } };
+  return (await (await ask(url, { method, ...content, signal: signal ?? null })).json()) as T;
 }

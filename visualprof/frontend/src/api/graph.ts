@@ -5,7 +5,7 @@ export type ModelEntry = Schemas["ModelEntry"];
 export type ModelsAnswer = Schemas["ModelsAnswer"];
 /** Of a value on an edge no more is known than these three. */
 export type Tensor = Pick<Schemas["GraphTensor"], "name" | "dtype" | "shape"> & Partial<Schemas["GraphTensor"]>;
-export type NodeAnswer = Schemas["GraphNode"];
+export type NodeAnswer = Schemas["NodeDetails"];
 
 export interface GraphAnswer {
   model: Omit<Schemas["GraphModel"], "operators">;
@@ -18,12 +18,6 @@ export interface GraphAnswer {
 export const MEASURES = ["time_ns", "calls", "flops", "memory_bytes"] as const;
 export type Measure = (typeof MEASURES)[number];
 
-export type ProfileAnswer = Omit<Schemas["GraphProfile"], "columns"> & { columns: Record<Measure | "event", (number | null)[]> };
-
-export type ChangeStatus = "same" | "changed" | "removed" | "added";
-
-export type CompareAnswer = Omit<Schemas["GraphComparison"], "pairs" | "status" | "other_status"> & {
-  pairs: [number, number][];
-  status: ChangeStatus[];
-  other_status: ChangeStatus[];
-};
+export type ProfileAnswer = Schemas["GraphProfile"];
+export type CompareAnswer = Schemas["GraphComparison"];
+export type ChangeStatus = CompareAnswer["status"][number] | CompareAnswer["other_status"][number];

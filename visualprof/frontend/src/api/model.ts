@@ -1,4 +1,4 @@
-// The server's types under short names. Those in types.ts are generated ("npm run types") and never edited;
+// The server's types under short names. Those in types.ts are generated ("make types") and never edited;
 // where a schema says "anything", this file says what the pages may count on.
 import type { components } from "./types";
 
@@ -6,34 +6,32 @@ export type Schemas = components["schemas"];
 
 /** Everything a table cell can hold; lists appear for shapes, dims and stacks. */
 export type Cell = string | number | boolean | null | Cell[];
-export type Columns = Record<string, Cell[]>;
-
-type WithCells<T> = Omit<T, "columns"> & { columns: Columns };
-
-export type Table = WithCells<Schemas["Table"]>;
-export type OperatorAnswer = WithCells<Schemas["OperatorAnswer"]>;
-export type KernelAnswer = Omit<WithCells<Schemas["KernelAnswer"]>, "memory_operations"> & { memory_operations: Table | null };
-
-export type MemoryDevice = Schemas["MemoryDevice"];
-export type MemoryPeak = Omit<Schemas["MemoryPeak"], "operators" | "modules" | "categories"> & Partial<Record<"operators" | "modules" | "categories", Table | null>>;
-export type MemoryAnswer = Omit<Schemas["MemoryAnswer"], "curve" | "operators" | "events" | "peak" | "categories"> & {
-  curve: Table;
-  operators: Table;
-  events: Table;
-  peak: MemoryPeak;
-  categories?: Table | null;
-};
-export type RankDevice = Schemas["RankDevice"];
-export type Straggler = Schemas["Straggler"];
-export type DistributedAnswer = Omit<WithCells<Schemas["DistributedAnswer"]>, "collectives" | "waits"> & { collectives: Table; waits: Table };
-export type ProfileAnswer = WithCells<Schemas["ProfileAnswer"]>;
+export type Columns = { readonly [column: string]: Cell[] | null | undefined };
+/** What is under each key of an answer, its columns included. */
+export type Kinds = NonNullable<Schemas["Answer"]["kinds"]>;
+export type Kind = Kinds[string];
+/** Any of the server's tables. */
+export type Table = Omit<Schemas["Table_CallColumns_"], "columns"> & { columns: Columns };
 
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
+export type Charts = Record<string, JsonObject>;
+type WithCharts<T> = Omit<T, "charts"> & { charts: Charts };
 
-export interface ChartsAnswer {
-  charts: Record<string, JsonObject>;
-}
+export type ChartsAnswer = WithCharts<Schemas["ChartsAnswer"]>;
+export type OverviewAnswer = Schemas["OverviewAnswer"];
+export type Device = Schemas["DeviceSummary"];
+export type Environment = Schemas["Environment"];
+export type Finding = Schemas["Finding"];
+export type OperatorAnswer = Schemas["OperatorAnswer"];
+export type KernelAnswer = Schemas["KernelAnswer"];
+export type MemoryAnswer = Schemas["MemoryAnswer"];
+export type MemoryDevice = Schemas["MemoryDevice"];
+export type MemoryPeak = Schemas["MemoryPeak"];
+export type DistributedAnswer = Schemas["DistributedAnswer"];
+export type RankDevice = Schemas["RankDevice"];
+export type Straggler = Schemas["Straggler"];
+export type ProfileAnswer = Schemas["ProfileAnswer"];
 
 export type Span = Schemas["Span"];
 export type SpanState = Span["state"];
@@ -42,22 +40,9 @@ export type Run = Schemas["Run"];
 export type SkippedFile = Schemas["SkippedFile"];
 export type RunsAnswer = Schemas["RunsAnswer"];
 export type Status = Schemas["Status"];
+export type ViewInfo = Schemas["ViewInfo"];
 export type ViewsAnswer = Schemas["ViewsAnswer"];
 export type ErrorBody = Schemas["ErrorBody"];
-export type Device = Schemas["Device"];
-export type Finding = Schemas["Finding"];
-
-/** Facts by name, shown as they come: a new one needs no change here. */
-export type Environment = Record<string, Cell>;
-
-export type OverviewAnswer = Omit<Schemas["OverviewAnswer"], "steps" | "average_step" | "stages" | "events" | "annotations" | "environment"> & {
-  steps: Columns;
-  average_step: Record<string, Cell>;
-  stages: Table;
-  events: Table;
-  annotations: Table;
-  environment: Environment;
-};
 
 export type UploadAnswer = Schemas["UploadAnswer"];
 export type FilesAnswer = Schemas["FilesAnswer"];
@@ -76,19 +61,12 @@ export type PointRow = Schemas["PointRow"];
 export type LogAnswer = Schemas["LogAnswer"];
 export type AgentRow = Schemas["AgentRow"];
 export type AgentsAnswer = Schemas["AgentsAnswer"];
-export type AgentChange = Partial<Schemas["AgentChange"]>;
+export type AgentChange = Schemas["AgentChange"];
 export type Runtime = Schemas["Runtime"];
 export type BackendEntry = Schemas["BackendEntry"];
 export type BackendsAnswer = Schemas["BackendsAnswer"];
 export type ReportRow = Schemas["ReportRow"];
 export type ReportsAnswer = Schemas["ReportsAnswer"];
-export type Verdict = Record<string, Json>;
-
-type Charts = Record<string, JsonObject>;
-export type EvaluationAnswer = Omit<Schemas["EvaluationAnswer"], "table" | "best" | "verdicts" | "charts"> & { table: Columns; best: Columns; verdicts: Verdict[]; charts: Charts };
-export type PointAnswer = Omit<Schemas["PointAnswer"], "facts" | "kernels" | "runtime" | "charts"> & {
-  facts: Record<string, Cell>;
-  kernels: Columns | null;
-  runtime: Columns | null;
-  charts: Charts;
-};
+export type Verdict = Schemas["Verdict"];
+export type EvaluationAnswer = WithCharts<Schemas["EvaluationAnswer"]>;
+export type PointAnswer = WithCharts<Schemas["PointAnswer"]>;

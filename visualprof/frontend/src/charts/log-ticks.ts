@@ -4,7 +4,7 @@ const STEPS = [1, 2, 5];
 /** From here on the powers of ten suffice. */
 const FAR = 300;
 
-export interface LogTicks {
+interface LogTicks {
   min: number;
   max: number;
   ticks: number[];

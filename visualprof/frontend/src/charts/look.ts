@@ -1,7 +1,22 @@
 // What all charts share: axes and tooltips in the page's look.
 import { shorten } from "../lib/text";
-import type { Context, Option, Resolved, ValueFormatter } from "./options";
+import type { ThemeName } from "../lib/color";
 import { INK } from "./palette";
+
+export type ValueFormatter = ((value: unknown) => string) & { unit?: string };
+export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
+export type Option = { [key: string]: Resolved };
+
+export interface Context {
+  theme: ThemeName;
+  text: (key: string) => string;
+  /** CSS pixels, from which the legend learns how much of a name fits. */
+  width: number;
+  /** False where a table beside the chart names the slices. */
+  legend?: boolean;
+  /** The category that stands out; the others step back. */
+  selected?: string | null;
+}
 
 // A name of this length leaves room for a second one in half a page.
 const LEGEND_CHARACTERS = 30;

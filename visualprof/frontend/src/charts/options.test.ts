@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { axis_tooltip, chart_option, is_token, resolve, slice_tooltip, type Context, type Option } from "./options";
+import type { Context, Option } from "./look";
+import { axis_tooltip, chart_option, is_token, resolve, slice_tooltip } from "./options";
 import { category_color } from "./palette";
 
 const context: Context = { theme: "dark", text: (key) => `text of ${key}`, width: 500 };

@@ -2,24 +2,9 @@
 import type { Json, JsonObject } from "../api/model";
 import { bytes, count, duration, intensity, operation_rate, rate, ratio } from "../lib/format";
 import { abbreviate, escape_html } from "../lib/text";
-import { dress_axis, dress_legend, objects, tooltip_look } from "./look";
-import { category_color, INK, series_colors, type ThemeName } from "./palette";
+import { dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
+import { category_color, INK, series_colors } from "./palette";
 import { dress_lines, dress_scatter } from "./plane";
-
-export type ValueFormatter = ((value: unknown) => string) & { unit?: string };
-export type Resolved = string | number | boolean | null | ValueFormatter | Resolved[] | { [key: string]: Resolved };
-export type Option = { [key: string]: Resolved };
-
-export interface Context {
-  theme: ThemeName;
-  text: (key: string) => string;
-  /** CSS pixels, from which the legend learns how much of a name fits. */
-  width: number;
-  /** False where a table beside the chart names the slices. */
-  legend?: boolean;
-  /** The category that stands out; the others step back. */
-  selected?: string | null;
-}
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 

@@ -1,6 +1,6 @@
 // One colour per category and stage, the same on every page; both themes keep the hue and shift the lightness.
 
-export type ThemeName = "light" | "dark";
+import type { ThemeName } from "../lib/color";
 
 const CATEGORIES: Record<string, readonly [light: string, dark: string]> = {
   kernel: ["#2f74d0", "#5a9bf0"],

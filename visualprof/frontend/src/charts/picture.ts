@@ -1,6 +1,8 @@
 // A chart as a file: drawn anew off screen, with its title and a solid ground, in a size that suits a document.
 import type { JsonObject } from "../api/model";
-import { chart_option, type Context } from "./options";
+import { save } from "../lib/save";
+import type { Context } from "./look";
+import { chart_option } from "./options";
 import { INK } from "./palette";
 
 const WIDTH = 960;
@@ -8,17 +10,6 @@ const HEIGHT = 420;
 const TITLE_HEIGHT = 36;
 
 export type PictureKind = "png" | "svg";
-
-export function save(address: string, name: string): void {
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-}
-
-function data_address(kind: PictureKind, svg: string): string {
-  return kind === "svg" ? URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" })) : svg;
-}
 
 export async function save_picture(kind: PictureKind, name: string, title: string, server: JsonObject, context: Context): Promise<void> {
   const init = await (await import("./engine")).with_parts(true, false);
@@ -35,8 +26,6 @@ export async function save_picture(kind: PictureKind, name: string, title: strin
     backgroundColor: ink.surface,
     title: { text: title, left: 12, top: 8, textStyle: { color: ink.text, fontSize: 15 } },
   });
-  const address = data_address(kind, kind === "svg" ? chart.renderToSVGString() : chart.getDataURL({ pixelRatio: 2 }));
-  save(address, `${name}.${kind}`);
+  save(kind === "svg" ? new Blob([chart.renderToSVGString()], { type: "image/svg+xml" }) : chart.getDataURL({ pixelRatio: 2 }), `${name}.${kind}`);
   chart.dispose();
-  if (kind === "svg") setTimeout(() => URL.revokeObjectURL(address), 1000);
 }

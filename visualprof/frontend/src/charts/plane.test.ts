@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { chart_option, type Context, type Option } from "./options";
+import type { Context, Option } from "./look";
+import { chart_option } from "./options";
 import { byte_step, point_tooltip } from "./plane";
 
 const context: Context = { theme: "light", text: (key) => `text of ${key}`, width: 500 };

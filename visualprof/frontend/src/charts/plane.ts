@@ -1,8 +1,7 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
 import { escape_html } from "../lib/text";
 import { log_ticks } from "./log-ticks";
-import { axis_format, dress_axis, dress_legend, objects, tooltip_look } from "./look";
-import type { Context, Option, Resolved, ValueFormatter } from "./options";
+import { axis_format, dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
 import { INK } from "./palette";
 
 const LEGEND_PX = 32;

@@ -6,7 +6,7 @@ import type { Table } from "../api/model";
 export function empty_columns(table: Table): Set<string> {
   return new Set(
     Object.entries(table.columns)
-      .filter(([, cells]) => cells.length > 0 && cells.every((cell) => cell === null || cell === ""))
+      .filter(([, cells]) => cells && cells.length > 0 && cells.every((cell) => cell === null || cell === ""))
       .map(([name]) => name),
   );
 }

@@ -1,7 +1,8 @@
 // The rows of a server table, fetched in pages as the reader scrolls to them.
-import { onScopeDispose, shallowRef, watch, type Ref, type ShallowRef } from "vue";
+import { shallowRef, watch, type Ref, type ShallowRef } from "vue";
 import { get, type ApiError } from "../api/client";
 import type { Cell, Columns, Table } from "../api/model";
+import { useLatest } from "../state/latest";
 import { useResource } from "../state/resource";
 
 export const PAGE_ROWS = 200;
@@ -20,15 +21,14 @@ export function useTablePages<T extends Table>(address_at: (offset: number) => s
   const { data: first, error, loading } = useResource<T>(() => address_at(0), stamp);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
   let asked = new Set<number>();
-  let control = new AbortController();
+  const next_signal = useLatest();
+  let signal = next_signal();
 
   watch(first, () => {
-    control.abort();
-    control = new AbortController();
+    signal = next_signal();
     asked = new Set();
     rest.value = new Map();
   });
-  onScopeDispose(() => control.abort());
 
   async function load(page: number): Promise<void> {
     const target = address_at(page * PAGE_ROWS);
@@ -36,7 +36,7 @@ export function useTablePages<T extends Table>(address_at: (offset: number) => s
     const pages = asked;
     pages.add(page);
     try {
-      const answer = await get<Table>(target, { signal: control.signal });
+      const answer = await get<Table>(target, { signal });
       if (answer && pages === asked) rest.value = new Map(rest.value).set(page, answer.body.columns);
     } catch {
       // The rows stay blank and are asked for again when they next come into sight.

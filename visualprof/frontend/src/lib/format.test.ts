@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, unit_of, UNKNOWN } from "./format";
+import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, UNKNOWN } from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
@@ -44,20 +44,6 @@ describe("other units", () => {
 });
 
 describe("columns", () => {
-  it.each([
-    ["device_self_ns", "ns"],
-    ["gain_ns_per_step", "ns"],
-    ["bandwidth_bytes_per_s", "rate"],
-    ["bytes", "bytes"],
-    ["shared_memory_bytes", "bytes"],
-    ["tensor_core_self_ratio", "ratio"],
-    ["occupancy", "ratio"],
-    ["flops", "flo"],
-    ["calls", "count"],
-    ["tensor_core", "flag"],
-    ["input_shapes", "text"],
-  ])("%s is in %s", (name, unit) => expect(unit_of(name)).toBe(unit));
-
   it("shows unknown as a dash, not as zero", () => {
     expect(cell_text("ns", null)).toBe(UNKNOWN);
     expect(cell_text("ns", undefined)).toBe(UNKNOWN);
@@ -71,6 +57,10 @@ describe("columns", () => {
   it("writes launch dimensions as a product", () => {
     expect(cell_text("dims", "[7048, 1, 1]")).toBe("7048×1×1");
     expect(cell_text("dims", [8, 4, 10])).toBe("8×4×10");
+  });
+
+  it("leaves numbers that count nothing as they are", () => {
+    expect([cell_text("id", 123_456), exact_text("id", 123_456), cell_text("text", 0.5)]).toEqual(["123456", "123456", "0.5"]);
   });
 
   it("keeps the exact value for the title", () => {

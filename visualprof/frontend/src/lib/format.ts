@@ -1,5 +1,5 @@
 // Numbers to text: units adapt to the value, three significant digits, unknown is a dash and never a zero.
-import type { Cell } from "../api/model";
+import type { Cell, Kind } from "../api/model";
 import { visible } from "./text";
 
 export const UNKNOWN = "–";
@@ -79,39 +79,20 @@ export function energy(joules: number): string {
   return scaled(joules * 1e6, 1000, ["µJ", "mJ", "J", "kJ", "MJ"]);
 }
 
-export type Unit = "ns" | "joule" | "bytes" | "rate" | "flo" | "flop_rate" | "ratio" | "count" | "flag" | "dims" | "text";
-
-const FORMATTERS: Record<Exclude<Unit, "flag" | "dims" | "text">, (value: number) => string> = {
-  ns: duration,
-  bytes,
-  rate,
-  flo: operations,
-  flop_rate: operation_rate,
-  ratio,
-  count,
-  joule: energy,
+// Kinds that can be compared by size: how they read, and the unit of their exact values.
+const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, unit: string]>> = {
+  ns: [duration, " ns"],
+  bytes: [bytes, " B"],
+  rate: [rate, " B/s"],
+  flo: [operations, " FLO"],
+  flop_rate: [operation_rate, " FLOP/s"],
+  ratio: [ratio, " %"],
+  count: [count, ""],
+  joule: [energy, " J"],
 };
 
-const RATIO_NAMES = new Set(["ratio", "utilization", "sm_efficiency", "occupancy", "pressure"]);
-const FLAG_NAMES = new Set(["tensor_core", "tensor_core_eligible", "stable", "host_busy", "throttled"]);
-const TEXT_NAMES = new Set(["report", "spec", "address", "id", "in_shapes", "out_shapes", "released_by", "step", "type", "worker", "name", "operator", "input_shapes", "call_stack", "category", "track_kind"]);
-
-/** The unit that a column's or a fact's name promises (docs/http-api.md: keys end in their unit). */
-export function unit_of(name: string): Unit {
-  if (name.endsWith("_ns") || name.endsWith("_ns_per_step")) return "ns";
-  if (name.endsWith("bytes_per_s") || name === "bandwidth") return "rate";
-  if (name.endsWith("flops_per_s")) return "flop_rate";
-  if (name === "bytes" || name.endsWith("_bytes")) return "bytes";
-  if (name.includes("_j_per_")) return "joule";
-  if (name.endsWith("_ratio") || RATIO_NAMES.has(name)) return "ratio";
-  if (name === "flops" || name.endsWith("_flo")) return "flo";
-  if (FLAG_NAMES.has(name)) return "flag";
-  if (name === "grid" || name === "block") return "dims";
-  return TEXT_NAMES.has(name) ? "text" : "count";
-}
-
-export function number_text(unit: Unit, value: number): string {
-  return unit === "flag" || unit === "dims" || unit === "text" ? String(value) : FORMATTERS[unit](value);
+export function is_number(kind: Kind): boolean {
+  return kind in NUMBERS;
 }
 
 function list_text(list: Cell[]): string {
@@ -119,27 +100,17 @@ function list_text(list: Cell[]): string {
 }
 
 /** What a table cell shows. */
-export function cell_text(unit: Unit, value: Cell | undefined): string {
+export function cell_text(kind: Kind, value: Cell | undefined): string {
   if (value === null || value === undefined || value === "") return UNKNOWN;
-  if (typeof value === "number") return Number.isFinite(value) ? number_text(unit, value) : UNKNOWN;
+  if (typeof value === "number") return Number.isFinite(value) ? (NUMBERS[kind]?.[0] ?? String)(value) : UNKNOWN;
   if (typeof value === "boolean") return value ? "✓" : "✗";
   const text = Array.isArray(value) ? list_text(value) : visible(value);
-  return unit === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
+  return kind === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
 }
 
-const EXACT_UNIT: Partial<Record<Unit, string>> = {
-  ns: "ns",
-  bytes: "B",
-  rate: "B/s",
-  flo: "FLO",
-  flop_rate: "FLOP/s",
-  joule: "J",
-};
-
 /** The unrounded value, for the hover title of a cell. */
-export function exact_text(unit: Unit, value: Cell | undefined): string {
-  if (typeof value !== "number") return value === null || value === undefined ? "" : cell_text(unit, value);
-  if (unit === "ratio") return `${precise.format(value * 100)} %`;
-  const suffix = EXACT_UNIT[unit];
-  return suffix ? `${precise.format(value)} ${suffix}` : precise.format(value);
+export function exact_text(kind: Kind, value: Cell | undefined): string {
+  const number = NUMBERS[kind];
+  if (typeof value !== "number" || !number) return value === null || value === undefined ? "" : cell_text(kind, value);
+  return precise.format(kind === "ratio" ? value * 100 : value) + number[1];
 }

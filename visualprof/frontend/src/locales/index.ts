@@ -1,10 +1,5 @@
 import { createI18n, type MessageContext } from "vue-i18n";
-import type { Language } from "../state/preferences";
-
-type Messages = { [key: string]: string | Messages };
-
-// One file a language, fetched when it is first spoken.
-const files = import.meta.glob<{ default: Messages }>("./*.json");
+import { FILES, type Language } from "./languages";
 
 /** A text has slots, `{name}`; what differs between one and many stands around a bar: "{n} row | {n} rows". */
 function compiled(message: unknown) {
@@ -20,13 +15,18 @@ export const i18n = createI18n({
   missingWarn: false,
   fallbackWarn: false,
   messageCompiler: compiled,
-  messages: {} as Record<string, Messages>,
+  messages: {},
 });
 
+/** The page speaks one language at a time: everything that shows words takes them from here. */
+export const { t, te, locale } = i18n.global;
+
+/** The locale's file is fetched when it is first spoken. */
 export async function speak(language: Language): Promise<void> {
   if (!i18n.global.availableLocales.includes(language)) {
-    const messages = await files[`./${language}.json`]?.();
+    const messages = await FILES[`./${language}.json`]?.();
     if (messages) i18n.global.setLocaleMessage(language, messages.default);
   }
   i18n.global.locale.value = language;
+  document.documentElement.lang = i18n.global.t("shell.language_tag");
 }

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { speak } from "./index";
-import { counter_name, monitored, said_value } from "./text";
+import { column_labels, counter_name, monitored, said_value } from "./text";
 
 beforeAll(() => speak("en"));
 
@@ -17,4 +17,15 @@ describe("monitored", () => {
 
 describe("said_value", () => {
   it("knows the words of the runtimes and leaves others", () => expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual(["as the model", "CPUExecutionProvider"]));
+});
+
+describe("column_labels", () => {
+  const kinds = { name: "name", busy_ns: "ns", busy_ratio: "ratio", idle_ns: "ns" } as const;
+  const labels = () => Object.values(column_labels(Object.keys(kinds), kinds));
+
+  it("leave the unit out, where nothing else is called the same", () => expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
+  it("do so in any language", async () => {
+    await speak("zh");
+    expect(labels()).toEqual(["名称", "Busy（时间）", "Busy（占比）", "Idle"]);
+  });
 });

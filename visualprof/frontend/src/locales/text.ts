@@ -1,4 +1,5 @@
 // Lookups with a fallback: a server may know columns, views or findings that this page has no words for yet.
+import type { Kinds } from "../api/model";
 import { i18n } from "./index";
 
 function first_known(keys: readonly string[]): string | null {
@@ -13,7 +14,30 @@ export function text_or(key: string, fallback: string): string {
 
 /** The heading of a column; `scope` is the table it stands in, which may name it more precisely. */
 export function column_label(column: string, scope = ""): string {
-  return first_known([`column.in_${scope}.${column}`, `column.${column}`]) ?? column.replace(/_(ns|bytes|ratio)$/, "").replaceAll("_", " ");
+  return first_known([`column.in_${scope}.${column}`, `column.${column}`]) ?? as_title(column.replace(/_(ns|bytes|ratio)$/, ""));
+}
+
+/** The headings of one table: those that would read alike say what they count, too. */
+export function column_labels(columns: readonly string[], kinds: Kinds, scope = ""): Record<string, string> {
+  const names = columns.map((column) => column_label(column, scope));
+  const alike = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
+  const label = (column: string, name: string) => (alike(name) ? i18n.global.t("table.of_kind", { name, kind: text_or(`kind.${kinds[column]}`, column) }) : name);
+  return Object.fromEntries(columns.map((column, place) => [column, label(column, names[place] ?? column)]));
+}
+
+/** "busy_time" as a heading. */
+function as_title(id: string): string {
+  return id.charAt(0).toUpperCase() + id.slice(1).replaceAll("_", " ");
+}
+
+/** The name of a page, or of a view that the locale does not know. */
+export function page_label(id: string): string {
+  return text_or(`page.${id}`, as_title(id));
+}
+
+/** The name of a part of a view: a parameter, a choice, a chart or a table. */
+export function part_label(view: string, part: string): string {
+  return text_or(`view.${view}.${part}`, as_title(part));
 }
 
 /** What a number means, or nothing. */

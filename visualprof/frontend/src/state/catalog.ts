@@ -1,28 +1,35 @@
-// Which pages there are and in which order: the server's views that have a page here.
+// Which pages there are and in which order: the server's views, then those that show nothing of a profile.
 import { computed, shallowRef } from "vue";
 import { address, get } from "../api/client";
-import type { ViewsAnswer } from "../api/model";
+import type { ViewInfo, ViewsAnswer } from "../api/model";
 import { page_ids } from "../router";
 import { span, viewable } from "./selection";
 
-const order = shallowRef<string[]>(["overview", "operator", "kernel"]);
+const views = shallowRef<ViewInfo[]>([]);
 
 export async function load_catalog(): Promise<void> {
   const answer = await get<ViewsAnswer>(address("views"));
-  if (answer) order.value = answer.body.views.map((view) => view.name);
+  if (answer) views.value = answer.body.views;
 }
 
-// A model needs no run: its page is there as soon as the server is, to show one or to be given one. What makes runs needs none either.
-const STANDS_ALONE = new Set(["graph", "run", "evaluation", "agents"]);
-// These show nothing of the selected run, so that its selectors would only stand in the way.
-const RUNLESS = new Set(["run", "evaluation", "agents"]);
+export function view_of(id: string): ViewInfo | null {
+  return views.value.find((view) => view.name === id) ?? null;
+}
 
+const of_profile = (view: ViewInfo | null) => view?.subject === "trace" || view?.subject === "run";
+const of_reports = (view: ViewInfo) => view.subject === "reports";
+// Their tables stand on the page of another view.
+const WITHIN = new Set(["runtime"]);
+
+/** Whether a page is there without a run: that of a model, to show one or to be given one, and what makes runs. */
 export function stands_alone(id: string): boolean {
-  return STANDS_ALONE.has(id);
+  return !of_profile(view_of(id));
 }
 
+/** Pages that show nothing of the selected run have no use for its selectors. */
 export function has_selectors(id: string): boolean {
-  return !RUNLESS.has(id);
+  const view = view_of(id);
+  return view !== null && !of_reports(view);
 }
 
 export interface Tab {
@@ -33,8 +40,11 @@ export interface Tab {
   apart: boolean;
 }
 
-export const tabs = computed<Tab[]>(() =>
-  [...new Set([...order.value, ...STANDS_ALONE])]
-    .filter((id) => page_ids.includes(id))
-    .map((id) => ({ id, enabled: stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true), apart: id === "run" })),
-);
+/** None until the server has said which views it has. */
+export const tabs = computed<Tab[]>(() => {
+  const paged = views.value.filter((view) => page_ids.includes(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
+  const names = (list: ViewInfo[]) => list.map((view) => view.name);
+  const ids = [...names(paged.filter((view) => !of_reports(view))), "run", ...names(paged.filter(of_reports)), "agents"];
+  const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
+  return views.value.length === 0 ? [] : ids.map((id) => ({ id, enabled: enabled(id), apart: id === "run" }));
+});

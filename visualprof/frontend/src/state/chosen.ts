@@ -4,7 +4,7 @@ import type { ReportRow } from "../api/model";
 import { patch_query, query_value } from "./address";
 
 /** The server takes no more at once. */
-export const MOST_REPORTS = 100;
+const MOST_REPORTS = 100;
 const MOST_UNASKED = 8;
 
 /** Ids in one parameter: only a comma inside an id needs a sign of its own. */

@@ -1,6 +1,8 @@
 // One GET that follows its address: newer requests abort older ones, a file that is still parsed is waited for.
-import { onScopeDispose, ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
-import { ApiError, get } from "../api/client";
+import { useTimeoutFn } from "@vueuse/core";
+import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
+import { as_error, get, type ApiError } from "../api/client";
+import { useLatest } from "./latest";
 
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 5000;
@@ -12,56 +14,40 @@ export interface Resource<T> {
   loading: Ref<boolean>;
 }
 
-function waits(error: ApiError): number | null {
+function retry_ms(error: ApiError): number | null {
   if (error.status === 0) return RETRY_MS;
-  if (error.status !== 503) return null;
-  return Math.min((error.retryAfter_s ?? 1) * 1000, LONGEST_RETRY_MS);
+  return error.status === 503 ? Math.min((error.retryAfter_s ?? 1) * 1000, LONGEST_RETRY_MS) : null;
 }
 
 /** Fetches `url()` whenever it or `stamp()` changes; a null address fetches nothing. */
 export function useResource<T>(url: () => string | null, stamp: () => unknown): Resource<T> {
-  const data: ShallowRef<T | null> = shallowRef(null);
-  const error: ShallowRef<ApiError | null> = shallowRef(null);
+  const data = shallowRef<T | null>(null);
+  const error = shallowRef<ApiError | null>(null);
   const loading = ref(false);
-  let control = new AbortController();
-  let timer = 0;
+  const next_signal = useLatest();
+  let wait_ms: number | null = null;
+  const { start, stop } = useTimeoutFn(() => void load(), () => wait_ms ?? RETRY_MS, { immediate: false });
 
-  async function load(target: string): Promise<void> {
-    const { signal } = control;
-    loading.value = true;
+  async function load(): Promise<void> {
+    stop();
+    const signal = next_signal();
+    const target = url();
+    loading.value = target !== null;
+    if (target === null) return;
     try {
-      const answer = await get<T>(target, { signal });
-      data.value = answer?.body ?? null;
+      data.value = (await get<T>(target, { signal }))?.body ?? null;
       error.value = null;
-    } catch (failure) {
+    } catch (thrown) {
       if (signal.aborted) return;
-      const known = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
-      const pause = waits(known);
-      if (pause !== null) {
-        timer = window.setTimeout(() => void load(target), pause);
-        return;
-      }
+      const failure = as_error(thrown);
+      wait_ms = retry_ms(failure);
+      if (wait_ms !== null) return start();
       data.value = null;
-      error.value = known;
+      error.value = failure;
     }
-    loading.value = false;
+    if (!signal.aborted) loading.value = false;
   }
 
-  function stop(): void {
-    control.abort();
-    clearTimeout(timer);
-  }
-
-  watch(
-    [url, stamp],
-    ([target]) => {
-      stop();
-      control = new AbortController();
-      loading.value = false;
-      if (target !== null) void load(target);
-    },
-    { immediate: true },
-  );
-  onScopeDispose(stop);
+  watch([url, stamp], load, { immediate: true });
   return { data, error, loading };
 }

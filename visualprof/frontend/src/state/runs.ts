@@ -1,7 +1,8 @@
 // What the log directories hold, polled: every other piece of the page derives from this list.
-import { computed, ref, shallowRef } from "vue";
-import { address, get } from "../api/client";
+import { computed, effectScope, ref, shallowRef, watch } from "vue";
+import { address } from "../api/client";
 import type { Run, RunsAnswer, SkippedFile, Span } from "../api/model";
+import { usePolled } from "./polled";
 
 const BUSY_MS = 1000;
 const CALM_MS = 3000;
@@ -22,28 +23,13 @@ const BUSY_STATES = new Set(["waiting", "parsing", "growing"]);
 
 const busy = computed(() => runs.value.some((run) => spans_of(run).some((span) => BUSY_STATES.has(span.state))));
 
-let etag: string | null = null;
-let timer = 0;
-
-async function poll(): Promise<void> {
-  clearTimeout(timer);
-  try {
-    const fresh = await get<RunsAnswer>(address("runs"), { etag });
-    reachable.value = true;
-    if (fresh) {
-      etag = fresh.etag;
-      answer.value = fresh.body;
-    }
-  } catch {
-    reachable.value = false;
-  }
-  clearTimeout(timer);
-  if (!document.hidden) timer = window.setTimeout(() => void poll(), busy.value || !reachable.value ? BUSY_MS : CALM_MS);
-}
-
+/** For as long as the page is open. */
 export function start_polling(): void {
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) void poll();
+  effectScope(true).run(() => {
+    const { data, error } = usePolled<RunsAnswer>(() => address("runs"), () => (busy.value || !reachable.value ? BUSY_MS : CALM_MS));
+    watch([data, error], () => {
+      answer.value = data.value;
+      reachable.value = error.value === null;
+    }, { flush: "sync" });
   });
-  void poll();
 }

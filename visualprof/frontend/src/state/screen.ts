@@ -1,13 +1,6 @@
-import { ref, type Ref } from "vue";
-
-function matches(query: string): Ref<boolean> {
-  const list = window.matchMedia(query);
-  const is = ref(list.matches);
-  list.addEventListener("change", (event) => (is.value = event.matches));
-  return is;
-}
+import { useMediaQuery } from "@vueuse/core";
 
 /** Whether the screen has room for what is merely nice to have. */
-export const wide = matches("(min-width: 1700px)");
+export const wide = useMediaQuery("(min-width: 1700px)");
 /** Whether three columns fit side by side. */
-export const roomy = matches("(min-width: 1501px)");
+export const roomy = useMediaQuery("(min-width: 1501px)");

@@ -1,6 +1,6 @@
-import { onScopeDispose } from "vue";
+import { useEventListener } from "@vueuse/core";
 
-export type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
+type Shortcuts = Record<string, (event: KeyboardEvent) => void>;
 
 export function is_typing(target: EventTarget | null): boolean {
   if (target instanceof HTMLInputElement && /^(checkbox|radio|button|file)$/.test(target.type)) return false;
@@ -9,7 +9,7 @@ export function is_typing(target: EventTarget | null): boolean {
 
 /** Single keys, ignored while the user types or holds a modifier that belongs to the browser. */
 export function useShortcuts(shortcuts: Shortcuts): void {
-  function on_key(event: KeyboardEvent): void {
+  useEventListener(window, "keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
     // The first Escape closes what lies on top; a prevented one would leave it open.
     if (event.key === "Escape" && document.querySelector(":popover-open, dialog[open]")) return;
@@ -17,7 +17,5 @@ export function useShortcuts(shortcuts: Shortcuts): void {
     if (!action) return;
     event.preventDefault();
     action(event);
-  }
-  window.addEventListener("keydown", on_key);
-  onScopeDispose(() => window.removeEventListener("keydown", on_key));
+  });
 }

@@ -12,22 +12,17 @@ def external_tensors(path: Path) -> int:
     import onnx
 
     model = onnx.ModelProto.FromString(path.read_bytes())
-    nodes = [n for f in model.functions for n in f.node]
-    return sum(t.data_location == 1 for t in [*_of_graph(model.graph), *_of_nodes(nodes)])
+    parts = [model.graph, *(node for function in model.functions for node in function.node)]
+    return sum(tensor.data_location == 1 for part in parts for tensor in _tensors(part))
 
 
-def _of_graph(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Any) -> Iterator[Any]:
-    for node in nodes:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
-            for body in (attribute.g, *attribute.graphs):
-                yield from _of_graph(body)
+def _tensors(message: Any) -> Iterator[Any]:
+    """Those of a graph, a node, an attribute or a sparse tensor, and of all below it."""
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.name in ("ValueInfoProto", "TypeProto"):
+            continue
+        for part in [value] if hasattr(value, "ListFields") else value:
+            if field.message_type.name == "TensorProto":
+                yield part
+            else:
+                yield from _tensors(part)

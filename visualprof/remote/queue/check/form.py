@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -43,18 +43,17 @@ def parse_request(body: bytes) -> Request:
     Raises: Invalid: it is no JSON, has unknown or missing fields, or values of other types.
     """
     if len(body) > MAX_BYTES:
-        raise Invalid(
-            [FieldError("", f"the job is over {MAX_BYTES >> 20} MiB of JSON", "arrays are uploaded as files")]
-        )
+        error = f"the job is over {MAX_BYTES >> 20} MiB of JSON"
+        raise Invalid([FieldError("", error, "arrays are uploaded as files")])
     try:
-        given: object = msgspec.json.decode(body)
+        value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Invalid([FieldError("", f"this is no JSON: {error}", "docs/http-api.md describes a job")]) from error
     errors: list[FieldError] = []
-    _walk(Request, given, "", errors)
+    _walk(Request, value, "", errors)
     if errors:
         raise Invalid(errors[:MAX_ERRORS])
-    return build(Request, given)
+    return build(Request, value)
 
 
 def within(field: str, path: str) -> bool:
@@ -71,38 +70,37 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def _walk(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
-    origin = get_origin(kind)
+    origin, arguments = get_origin(kind), get_args(kind)
     if len(errors) > MAX_ERRORS:
         return
-    if is_dataclass(kind):
-        _object(kind, value, path, errors)
+    if is_dataclass(kind) or origin is dict:
+        if not isinstance(value, dict):
+            errors.append(_wanted(path, "an object", value))
+            return
+        items: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
+        kinds = _fields(kind, items, path, errors) if origin is None else dict.fromkeys(items, arguments[1])
+        for name, inner in kinds.items():
+            _walk(inner, items[name], _join(path, name), errors)
     elif origin is list:
-        _list(get_args(kind)[0], value, path, errors)
-    elif origin is dict:
-        _names(get_args(kind)[1], value, path, errors)
+        _list(arguments[0], value, path, errors)
     elif origin is Literal:
-        if value not in get_args(kind) or not isinstance(value, str):
-            errors.append(_wanted(path, " or ".join(repr(v) for v in get_args(kind)), value))
-    elif origin in (Union, UnionType):
-        if not any(_plain(each, value) for each in get_args(kind)):
-            errors.append(_wanted(path, " or ".join(NAMES[each] for each in get_args(kind)), value))
-    elif not _plain(kind, value):
-        errors.append(_wanted(path, NAMES[kind], value))
+        if value not in arguments or not isinstance(value, str):
+            errors.append(_wanted(path, " or ".join(repr(v) for v in arguments), value))
+    else:
+        choices = arguments if origin in (Union, UnionType) else (kind,)
+        if not any(_plain(choice, value) for choice in choices):
+            errors.append(_wanted(path, " or ".join(NAMES[choice] for choice in choices), value))
 
 
-def _object(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
-    if not isinstance(value, dict):
-        errors.append(_wanted(path, "an object", value))
-        return
-    given: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
+def _fields(kind: Any, items: dict[str, object], path: str, errors: list[FieldError]) -> dict[str, Any]:
+    """The types of the fields that are there; notes those that are unknown or missing."""
     hints, known = _hints(kind), {f.name: f for f in fields(kind)}
-    unknown = [name for name in given if name not in known][:MAX_ERRORS]
+    unknown = [name for name in items if name not in known][:MAX_ERRORS]
     errors += [FieldError(_join(path, n), "there is no such field", nearest(n, list(known))) for n in unknown]
-    for name, each in known.items():
-        if name in given:
-            _walk(hints[name], given[name], _join(path, name), errors)
-        elif _needed(each):
+    for name, field in known.items():
+        if name not in items and field.default is MISSING and field.default_factory is MISSING:
             errors.append(FieldError(_join(path, name), "is missing"))
+    return {name: hints[name] for name in known if name in items}
 
 
 def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
@@ -113,17 +111,8 @@ def _list(kind: Any, value: object, path: str, errors: list[FieldError]) -> None
     if len(items) > MAX_ITEMS:
         errors.append(FieldError(path, f"has {len(items):,} entries", f"at most {MAX_ITEMS:,}"))
         return
-    for i, each in enumerate(items):
-        _walk(kind, each, f"{path}[{i}]", errors)
-
-
-def _names(kind: Any, value: object, path: str, errors: list[FieldError]) -> None:
-    if not isinstance(value, dict):
-        errors.append(_wanted(path, "an object", value))
-        return
-    given: dict[str, object] = value  # pyright: ignore[reportUnknownVariableType]
-    for name, each in given.items():
-        _walk(kind, each, _join(path, name), errors)
+    for i, item in enumerate(items):
+        _walk(kind, item, f"{path}[{i}]", errors)
 
 
 def _plain(kind: type, value: object) -> bool:
@@ -141,10 +130,6 @@ def _wanted(path: str, what: str, value: object) -> FieldError:
 def _join(path: str, name: str) -> str:
     name = name if len(name) <= 100 else f"{name[:100]}..."
     return f"{path}.{name}" if path else name
-
-
-def _needed(each: Field[Any]) -> bool:
-    return each.default is MISSING and each.default_factory is MISSING
 
 
 @cache

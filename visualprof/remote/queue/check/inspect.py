@@ -9,7 +9,7 @@ from typing import Any
 
 from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.graph import ModelGraph, Node
-from visualprof.reader.models import recognise_model, torch_archive
+from visualprof.reader.models import recognise_model, refusal
 from visualprof.reader.source import GZIP_MAGIC, Source
 from visualprof.remote.backends import FileFormat, all_backends, all_formats
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
@@ -118,8 +118,8 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
     for format in all_formats().values():
         if format.sniff and format.inputs and format.sniff(head):
             return format, [Tensor(i.name, i.dtype, list(i.dims)) for i in format.inputs(source.path)], []
-    refusal = torch_archive.refusal(name, head)
-    error = refusal.error if refusal else f"{name}: neither a model nor an array by its content"
+    refused = refusal(name, head)
+    error = refused.error if refused else f"{name}: neither a model nor an array by its content"
     near = {suffix: hint for format in all_formats().values() for suffix, hint in format.near.items()}
     raise FormatError(error, near.get(Path(name).suffix.lower()) or supported())
 
@@ -165,9 +165,9 @@ def backends_of(format: str) -> list[str]:
     return [b.name for b in all_backends() if format in b.formats]
 
 
-def as_json(found: InspectedModel | InspectedArray) -> dict[str, Any]:
+def as_json(content: InspectedModel | InspectedArray) -> dict[str, Any]:
     """For keeping; `from_json` is its inverse."""
-    return {"kind": "model" if isinstance(found, InspectedModel) else "array", **asdict(found)}
+    return {"kind": "model" if isinstance(content, InspectedModel) else "array", **asdict(content)}
 
 
 def from_json(kept: dict[str, Any]) -> InspectedModel | InspectedArray:

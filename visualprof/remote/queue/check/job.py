@@ -15,7 +15,7 @@ from visualprof.remote.queue.store.records import Agent
 
 __all__ = ["FieldError", "Invalid", "check_request", "parse_request", "points_of"]
 
-Told = tuple[list[FieldError], list[FieldError]]
+Findings = tuple[list[FieldError], list[FieldError]]  # errors, warnings
 
 
 class Known(Protocol):
@@ -35,10 +35,10 @@ class Known(Protocol):
         ...
 
 
-def check_request(request: Request, known: Known) -> Told:
+def check_request(request: Request, known: Known) -> Findings:
     """Errors, which refuse a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
-    wrong = {re.split(r"[.\[]", each.field)[0] for each in errors}
+    wrong = {re.split(r"[.\[]", error.field)[0] for error in errors}
     model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
     errors += problems
     if "specs" not in wrong:
@@ -55,14 +55,14 @@ def points_of(request: Request) -> int:
     return len(request.specs) * (len(request.sweep.values) if shapes.swept(request) else 1)
 
 
-def _specs(request: Request, model: InspectedModel | None, known: Known) -> Told:
+def _specs(request: Request, model: InspectedModel | None, known: Known) -> Findings:
     agents = known.agents()
     online = [a for a in agents if a.online(known.intervals.lease_s)]
     errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
     return errors, list(machines.agent_warnings(request.specs, agents, online))
 
 
-def _inputs(request: Request, model: InspectedModel, known: Known) -> Told:
+def _inputs(request: Request, model: InspectedModel, known: Known) -> Findings:
     arrays, errors = _arrays(request, known)
     errors += [*shapes.input_errors(request, model), *shapes.array_errors(request, arrays)]
     sizes = shapes.known_sizes(request, arrays)
@@ -75,27 +75,32 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
     kept = known.inspected(request.model.blob)
     if kept is None:
         return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
-    found = from_json(kept)
-    if isinstance(found, InspectedArray):
+    content = from_json(kept)
+    if isinstance(content, InspectedArray):
         return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is an array, not a model")]
-    return found, []
+    return content, []
 
 
 def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:
     """The uploaded arrays by the number of their input."""
     arrays, errors = dict[int, shapes.Array](), list[FieldError]()
-    for i, each in enumerate(request.inputs):
-        if each.fill != "file":
-            continue
-        kept = known.inspected(each.blob)
-        found = from_json(kept) if kept else None
+    for i, blob in ((i, row.blob) for i, row in enumerate(request.inputs) if row.fill == "file"):
+        kept = known.inspected(blob)
         if kept is None:
             errors.append(FieldError(f"inputs[{i}].blob", "this file is not here", "upload the .npy first"))
-        elif isinstance(found, InspectedArray):
-            arrays[i] = shapes.Array(str(kept.get("name") or "the file"), found.dtype, found.shape)
+        elif array := array_of(kept):
+            arrays[i] = array
         else:
             errors.append(FieldError(f"inputs[{i}].blob", f"{kept.get('name', 'the file')} is a model, not an array"))
     return arrays, errors
+
+
+def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
+    """An uploaded array as inspection kept it; None for other files."""
+    content = from_json(kept) if kept else None
+    if not kept or not isinstance(content, InspectedArray):
+        return None
+    return shapes.Array(str(kept.get("name") or "the file"), content.dtype, content.shape)
 
 
 def _time(request: Request) -> list[FieldError]:
@@ -103,5 +108,5 @@ def _time(request: Request) -> list[FieldError]:
     needed = points_of(request) / max(len(request.specs), 1) * request.measure.min_s
     if not needed > request.timeout_s:
         return []
-    told = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
-    return [FieldError("timeout_s", told, "raise it, or measure.min_s down")]
+    error = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"
+    return [FieldError("timeout_s", error, "raise it, or measure.min_s down")]

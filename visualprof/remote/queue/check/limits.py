@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import get_args
 
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, Platform, Request, Spec
@@ -20,18 +21,22 @@ KEY = re.compile(r"[\x21-\x7e]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 DEVICE = re.compile(r"[a-z][a-z0-9_]{0,15}(:\d{1,3})?")
 VERSION = re.compile(r"[A-Za-z0-9.+_-]{0,64}")
-DAY_S = 86_400
+RANGES = (
+    ("measure.warmup_s", 0, 600),
+    ("measure.min_s", 0.001, 3600),
+    ("measure.max_s", 0.001, 3600),
+    ("measure.min_n", 1, 1_000_000),
+    ("profile.runs", 0, 10_000),
+    ("monitor_interval_s", 0.01, 60),
+    ("timeout_s", 1, 86_400),
+    ("retries", 0, 10),
+)
 
 
 def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
-    return [
-        *_texts(request),
-        *_numbers(request),
-        *_sweep(request),
-        *_all_inputs(request),
-        *_all_specs(request.specs),
-    ]
+    parts = (_texts(request), _numbers(request), _sweep(request), _all_inputs(request), _all_specs(request.specs))
+    return [error for part in parts for error in part]
 
 
 def _texts(request: Request) -> Iterator[FieldError]:
@@ -46,19 +51,13 @@ def _texts(request: Request) -> Iterator[FieldError]:
 
 
 def _numbers(request: Request) -> Iterator[FieldError]:
-    measure, profile = request.measure, request.profile
-    yield from _within("measure.warmup_s", measure.warmup_s, 0, 600)
-    yield from _within("measure.min_s", measure.min_s, 0.001, 3600)
-    yield from _within("measure.max_s", measure.max_s, 0.001, 3600)
-    yield from _within("measure.min_n", measure.min_n, 1, 1_000_000)
+    for field, low, high in RANGES:
+        yield from _within(field, attrgetter(field)(request), low, high)
+    measure, at = request.measure, request.profile.at
     if measure.min_s > measure.max_s:
         yield FieldError("measure.max_s", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s")
-    yield from _within("profile.runs", profile.runs, 0, 10_000)
-    if profile.at and profile.at not in request.sweep.values:
-        yield FieldError("profile.at", f"{profile.at} is not among the swept sizes", "0 takes the first")
-    yield from _within("monitor_interval_s", request.monitor_interval_s, 0.01, 60)
-    yield from _within("timeout_s", request.timeout_s, 1, DAY_S)
-    yield from _within("retries", request.retries, 0, 10)
+    if at and at not in request.sweep.values:
+        yield FieldError("profile.at", f"{at} is not among the swept sizes", "0 takes the first")
     if len(request.dims) > MAX_INPUTS:
         yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
     for name, size in request.dims.items():
@@ -80,36 +79,35 @@ def _all_inputs(request: Request) -> Iterator[FieldError]:
     if len(request.inputs) > MAX_INPUTS:
         yield FieldError("inputs", f"has {len(request.inputs):,} inputs", f"at most {MAX_INPUTS}")
     yield from _twice("inputs", "name", [i.name for i in request.inputs])
-    for i, each in enumerate(request.inputs):
-        yield from _input(f"inputs[{i}]", each)
+    for i, row in enumerate(request.inputs):
+        yield from _input(f"inputs[{i}]", row)
 
 
-def _input(path: str, given: Input) -> Iterator[FieldError]:
-    if not 0 < len(given.name) <= INPUT_NAME_MAX:
+def _input(path: str, row: Input) -> Iterator[FieldError]:
+    if not 0 < len(row.name) <= INPUT_NAME_MAX:
         yield FieldError(f"{path}.name", f"must have 1 to {INPUT_NAME_MAX} characters")
-    if given.dtype not in DTYPES:
-        yield FieldError(
-            f"{path}.dtype", f"{given.dtype[:40]!r} is no type of values", nearest(given.dtype, list(DTYPES))
-        )
-    if len(given.dims) > MAX_RANK:
-        yield FieldError(f"{path}.dims", f"has {len(given.dims)} dimensions", f"at most {MAX_RANK}")
-    for i, dim in enumerate(given.dims[:MAX_RANK]):
+    if row.dtype not in DTYPES:
+        error = f"{row.dtype[:40]!r} is no type of values"
+        yield FieldError(f"{path}.dtype", error, nearest(row.dtype, list(DTYPES)))
+    if len(row.dims) > MAX_RANK:
+        yield FieldError(f"{path}.dims", f"has {len(row.dims)} dimensions", f"at most {MAX_RANK}")
+    for i, dim in enumerate(row.dims[:MAX_RANK]):
         if isinstance(dim, int):
             yield from _within(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
         else:
             yield from _named(f"{path}.dims[{i}]", dim)
-    if given.fill == "file" and not SHA256.fullmatch(given.blob):
+    if row.fill == "file" and not SHA256.fullmatch(row.blob):
         yield FieldError(f"{path}.blob", "is no sha256 of a file", "upload the .npy first")
-    if given.fill != "file" and given.blob:
-        yield FieldError(f"{path}.blob", f"is given, but fill is {given.fill!r}", "set fill to 'file'")
+    if row.fill != "file" and row.blob:
+        yield FieldError(f"{path}.blob", f"is given, but fill is {row.fill!r}", "set fill to 'file'")
 
 
 def _all_specs(specs: Sequence[Spec]) -> Iterator[FieldError]:
     if not 1 <= len(specs) <= MAX_SPECS:
         yield FieldError("specs", f"has {len(specs)} entries", f"allowed: 1 to {MAX_SPECS}")
     yield from _twice("specs", "id", [s.id.casefold() for s in specs])  # folders of some systems know no case
-    for i, each in enumerate(specs):
-        yield from _spec(f"specs[{i}]", each)
+    for i, spec in enumerate(specs):
+        yield from _spec(f"specs[{i}]", spec)
 
 
 def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
@@ -121,9 +119,8 @@ def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
     if not DEVICE.fullmatch(spec.device):
         yield FieldError(f"{path}.device", f"{spec.device[:40]!r} is no device", "cpu, cuda:0, ...")
     if not VERSION.fullmatch(spec.version):
-        yield FieldError(
-            f"{path}.version", f"{spec.version[:80]!r} is no version", "as an agent has it, or empty for any"
-        )
+        error = f"{spec.version[:80]!r} is no version"
+        yield FieldError(f"{path}.version", error, "as an agent has it, or empty for any")
     if len(spec.agent) > MAX_NAME:
         yield FieldError(f"{path}.agent", "is no id of an agent")
     yield from _within(f"{path}.threads", spec.threads, 0, 1024)

@@ -27,43 +27,43 @@ class Array:
 
 def input_errors(request: Request, model: InspectedModel) -> Iterator[FieldError]:
     """What of the inputs is not as the model has it."""
-    wanted = {t.name: t for t in model.inputs}
-    given = [i.name for i in request.inputs]
-    for name in wanted:
-        if name not in given:
-            yield FieldError("inputs", f"the model's input {name!r} is missing", nearest(name, given) or None)
+    tensors = {t.name: t for t in model.inputs}
+    names = [i.name for i in request.inputs]
+    for name in tensors:
+        if name not in names:
+            yield FieldError("inputs", f"the model's input {name!r} is missing", nearest(name, names) or None)
     seen: dict[str, tuple[str, int | str]] = {}
-    for i, each in enumerate(request.inputs):
-        if each.name not in wanted:
-            hint = nearest(each.name, list(wanted))
-            yield FieldError(f"inputs[{i}].name", f"the model has no input {each.name!r}", hint)
+    for i, row in enumerate(request.inputs):
+        if row.name in tensors:
+            yield from _tensor(f"inputs[{i}]", row, tensors[row.name], seen)
         else:
-            yield from _tensor(f"inputs[{i}]", each, wanted[each.name], seen)
+            hint = nearest(row.name, list(tensors))
+            yield FieldError(f"inputs[{i}].name", f"the model has no input {row.name!r}", hint)
     format = all_formats().get(model.format)
     positional = format is not None and not format.typed_inputs  # such a program has places for its inputs, not names
-    if positional and sorted(given) == sorted(wanted) and given != list(wanted):
-        yield FieldError("inputs", "are in another order than the model's", f"its order is {', '.join(wanted)}")
+    if positional and sorted(names) == sorted(tensors) and names != list(tensors):
+        yield FieldError("inputs", "are in another order than the model's", f"its order is {', '.join(tensors)}")
 
 
-def _tensor(path: str, given: Input, wanted: Tensor, seen: dict[str, tuple[str, int | str]]) -> Iterator[FieldError]:
+def _tensor(path: str, row: Input, tensor: Tensor, seen: dict[str, tuple[str, int | str]]) -> Iterator[FieldError]:
     """seen: of the model's named dimensions where they stood first in the job, and as what."""
-    if wanted.dtype and given.dtype != wanted.dtype:
-        yield FieldError(f"{path}.dtype", f"the model wants {wanted.dtype}, the job has {given.dtype}")
-    if wanted.dims is None:
+    if tensor.dtype and row.dtype != tensor.dtype:
+        yield FieldError(f"{path}.dtype", f"the model wants {tensor.dtype}, the job has {row.dtype}")
+    if tensor.dims is None:
         return
-    if len(given.dims) != len(wanted.dims):
-        told = f"the model wants {len(wanted.dims)} dimensions, the job has {len(given.dims)}"
-        yield FieldError(f"{path}.dims", told, f"its shape is [{', '.join(map(str, wanted.dims))}]")
+    if len(row.dims) != len(tensor.dims):
+        error = f"the model wants {len(tensor.dims)} dimensions, the job has {len(row.dims)}"
+        yield FieldError(f"{path}.dims", error, f"its shape is [{', '.join(map(str, tensor.dims))}]")
         return
-    for i, (size, model) in enumerate(zip(given.dims, wanted.dims, strict=True)):
-        where = f"{path}.dims[{i}]"
-        if isinstance(model, int) and size != model:
-            yield FieldError(where, f"the model wants {model}, the job has {size}")
-        elif isinstance(model, str):
-            first, other = seen.setdefault(model, (where, size))
+    for i, (size, dim) in enumerate(zip(row.dims, tensor.dims, strict=True)):
+        field = f"{path}.dims[{i}]"
+        if isinstance(dim, int) and size != dim:
+            yield FieldError(field, f"the model wants {dim}, the job has {size}")
+        elif isinstance(dim, str):
+            first, other = seen.setdefault(dim, (field, size))
             if other != size:
-                told = f"is {size!r} here and {other!r} in {first}"
-                yield FieldError(where, told, f"the model has one dimension {model!r}")
+                hint = f"the model has one dimension {dim!r}"
+                yield FieldError(field, f"is {size!r} here and {other!r} in {first}", hint)
 
 
 def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
@@ -72,21 +72,21 @@ def array_errors(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fiel
 
     sizes: dict[str, tuple[int, str]] = {}
     for i, array in arrays.items():
-        given, path = request.inputs[i], f"inputs[{i}].blob"
-        if not np.can_cast(array.dtype, given.dtype, "safe"):
-            told = f"{array.name} holds {array.dtype}, the model wants {given.dtype}"
-            yield FieldError(path, told, f"numpy.save(path, array.astype('{given.dtype}'))")
-        if len(array.shape) != len(given.dims):
-            told = f"{array.name} has {len(array.shape)} dimensions, the input has {len(given.dims)}"
-            yield FieldError(path, told, f"the file's shape is {array.shape}")
+        row, path = request.inputs[i], f"inputs[{i}].blob"
+        if not np.can_cast(array.dtype, row.dtype, "safe"):
+            error = f"{array.name} holds {array.dtype}, the model wants {row.dtype}"
+            yield FieldError(path, error, f"numpy.save(path, array.astype('{row.dtype}'))")
+        if len(array.shape) != len(row.dims):
+            error = f"{array.name} has {len(array.shape)} dimensions, the input has {len(row.dims)}"
+            yield FieldError(path, error, f"the file's shape is {array.shape}")
             continue
-        for axis, (size, dim) in enumerate(zip(array.shape, given.dims, strict=True)):
+        for axis, (size, dim) in enumerate(zip(array.shape, row.dims, strict=True)):
             if isinstance(dim, int) and size != dim:
                 yield FieldError(path, f"dimension {axis} is {size} in {array.name}, the model wants {dim}")
             elif isinstance(dim, str) and dim != request.sweep.dim:
-                first, where = sizes.setdefault(dim, (size, array.name))
+                first, name = sizes.setdefault(dim, (size, array.name))
                 if first != size:
-                    yield FieldError(path, f"{dim!r} is {size} in {array.name} and {first} in {where}")
+                    yield FieldError(path, f"{dim!r} is {size} in {array.name} and {first} in {name}")
 
 
 def array_sizes(inputs: Sequence[Input], arrays: Mapping[int, Array]) -> dict[str, int]:
@@ -102,19 +102,16 @@ def known_sizes(request: Request, arrays: Mapping[int, Array]) -> dict[str, int]
 
 def size_errors(request: Request, sizes: Mapping[str, int]) -> Iterator[FieldError]:
     """Dimensions that nothing gives a size, and a sweep over one that is not there."""
-    for i, each in enumerate(request.inputs):
-        for axis, dim in enumerate(each.dims):
+    for i, row in enumerate(request.inputs):
+        for axis, dim in enumerate(row.dims):
             if isinstance(dim, str) and dim not in sizes and dim != request.sweep.dim:
-                told = f"nothing gives {dim!r} a size"
-                yield FieldError(f"inputs[{i}].dims[{axis}]", told, f"set dims.{dim[:80]}, or sweep it")
+                hint = f"set dims.{dim[:80]}, or sweep it"
+                yield FieldError(f"inputs[{i}].dims[{axis}]", f"nothing gives {dim!r} a size", hint)
     if not swept(request) and len(request.sweep.values) > 1:
         names = sorted({d for i in request.inputs for d in i.dims if isinstance(d, str)})
-        told = (
-            f"no input has the dimension {request.sweep.dim!r}" if request.sweep.dim else "is empty: there is one point"
-        )
-        yield FieldError(
-            "sweep.dim", told, nearest(request.sweep.dim, names) or "every dimension of the model is fixed"
-        )
+        dim = request.sweep.dim
+        error = f"no input has the dimension {dim!r}" if dim else "is empty: there is one point"
+        yield FieldError("sweep.dim", error, nearest(dim, names) or "every dimension of the model is fixed")
 
 
 def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[FieldError]:
@@ -127,21 +124,21 @@ def size_warnings(request: Request, arrays: Mapping[int, Array]) -> Iterator[Fie
         elif name != request.sweep.dim and known[name] != size:
             yield FieldError(f"dims.{name}", f"an uploaded array has {known[name]} here, so {size} is not used")
     if not swept(request) and request.sweep.dim and request.sweep.values != [1]:
-        told = f"no input has the dimension {request.sweep.dim!r}: one point is measured, with the sizes as they are"
-        yield FieldError("sweep.dim", told)
+        error = f"no input has the dimension {request.sweep.dim!r}: one point is measured, with the sizes as they are"
+        yield FieldError("sweep.dim", error)
 
 
 def memory(request: Request, sizes: Mapping[str, int]) -> tuple[list[FieldError], list[FieldError]]:
     """Points whose inputs no machine should be asked to make, and those that are large."""
     errors, warnings = list[FieldError](), list[FieldError]()
     for i, value in enumerate(request.sweep.values if swept(request) else [1]):
-        total = sum(_bytes(each, {**sizes, request.sweep.dim: value}) for each in request.inputs)
+        total = sum(_bytes(row, {**sizes, request.sweep.dim: value}) for row in request.inputs)
         field = f"sweep.values[{i}]" if swept(request) else "inputs"
-        told = f"the inputs of this point take {total / (1 << 30):,.1f} GiB"
+        error = f"the inputs of this point take {total / (1 << 30):,.1f} GiB"
         if total > MOST_BYTES:
-            errors.append(FieldError(field, told, f"at most {MOST_BYTES >> 30} GiB"))
+            errors.append(FieldError(field, error, f"at most {MOST_BYTES >> 30} GiB"))
         elif total > LARGE_BYTES:
-            warnings.append(FieldError(field, told, "the agent needs this much memory, and more for the model"))
+            warnings.append(FieldError(field, error, "the agent needs this much memory, and more for the model"))
     return errors, warnings
 
 
@@ -150,5 +147,5 @@ def swept(request: Request) -> bool:
     return bool(request.sweep.dim) and any(request.sweep.dim in i.dims for i in request.inputs)
 
 
-def _bytes(given: Input, sizes: Mapping[str, int]) -> int:
-    return math.prod(sizes.get(d, 1) if isinstance(d, str) else d for d in given.dims) * ITEM_BYTES[given.dtype]
+def _bytes(row: Input, sizes: Mapping[str, int]) -> int:
+    return math.prod(sizes.get(d, 1) if isinstance(d, str) else d for d in row.dims) * ITEM_BYTES[row.dtype]

@@ -29,11 +29,11 @@ def check(path: Path, name: str) -> None:
         raise FormatError(f"{name}: damaged zip archive ({error})", "was it cut while being copied?") from error
     if len(entries) > MAX_ENTRIES:
         raise FormatError(f"{name}: {len(entries):,} files in the archive", "is it a model?")
-    for each in entries:
-        parts = each.orig_filename.replace("\\", "/").split("/")
-        if ".." in parts or not parts[0] or ":" in parts[0] or "\0" in each.orig_filename:
+    for entry in entries:
+        parts = entry.orig_filename.replace("\\", "/").split("/")
+        if ".." in parts or not parts[0] or ":" in parts[0] or "\0" in entry.orig_filename:
             raise FormatError(
-                f"{name}: a file in the archive is named {each.orig_filename[:80]!r}, which leads out of it",
+                f"{name}: a file in the archive is named {entry.orig_filename[:80]!r}, which leads out of it",
                 "export the model again; do not trust this file",
             )
     if len({e.filename for e in entries}) < len(entries):

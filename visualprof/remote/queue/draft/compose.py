@@ -9,8 +9,8 @@ from typing import Any, get_type_hints
 
 from visualprof.remote.protocol import Input, Measure, ModelRef, Profile, Request, Sweep
 from visualprof.remote.queue.check.form import FieldError, within
-from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, Tensor, from_json
-from visualprof.remote.queue.check.job import Known, check_request, points_of
+from visualprof.remote.queue.check.inspect import InspectedModel, Tensor, from_json
+from visualprof.remote.queue.check.job import Known, array_of, check_request, points_of
 from visualprof.remote.queue.check.limits import MAX_INPUTS
 from visualprof.remote.queue.check.shapes import Array, array_sizes
 from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftError, DraftInput, DraftSpec
@@ -36,8 +36,8 @@ _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
 def compose(draft: Draft, known: Known) -> Drafted:
     """The job that a draft means, what is wrong with it, and what can be chosen."""
     kept = known.inspected(draft.model)
-    found = from_json(kept) if kept else None
-    model = found if isinstance(found, InspectedModel) else None
+    content = from_json(kept) if kept else None
+    model = content if isinstance(content, InspectedModel) else None
     name = str(kept.get("name") or draft.model_name) if kept else draft.model_name
     machines = Machines(known.agents(), known.intervals.lease_s)
     arrays = _arrays(draft, known)
@@ -122,13 +122,8 @@ def _covered(error: FieldError, errors: Sequence[FieldError]) -> bool:
 def _arrays(draft: Draft, known: Known) -> dict[str, Array]:
     """The uploaded arrays that a draft names, by blob."""
     named = dict.fromkeys([*draft.arrays, *(i.blob for i in draft.inputs or () if i.blob)])
-    arrays: dict[str, Array] = {}
-    for blob in list(named)[:MAX_INPUTS]:
-        kept = known.inspected(blob)
-        array = from_json(kept) if kept else None
-        if kept and isinstance(array, InspectedArray):
-            arrays[blob] = Array(str(kept.get("name") or "the file"), array.dtype, array.shape)
-    return arrays
+    arrays = {blob: array_of(known.inspected(blob)) for blob in list(named)[:MAX_INPUTS]}
+    return {blob: array for blob, array in arrays.items() if array}
 
 
 def _inputs(
@@ -141,13 +136,13 @@ def _inputs(
         blob, fill = row.blob, row.fill
         if not fill:
             offered = {b: arrays[b] for b in draft.arrays if b in arrays}
-            blob = _array_of(row.name, model_name, offered, len(rows) == 1)
+            blob = _named_array(row.name, model_name, offered, len(rows) == 1)
             fill = "file" if blob else "random"
         dtype, dims = _shape(row, tensors.get(row.name), arrays.get(blob))
         if dims is None or not dtype:
-            told = f"the model's file does not say the shape of its input {row.name!r}"
+            error = f"the model's file does not say the shape of its input {row.name!r}"
             hint = f"write it, as in --shape '{row.name}=float32[batch,3,224,224]', or give an array: --input"
-            errors.append(DraftError(f"inputs[{i}].dims", told, f"{hint} {row.name}=FILE.npy", "dims"))
+            errors.append(DraftError(f"inputs[{i}].dims", error, f"{hint} {row.name}=FILE.npy", "dims"))
         inputs.append(Input(row.name, dtype or "float32", dims or [], fill, blob if fill == "file" else ""))
     return inputs, errors
 
@@ -163,7 +158,7 @@ def _shape(row: DraftInput, tensor: Tensor | None, array: Array | None) -> tuple
     return dtype or (array.dtype if array else "float32" if row.dims else ""), dims
 
 
-def _array_of(name: str, model: str, arrays: Mapping[str, Array], only: bool) -> str:
+def _named_array(name: str, model: str, arrays: Mapping[str, Array], only: bool) -> str:
     """The array of an input: `input.npy`, `model.input.npy`, or the only array for the only input; "" without one."""
     names = {name, f"{model}.{name}", f"{PurePosixPath(model).stem}.{name}"}
     matching = [blob for blob, array in arrays.items() if array.name.rpartition(".")[0] in names]
@@ -199,8 +194,8 @@ def _sizes(
         if re.fullmatch(r"0*[1-9]\d{0,17}", text):
             sizes[name] = int(text)
         elif name in draft.dims or name not in decided:
-            told = f"{text[:40]!r} is no size" if text else "it needs a size"
-            errors.append(DraftError(f"dims.{name[:80]}", told, f"for example: {name[:80]}=64", "size"))
+            error = f"{text[:40]!r} is no size" if text else "it needs a size"
+            errors.append(DraftError(f"dims.{name[:80]}", error, f"for example: {name[:80]}=64", "size"))
             sizes[name] = 0
     return sizes, errors
 

@@ -63,9 +63,9 @@ def dims_text(dims: Sequence[int | str]) -> str:
     return ", ".join(map(str, dims)) or "()"
 
 
-def batch_of(dims: Sequence[Sequence[int | str]]) -> str:
+def batch_of(shapes: Sequence[Sequence[int | str]]) -> str:
     """Which dimension of the inputs is the batch: by its name, else the first of the first input; "" without one."""
-    names = [dim for each in dims for dim in each if isinstance(dim, str)]
+    names = [dim for dims in shapes for dim in dims if isinstance(dim, str)]
     named = [n for n in names if _BATCH.fullmatch(n)] or [n for n in names if "batch" in n.lower()]
-    first = dims[0][0] if dims and dims[0] else ""
+    first = shapes[0][0] if shapes and shapes[0] else ""
     return named[0] if named else first if isinstance(first, str) else ""

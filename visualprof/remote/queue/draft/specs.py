@@ -108,9 +108,9 @@ def _which(field: str, agent: str, named: Sequence[Agent], machines: Machines) -
 def _nobody(model: InspectedModel, spec: Spec, machines: Machines) -> DraftError:
     runtimes = [r for a in machines.online if spec.agent in ("", a.id) for r in a.capabilities.runtimes]
     offers = ", ".join(sorted({f"{r.backend} {r.version} ({', '.join(r.devices)})" for r in runtimes}))
-    told = f"no agent that is online can run this {model.format} model" + (f"; there is {offers}" if offers else "")
+    error = f"no agent that is online can run this {model.format} model" + (f"; there is {offers}" if offers else "")
     later = f"queue it for later: --backend {' or '.join(model.backends)}"
-    return DraftError("specs", told, f"start one (visualprof agent), or {later}")
+    return DraftError("specs", error, f"start one (visualprof agent), or {later}")
 
 
 def with_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:

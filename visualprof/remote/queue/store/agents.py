@@ -35,8 +35,8 @@ def hashed(token: str) -> str:
 
 def visible_agents(owner: str | None) -> Select[tuple[object, ...]]:
     """The agents that somebody may see and name. Without accounts (owner None) that is all of them."""
-    found = select(agents).order_by(agents.c.name, agents.c.id)
-    return found if owner is None else found.where((agents.c.owner == owner) | agents.c.public)
+    by_name = select(agents).order_by(agents.c.name, agents.c.id)
+    return by_name if owner is None else by_name.where((agents.c.owner == owner) | agents.c.public)
 
 
 class Agents:

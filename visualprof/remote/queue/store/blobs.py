@@ -52,9 +52,9 @@ class Blobs:
             raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
         return path
 
-    def remember(self, sha256: str, name: str, found: dict[str, Any]) -> None:
+    def remember(self, sha256: str, name: str, content: dict[str, Any]) -> None:
         """Notes what inspection found: JSON's types; "graph" in it is the model's id on the Graph page."""
-        values = {"name": shown(name), "inspected": msgspec.json.encode(found).decode()}
+        values = {"name": shown(name), "inspected": msgspec.json.encode(content).decode()}
         with self._database.write() as connection:
             connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(values))
 

@@ -28,18 +28,18 @@ class Signer:
 
     def url(self, purpose: str, key: str, valid_s: int, **facts: str) -> str:
         """An address for `purpose` ("get" or "put"); facts stand in it and cannot be changed."""
-        given = {**facts, "expires": str(int(time.time()) + valid_s)}
-        given["signature"] = self._signature(purpose, key, given)
-        return f"{self._prefix}{quote(key)}?{urlencode(given)}"
+        signed = {**facts, "expires": str(int(time.time()) + valid_s)}
+        query = urlencode({**signed, "signature": self._signature(purpose, key, signed)})
+        return f"{self._prefix}{quote(key)}?{query}"
 
-    def check(self, purpose: str, key: str, given: Mapping[str, str]) -> dict[str, str]:
+    def check(self, purpose: str, key: str, query: Mapping[str, str]) -> dict[str, str]:
         """The facts of an address.
 
         Raises: BadSignature.
         """
-        facts = {name: value for name, value in given.items() if name != "signature"}
+        facts = {name: value for name, value in query.items() if name != "signature"}
         right = self._signature(purpose, key, facts)
-        if not hmac.compare_digest(right.encode(), given.get("signature", "").encode("utf-8", "replace")):
+        if not hmac.compare_digest(right.encode(), query.get("signature", "").encode("utf-8", "replace")):
             raise BadSignature("this address was not signed here", "ask for a new one")
         if int(facts.get("expires", "0")) < time.time():
             raise BadSignature("this address is too old", "ask for a new one")

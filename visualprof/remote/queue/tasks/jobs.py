@@ -12,8 +12,10 @@ import msgspec
 from sqlalchemy import Connection, Select, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from visualprof.errors import BadParameter, NotFound
-from visualprof.remote.protocol import SPEC_ID, Request, Spec
+from visualprof.errors import NotFound
+from visualprof.remote.protocol import Request, Spec
+from visualprof.remote.queue.check.form import Invalid
+from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import shown
@@ -22,7 +24,6 @@ from visualprof.remote.queue.store.records import AnyRow, Job, job_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
 from visualprof.remote.queue.tasks.notifier import Notifier
 
-_KEY = re.compile(r"[\x21-\x7e]{1,200}")
 _MANY = 100  # jobs; more are not named one by one in a statement
 _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leases
 
@@ -38,9 +39,11 @@ class Jobs:
     def submit(self, request: Request, owner: str | None = None) -> tuple[str, bool]:
         """Queues a job; its id, and whether it is new. The same request with the same key is the same job.
 
-        Raises: Conflict: the key belongs to another request. BadParameter: a key or spec id that cannot be one.
+        Raises: Conflict: the key belongs to another request. Invalid: what no job may ask for.
         """
-        _refuse_impossible(request)
+        errors = limit_errors(request)
+        if errors:
+            raise Invalid(errors)
         text = _text(request)
         digest = _digest(text)
         try:
@@ -107,12 +110,9 @@ class Jobs:
     def arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
         with self._database.read() as connection:
-            pending = select(jobs).where(
-                jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated")),
-                jobs.c.request.contains(sha256),
-            )
-            found = connection.execute(pending).all()
-        for row in found:
+            pending = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated"))
+            rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
+        for row in rows:
             with self._database.write() as connection:
                 if _lacks(connection, msgspec.json.decode(row.request, type=Request)):
                     continue
@@ -128,16 +128,15 @@ class Jobs:
 
     def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job]]:
         """The revision, and the jobs that changed after `known`, newest first."""
+        newest = visible_jobs(owner).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
         with self._database.read() as connection:
-            now = revision(connection)
-            found = visible_jobs(owner).where(jobs.c.revision > known).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
-            return now, _with_tasks(connection, connection.execute(found).all())
+            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known))
 
     def running(self, owner: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
         some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
         with self._database.read() as connection:
-            return _with_tasks(connection, connection.execute(visible_jobs(owner).where(some)).all())
+            return _jobs(connection, visible_jobs(owner).where(some))
 
     def one(self, job: str, owner: str | None = None) -> Job:
         """A job.
@@ -145,10 +144,10 @@ class Jobs:
         Raises: NotFound.
         """
         with self._database.read() as connection:
-            found = _with_tasks(connection, connection.execute(visible_jobs(owner).where(jobs.c.id == job)).all())
-        if not found:
+            rows = _jobs(connection, visible_jobs(owner).where(jobs.c.id == job))
+        if not rows:
             raise NotFound(f"there is no job {job[:40]!r}")
-        return found[0]
+        return rows[0]
 
     def of_task(self, task: str, owner: str | None = None) -> Job:
         """The job of a task.
@@ -169,14 +168,14 @@ class Jobs:
             for row in connection.execute(select(points).where(points.c.task.in_(out))):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
-        return {task: sorted(found, key=_start) for task, found in out.items()}
+        return {task: sorted(measured, key=_start) for task, measured in out.items()}
 
-    def counts(self, found: list[Job]) -> dict[str, int]:
-        """Points of each task's last attempt."""
+    def counts(self, of: list[Job]) -> dict[str, int]:
+        """Points of the last attempt of each task of these jobs."""
         last = select(points.c.task, func.count()).join(tasks, tasks.c.id == points.c.task)
         last = last.where(points.c.attempt == tasks.c.attempt, tasks.c.state != "waiting").group_by(points.c.task)
-        if len(found) <= _MANY:
-            last = last.where(tasks.c.job.in_([job.id for job in found]))
+        if len(of) <= _MANY:
+            last = last.where(tasks.c.job.in_([job.id for job in of]))
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(last)}
 
@@ -214,14 +213,6 @@ def folder_of(model: str, job: str) -> str:
     stem = PurePosixPath(shown(model)).stem
     slug = re.sub(r"[^\w.-]+", "-", stem).strip("-._")[:48]
     return f"{slug or 'model'}-{job}"
-
-
-def _refuse_impossible(request: Request) -> None:
-    if not _KEY.fullmatch(request.key):
-        raise BadParameter("key: 1 to 200 visible ASCII characters without spaces", "a UUID is a good one")
-    ids = [spec.id for spec in request.specs]
-    if not ids or len(set(map(str.lower, ids))) != len(ids) or not all(SPEC_ID.fullmatch(each) for each in ids):
-        raise BadParameter("specs: each needs an id of its own that can name a folder", "e.g. ort-cpu")
 
 
 def _with_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
@@ -281,9 +272,9 @@ def _wanted(spec: Spec) -> dict[str, Any]:
 
 def _lacks(connection: Connection, request: Request) -> bool:
     """Is a file of the job not here yet?"""
-    wanted = {request.model.blob, *(each.blob for each in request.inputs if each.fill == "file")}
-    here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(wanted))).scalar_one()
-    return here < len(wanted)
+    named = {request.model.blob, *(row.blob for row in request.inputs if row.fill == "file")}
+    here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(named))).scalar_one()
+    return here < len(named)
 
 
 def _fresh() -> dict[str, Any]:
@@ -303,13 +294,14 @@ def _fresh() -> dict[str, Any]:
     }
 
 
-def _with_tasks(connection: Connection, found: Any) -> list[Job]:
+def _jobs(connection: Connection, query: Select[tuple[object, ...]]) -> list[Job]:
     """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
-    wanted = {row.id: list[AnyRow]() for row in found}
-    rows = select(tasks).order_by(tasks.c.seq)
-    if len(wanted) <= _MANY:
-        rows = rows.where(tasks.c.job.in_(wanted))
-    for row in connection.execute(rows):
-        if row.job in wanted:
-            wanted[row.job].append(row)
-    return [job_of(row, wanted[row.id]) for row in found]
+    rows = connection.execute(query).all()
+    of_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
+    parts = select(tasks).order_by(tasks.c.seq)
+    if len(of_job) <= _MANY:
+        parts = parts.where(tasks.c.job.in_(of_job))
+    for row in connection.execute(parts):
+        if row.job in of_job:
+            of_job[row.job].append(row)
+    return [job_of(row, of_job[row.id]) for row in rows]

@@ -65,27 +65,27 @@ class Leases:
     ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
 
-        gone: is nobody there any more to take it? A task given to nobody would be lost for a lease.
+        gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        wanted = tasks_for(agent, devices)
-        heard = self._notifier.notices
-        found = self._claim(agent, devices, wanted)
-        if found or wait_s <= 0:
-            return found
+        condition = tasks_for(agent, devices)
+        known = self._notifier.notices
+        lease = self._claim(agent, devices, condition)
+        if lease or wait_s <= 0:
+            return lease
         with self._notifier.slot():
-            while found is None and not self._notifier.closed:
+            while lease is None and not self._notifier.closed:
                 left = end - time.monotonic()
                 if left <= 0:
                     return None
-                self._notifier.wait(heard, min(RECHECK_S, left))
+                self._notifier.wait(known, min(RECHECK_S, left))
                 if gone():
                     return None
-                heard = self._notifier.notices
-                found = self._claim(agent, devices, wanted)
-        return found
+                known = self._notifier.notices
+                lease = self._claim(agent, devices, condition)
+        return lease
 
     def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
         """Renews leases; the tasks that people want cancelled, and those that are not the agent's any more."""
@@ -93,15 +93,15 @@ class Leases:
         if not beats:
             return cancel, stale
         with self._database.write() as connection:
-            for each in beats:
+            for beat in beats:
                 try:
-                    row = self.hold(connection, agent.id, each.task, each.lease)
+                    row = self.hold(connection, agent.id, beat.task, beat.lease)
                 except Stale:
-                    stale.append(each.task)
+                    stale.append(beat.task)
                     continue
-                self._renew(connection, row, each)
+                self._renew(connection, row, beat)
                 if row.cancel:
-                    cancel.append(each.task)
+                    cancel.append(beat.task)
         return cancel, stale
 
     def holder(self, agent: Agent, task: str, token: str) -> Task:
@@ -193,8 +193,8 @@ class Leases:
                 late = update(tasks).where(tasks.c.state == "running", column < later)
                 connection.execute(late.values({column: later}))
 
-    def _claim(self, agent: Agent, devices: Sequence[str], wanted: ColumnElement[bool]) -> Lease | None:
-        first = select(tasks).where(tasks.c.state == "waiting", wanted).order_by(tasks.c.seq).limit(1)
+    def _claim(self, agent: Agent, devices: Sequence[str], condition: ColumnElement[bool]) -> Lease | None:
+        first = select(tasks).where(tasks.c.state == "waiting", condition).order_by(tasks.c.seq).limit(1)
         with self._database.read() as connection:
             if connection.execute(first).first() is None:
                 return None  # without the lock that writers take
@@ -240,12 +240,12 @@ class Leases:
         return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
-        wanted: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]
-        wanted.extend(("input", each.name, each.blob) for each in request.inputs if each.fill == "file")
-        found = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in wanted})))
-        sizes = {row.sha256: row.size_bytes for row in found}
+        files: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]
+        files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
+        kept = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in files})))
+        sizes = {row.sha256: row.size_bytes for row in kept}
         url = self._store.get_url
-        return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in wanted]
+        return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
 
     def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> None:
         now = time.time_ns()
@@ -265,8 +265,8 @@ class Leases:
 
 
 def _same(row: AnyRow, agent: str, token: str) -> bool:
-    given = token.encode("utf-8", "replace")
-    return row.agent == agent and bool(row.lease) and hmac.compare_digest(row.lease.encode(), given)
+    sent = token.encode("utf-8", "replace")
+    return row.agent == agent and bool(row.lease) and hmac.compare_digest(row.lease.encode(), sent)
 
 
 def _texts(warnings: Sequence[str]) -> str:

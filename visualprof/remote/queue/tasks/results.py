@@ -53,7 +53,6 @@ class Results:
     Args:
         database, store: of the queue.
         root: the log directory.
-        logs: folder of the tasks' logs.
     """
 
     def __init__(self, database: Database, store: Store, root: Path) -> None:
@@ -67,11 +66,11 @@ class Results:
 
         Raises: Unfit, Oversize, DiskFull.
         """
-        check_all([each.name for each in files], [each.size_bytes for each in files])
-        if any(len(each.sha256) != _OF_SHA256 for each in files):
+        check_all([file.name for file in files], [file.size_bytes for file in files])
+        if any(len(file.sha256) != _OF_SHA256 for file in files):
             raise Unfit("sha256 has 64 hexadecimal digits")
         known = self._known(task)
-        rows = {each.name: self._row(task, each, known.get(each.name)) for each in files}
+        rows = {file.name: self._row(task, file, known.get(file.name)) for file in files}
         for row in rows.values():
             self._store.expect(row["key"])
         with self._database.write() as connection:
@@ -211,8 +210,8 @@ class Results:
         """The model stands beside its result without having been sent back, under the name that job.json gives it."""
         job = msgspec.json.decode((folder / "job.json").read_bytes(), type=dict[str, Any])
         model: Any = job.get("model")
-        wanted: Any = model.get("file") if isinstance(model, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        name = wanted if isinstance(wanted, str) and wanted else model_name(request.model.name, names)
+        file: Any = model.get("file") if isinstance(model, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        name = file if isinstance(file, str) and file else model_name(request.model.name, names)
         check_name(name)
         if name not in names:
             check_distinct([*names, name])

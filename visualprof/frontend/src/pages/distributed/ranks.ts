@@ -40,7 +40,7 @@ export function rank_means(columns: Columns): RankMeans[] {
     .sort((a, b) => a.rank - b.rank);
 }
 
-export interface Imbalance {
+interface Imbalance {
   most: RankMeans;
   least: RankMeans;
   /** The longest computation over the mean of all, less 1. */

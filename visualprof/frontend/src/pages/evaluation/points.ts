@@ -1,5 +1,6 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import type { Cell, Columns } from "../../api/model";
+import { in_order } from "../../lib/order";
+import type { Cell, Columns, PointAnswer } from "../../api/model";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
 const NEEDED: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
@@ -10,21 +11,11 @@ export function why_unknown(column: string, n: number): number | null {
   return needed !== undefined && n < needed ? needed : null;
 }
 
-function compare(a: Cell | undefined, b: Cell | undefined): number {
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  if (typeof a === "boolean" && typeof b === "boolean") return Number(a) - Number(b);
-  return String(a).localeCompare(String(b), "en", { numeric: true });
-}
-
-const unknown = (value: Cell | undefined) => value === null || value === undefined;
-
-/** Places of the rows in the wanted order; what is not known comes last either way. */
+/** Places of the rows in the wanted order. */
 export function ordered_rows(table: Columns, sort: string, order: string): number[] {
   const places = [...(table["batch"] ?? []).keys()];
   const values = table[sort];
-  if (!values) return places;
-  const sign = order === "asc" ? 1 : -1;
-  return places.sort((a, b) => Number(unknown(values[a])) - Number(unknown(values[b])) || sign * compare(values[a], values[b]) || a - b);
+  return values ? in_order(places, (place) => values[place], order) : places;
 }
 
 // In the order of reading; what else a point has is in the table.
@@ -33,11 +24,6 @@ const FACTS = [
   "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "pressure", "involuntary_switches", "threads",
 ] as const;
 
-export function facts_of(facts: Record<string, Cell>): Record<string, Cell> {
-  return Object.fromEntries(FACTS.map((name) => [name, facts[name] ?? null]));
-}
-
-/** The entries of a table of names within the facts. */
-export function pairs_of(value: unknown): [name: string, value: Cell][] {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (Object.entries(value) as [string, Cell][]).filter(([, each]) => each !== null && each !== "") : [];
+export function facts_of(facts: PointAnswer["facts"]): Record<string, Cell> {
+  return Object.fromEntries(FACTS.map((name) => [name, facts[name]]));
 }

@@ -1,6 +1,6 @@
 // Verdicts as sentences with their numbers.
-import type { Json, Verdict } from "../../api/model";
-import { cell_text, exact_text, unit_of } from "../../lib/format";
+import type { Cell, Kinds, Verdict } from "../../api/model";
+import { cell_text } from "../../lib/format";
 import { filled } from "../../lib/sentence";
 import { text_or } from "../../locales/text";
 
@@ -13,22 +13,13 @@ export interface Said {
   text: string;
 }
 
-function value_text(name: string, value: Json | undefined): string | null {
-  if (value === null || value === undefined || typeof value === "object") return null;
-  return typeof value === "number" ? cell_text(unit_of(name), value) : cell_text("text", value) || exact_text("text", value);
-}
-
-/** `say`: the locale's sentence of a verdict, "" where it has none; the id then stands for itself. */
-export function said(verdict: Verdict): Said {
-  const evidence = typeof verdict["evidence"] === "object" && verdict["evidence"] !== null && !Array.isArray(verdict["evidence"]) ? verdict["evidence"] : {};
-  const id = String(verdict["id"]);
-  const batches = Array.isArray(verdict["batches"]) ? verdict["batches"].map(Number) : [];
-  const batch = typeof verdict["batch"] === "number" ? verdict["batch"] : null;
-  const values = (key: string) => (key === "batch" ? value_text("batch", verdict["batch"]) : key === "batches" ? others(batches, batch) : value_text(key, evidence[key]));
+/** A verdict in the locale's words; without any, its id stands for itself. kinds: those of the answer that it came with. */
+export function said({ id, severity, report, batch, batches, evidence }: Verdict, kinds: Kinds): Said {
+  const values: Record<string, Cell | undefined> = { ...evidence, batch, batches: others(batches, batch) };
   return {
-    id, batch, severity: String(verdict["severity"]), report: String(verdict["report"]),
+    id, batch, severity, report,
     title: text_or(`verdict.${id}.title`, id.replaceAll("_", " ")),
-    text: filled(text_or(`verdict.${id}.text`, ""), values),
+    text: filled(text_or(`verdict.${id}.text`, ""), (key) => (values[key] === null || values[key] === undefined ? null : cell_text(kinds[key] ?? "text", values[key]))),
   };
 }
 

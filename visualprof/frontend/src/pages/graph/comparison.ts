@@ -7,8 +7,6 @@ import type { Scene } from "./canvas/scene";
 import type { Graph } from "./graph";
 import type { Session } from "./session";
 
-export type Comparison = ReturnType<typeof useComparison>;
-
 const WEIGHT: readonly ChangeStatus[] = ["same", "changed", "added", "removed"];
 
 /** Boxes by status; a folded group shows the gravest of what it holds: a mix counts as changed. */

@@ -2,8 +2,9 @@
 import { shown_place, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/marks";
 import type { Graph } from "./graph";
+import { entries_of } from "./layout/adjacency";
 
-export interface Flow {
+interface Flow {
   /** By original edge and by node: UPSTREAM, DOWNSTREAM or 0. */
   edges: Uint8Array;
   nodes: Uint8Array;
@@ -20,8 +21,7 @@ export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
     const open = [...own];
     while (open.length > 0) {
       const node = open.pop() as number;
-      for (let p = list.start[node] as number; p < (list.start[node + 1] as number); p += 1) {
-        const edge = list.list[p] as number;
+      for (const edge of entries_of(list, node)) {
         const next = ends[edge] as number;
         if (inside[next]) continue;
         edges[edge] = mark;
@@ -58,10 +58,7 @@ export function neighbours(graph: Graph, item: number, way: "in" | "out"): numbe
   const ends = way === "in" ? graph.src : graph.dst;
   const out = new Set<number>();
   for (const node of own) {
-    for (let p = list.start[node] as number; p < (list.start[node + 1] as number); p += 1) {
-      const other = ends[list.list[p] as number] as number;
-      if (!own.has(other)) out.add(other);
-    }
+    for (const edge of entries_of(list, node)) if (!own.has(ends[edge] as number)) out.add(ends[edge] as number);
   }
   return [...out];
 }

@@ -1,13 +1,12 @@
 // Pointer and wheel on a canvas: drag moves, wheel zooms, click selects, double click opens and folds.
 import { onScopeDispose, shallowRef } from "vue";
+import { follow, point_in, wheel_px, type Point } from "../../canvas/pointer";
 import { hit_at, type Hit } from "./canvas/hit";
 import type { Stage } from "./stage";
 
-const DRAG_PX = 4;
 const ZOOM_PER_PX = 0.0016;
-const WHEEL_LINE_PX = 40;
 
-export interface Acts {
+interface Acts {
   select: (item: number) => void;
   toggle: (item: number) => void;
   hover: (item: number) => void;
@@ -19,14 +18,11 @@ export interface Acts {
 export function useGestures(stage: Stage, acts: Acts) {
   const cursor = shallowRef("grab");
   let queued = 0;
-  let last: { x: number; y: number } | null = null;
+  let last: Point | null = null;
 
-  function place(event: PointerEvent | WheelEvent | MouseEvent): { x: number; y: number } {
-    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
-  }
+  const place = (event: MouseEvent) => point_in(event, event.currentTarget as HTMLElement);
 
-  function hit(at: { x: number; y: number }): Hit | null {
+  function hit(at: Point): Hit | null {
     if (!stage.scene) return null;
     const { x, y } = stage.camera.to_picture(at.x, at.y);
     return hit_at(stage.scene, x, y, 3 / stage.camera.scale);
@@ -58,29 +54,19 @@ export function useGestures(stage: Stage, acts: Acts) {
     const element = event.currentTarget as HTMLElement;
     element.focus({ preventScroll: true });
     element.setPointerCapture(event.pointerId);
-    let at = { x: event.clientX, y: event.clientY };
-    const start = at;
-    let dragged = false;
-    const on_drag = (next: PointerEvent) => {
-      dragged ||= Math.abs(next.clientX - start.x) > DRAG_PX || Math.abs(next.clientY - start.y) > DRAG_PX;
-      if (!dragged) return;
+    const pressed = place(event);
+    let at = event;
+    follow(event, element, (next) => {
       cursor.value = "grabbing";
-      acts.panned(next.clientX - at.x, next.clientY - at.y);
-      at = { x: next.clientX, y: next.clientY };
-    };
-    const on_end = (next: PointerEvent) => {
-      element.removeEventListener("pointermove", on_drag);
-      element.removeEventListener("pointerup", on_end);
-      element.removeEventListener("pointercancel", on_end);
+      acts.panned(next.clientX - at.clientX, next.clientY - at.clientY);
+      at = next;
+    }, (dragged, end) => {
       cursor.value = "grab";
-      if (dragged || next.type !== "pointerup") return;
-      const one = hit(place(event));
+      if (dragged || end.type !== "pointerup") return;
+      const one = hit(pressed);
       if (one?.button) acts.toggle(item_of(one));
       else acts.select(item_of(one));
-    };
-    element.addEventListener("pointermove", on_drag);
-    element.addEventListener("pointerup", on_end);
-    element.addEventListener("pointercancel", on_end);
+    });
   }
 
   function on_double(event: MouseEvent): void {
@@ -90,8 +76,7 @@ export function useGestures(stage: Stage, acts: Acts) {
 
   function on_wheel(event: WheelEvent): void {
     event.preventDefault();
-    const unit = event.deltaMode === 1 ? WHEEL_LINE_PX : 1;
-    const [dx, dy] = [event.deltaX * unit, event.deltaY * unit];
+    const { x: dx, y: dy } = wheel_px(event);
     if (event.shiftKey) acts.panned(-(dx || dy), 0);
     // A trackpad pans with two fingers; a wheel has no sideways part and zooms, as a pinch does.
     else if (!event.ctrlKey && !event.metaKey && dx !== 0) acts.panned(-dx, -dy);

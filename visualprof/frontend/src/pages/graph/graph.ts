@@ -1,5 +1,5 @@
 // The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
-import { grouped, type Adjacency } from "./layout/adjacency";
+import { entries_of, grouped, type Adjacency } from "./layout/adjacency";
 import type { GraphAnswer } from "../../api/graph";
 
 export class Graph {
@@ -87,9 +87,7 @@ export class Graph {
 
   /** Edges with an end in this group, which is an item. */
   edges_at(group: number): Int32Array {
-    const g = group - this.nodes;
-    const places = this.touching.list.subarray(this.touching.start[g], this.touching.start[g + 1]);
-    return places.map((place) => this.touching_edges[place] as number);
+    return entries_of(this.touching, group - this.nodes).map((place) => this.touching_edges[place] as number);
   }
 
   /** The member of `group` that is or holds `item`; -1 when it lies outside. */

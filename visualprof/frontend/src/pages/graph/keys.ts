@@ -1,6 +1,5 @@
 // The page's keys; some of them mean something else in the shell.
-import { onScopeDispose } from "vue";
-import { is_typing } from "../../state/shortcuts";
+import { useCanvasKeys } from "../../canvas/keys";
 import { box_of } from "./canvas/scene";
 import { LEFT_RIGHT, TOP_DOWN } from "./layout/direction";
 import type { Workspace } from "./workspace";
@@ -85,23 +84,11 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     Escape: clear,
   };
 
-  function on_down(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target)) return;
-    const target = event.target instanceof HTMLElement ? event.target : null;
-    if (target?.closest("[popover], dialog")) return;
-    const arrow = ARROWS[event.key];
-    // Tables, lists and buttons use these themselves.
-    if ((arrow || event.key === "Enter") && target?.closest("[role=table], [role=radiogroup], [role=listbox], button, a, summary")) return;
-    const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (arrow) {
-      const next = beside(workspace, ...arrow);
-      if (next >= 0) workspace.go_to(next);
-    } else if (action) action(event);
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  window.addEventListener("keydown", on_down, { capture: true });
-  onScopeDispose(() => window.removeEventListener("keydown", on_down, { capture: true }));
+  useCanvasKeys((key, event) => {
+    const arrow = ARROWS[key];
+    const next = arrow ? beside(workspace, ...arrow) : -1;
+    if (next >= 0) workspace.go_to(next);
+    else actions[key]?.(event);
+    return arrow !== undefined || actions[key] !== undefined;
+  });
 }

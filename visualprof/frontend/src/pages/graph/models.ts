@@ -1,7 +1,6 @@
 // The models that can be shown, and new ones brought by hand.
 import { computed, ref, shallowRef } from "vue";
-import { address, ApiError, get } from "../../api/client";
-import type { ErrorBody } from "../../api/model";
+import { address, type ApiError, as_error, get, send } from "../../api/client";
 import { runs } from "../../state/runs";
 import { run } from "../../state/selection";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
@@ -20,7 +19,7 @@ export function useModels() {
       answer.value = (await get<ModelsAnswer>(address("models")))?.body ?? null;
       error.value = null;
     } catch (failure) {
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
     }
   }
 
@@ -36,13 +35,11 @@ export function useModels() {
     uploading.value = file.name;
     upload_error.value = null;
     try {
-      const response = await fetch(address("models", { name: file.name }), { method: "POST", body: file, headers: { "Content-Type": "application/octet-stream" } });
-      const body = (await response.json().catch(() => null)) as (ModelEntry & Partial<ErrorBody>) | null;
-      if (!response.ok || !body) throw new ApiError(response.status, body?.error ?? `${response.status} ${response.statusText}`, body?.hint ?? null);
+      const entry = await send<ModelEntry>("POST", address("models", { name: file.name }), file);
       await load();
-      return body.id;
+      return entry.id;
     } catch (failure) {
-      upload_error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      upload_error.value = as_error(failure);
       return null;
     } finally {
       uploading.value = "";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Graph } from "./graph";
 import { first_open, item_text, level_of, level_open, open_text, text_item, text_open } from "./opened";
-import { residual, transformer } from "./samples";
+import { residual, transformer } from "../../../tests/samples";
 
 describe("open groups in the address", () => {
   const graph = new Graph(transformer(12));

@@ -15,7 +15,7 @@ import { last_part } from "./labels";
 import { Nested } from "./layout/nested";
 import { picture_of } from "./layout/picture";
 import { first_open, level_open } from "./opened";
-import { residual, transformer, unusual } from "./samples";
+import { residual, transformer, unusual } from "../../../tests/samples";
 
 function drawn(answer = residual(), open?: (graph: Graph) => Set<number>) {
   const graph = new Graph(answer);

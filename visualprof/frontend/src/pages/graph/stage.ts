@@ -1,15 +1,16 @@
 // The canvas of one model: camera, what is painted, and when.
+import { Frames, pen_of } from "../../canvas/frames";
 import { Camera } from "./canvas/camera";
 import { colors_of, type Colors } from "./canvas/colors";
 import { NO_MARKS, type Marks } from "./canvas/marks";
 import { paint } from "./canvas/paint";
 import type { Words } from "./canvas/paint_boxes";
 import { box_of, type Scene } from "./canvas/scene";
-import type { ThemeName } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
 
 const TOP_MARGIN = 24;
 
-export class Stage {
+export class Stage extends Frames {
   readonly camera = new Camera();
   scene: Scene | null = null;
   marks: Marks = NO_MARKS;
@@ -20,9 +21,9 @@ export class Stage {
   /** Milliseconds that the last frame took to paint. */
   frame_ms = 0;
   private canvas: HTMLCanvasElement | null = null;
-  private request = 0;
 
   constructor(theme: ThemeName) {
+    super();
     this.colors = colors_of(theme);
   }
 
@@ -31,7 +32,7 @@ export class Stage {
   }
 
   detach(): void {
-    cancelAnimationFrame(this.request);
+    this.cancel();
     this.canvas = null;
   }
 
@@ -83,23 +84,12 @@ export class Stage {
     this.invalidate();
   }
 
-  invalidate(): void {
-    this.request ||= requestAnimationFrame(() => {
-      this.request = 0;
-      this.draw();
-    });
-  }
-
-  private draw(): void {
-    const pen = this.canvas?.getContext("2d", { alpha: false });
-    if (!pen || !this.canvas) return;
+  protected override draw(): void {
     const begun = performance.now();
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.camera.width * ratio), Math.round(this.camera.height * ratio)];
-    if (this.canvas.width !== width || this.canvas.height !== height) {
-      this.canvas.width = width;
-      this.canvas.height = height;
-    }
+    const pen = pen_of(this.canvas, width, height, true);
+    if (!pen) return;
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.fillStyle = this.colors.surface;
     pen.fillRect(0, 0, width, height);

@@ -4,9 +4,7 @@ import { useParameter } from "../../state/address";
 import { MEASURES, type Measure } from "../../api/graph";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./layout/direction";
 
-export type GraphState = ReturnType<typeof useGraphState>;
-
-export const OFF = "off";
+const OFF = "off";
 
 export function useGraphState() {
   const dir = useParameter("dir", TOP_DOWN);

@@ -1,7 +1,7 @@
 // What is alive at the peak, as shares of all that is allocated then.
-import type { Cell, MemoryPeak } from "../../api/model";
+import type { MemoryPeak } from "../../api/model";
 
-export const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
+const PEAK_GROUPS = ["categories", "operators", "modules"] as const;
 export type PeakGroup = (typeof PEAK_GROUPS)[number];
 
 export interface PeakShare {
@@ -13,24 +13,22 @@ export interface PeakShare {
   before: boolean;
 }
 
-const number = (value: Cell | undefined) => (typeof value === "number" ? value : 0);
-
 export function groups_of(peak: MemoryPeak): PeakGroup[] {
   return PEAK_GROUPS.filter((group) => (peak[group]?.total_rows ?? 0) > 0);
 }
 
 /** How much of the peak this grouping explains. A file may know what memory is for and not which allocations it was. */
 export function known_bytes(peak: MemoryPeak, group: PeakGroup): number {
-  const listed = (peak[group]?.columns["bytes"] ?? []).reduce<number>((all, bytes) => all + number(bytes), 0);
+  const listed = (peak[group]?.columns.bytes ?? []).reduce<number>((all, bytes) => all + (bytes ?? 0), 0);
   return Math.max(peak.known_bytes ?? 0, listed);
 }
 
 export function shares_of(peak: MemoryPeak, group: PeakGroup): PeakShare[] {
-  const columns = peak[group]?.columns ?? {};
-  const known = (columns["name"] ?? []).map((name, row) => ({
-    name: String(name ?? ""),
-    bytes: number(columns["bytes"]?.[row]),
-    allocations: number(columns["allocations"]?.[row]) || null,
+  const columns = peak[group]?.columns;
+  const known = (columns?.name ?? []).map((name, row) => ({
+    name: name ?? "",
+    bytes: columns?.bytes[row] ?? 0,
+    allocations: columns?.allocations[row] || null,
     before: false,
   }));
   const rest = (peak.allocated_bytes ?? 0) - known_bytes(peak, group);

@@ -3,7 +3,7 @@ import { computed, watch, type ComputedRef } from "vue";
 import { patch_query, query_value } from "../../state/address";
 import { span } from "../../state/selection";
 
-export interface TimeWindow {
+interface TimeWindow {
   start_ns: number;
   end_ns: number;
 }

@@ -1,6 +1,6 @@
 // Where on the timeline a finding is seen: the step that it names, else the longest event of what it is about.
 import type { RouteLocationRaw } from "vue-router";
-import type { Cell } from "../../api/model";
+import type { Finding } from "../../api/model";
 import { linked_location } from "../../state/address";
 import { tabs } from "../../state/catalog";
 
@@ -13,16 +13,15 @@ const CATEGORIES: Record<string, string> = {
   tensor_cores_unused: "kernel",
   many_small_kernels: "kernel",
   low_occupancy: "kernel",
-  launch_bound: "runtime",
   cpu_bound: "op",
   copies_blocking: "memcpy",
 };
 
 /** Null where there is no timeline, or nothing on it to point at. */
-export function finding_location(id: string, evidence: Record<string, Cell>): RouteLocationRaw | null {
+export function finding_location(id: string, evidence: Finding["evidence"]): RouteLocationRaw | null {
   if (!tabs.value.some((tab) => tab.id === "trace" && tab.enabled)) return null;
-  const step = evidence["step"];
+  const { step } = evidence;
   const category = CATEGORIES[id];
-  if (typeof step === "string" || typeof step === "number") return linked_location(`/trace?at_step=${encodeURIComponent(String(step))}`);
+  if (step) return linked_location(`/trace?at_step=${encodeURIComponent(step)}`);
   return category === undefined ? null : linked_location(`/trace?longest_category=${category}`);
 }

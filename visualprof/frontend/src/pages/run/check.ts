@@ -1,9 +1,9 @@
 // What the server makes of the draft: the job, what is wrong with it field by field, and what machines offer. It is asked as soon as the typing pauses.
 import { computed, inject, onScopeDispose, provide, reactive, ref, shallowRef, watch, type ComputedRef, type InjectionKey, type ShallowRef } from "vue";
-import { useI18n } from "vue-i18n";
 import { address, as_error, send, type ApiError } from "../../api/client";
 import type { Drafted, FieldError } from "../../api/model";
 import { draft, new_spec, typed } from "./draft";
+import { t } from "../../locales";
 
 const PAUSE_MS = 200;
 
@@ -36,7 +36,6 @@ export function within(field: string, path: string): boolean {
 }
 
 export function provideCheck(): Check {
-  const { t } = useI18n();
   const drafted: ShallowRef<Drafted | null> = shallowRef(null);
   const failure: ShallowRef<ApiError | null> = shallowRef(null);
   /** The draft that the last answer is about. */

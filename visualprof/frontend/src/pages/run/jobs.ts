@@ -7,7 +7,7 @@ import { usePolled } from "../../state/polled";
 const BUSY_MS = 1000;
 const CALM_MS = 3000;
 
-export const FINAL: ReadonlySet<JobState> = new Set<JobState>(["succeeded", "failed", "cancelled"]);
+const FINAL: ReadonlySet<JobState> = new Set<JobState>(["succeeded", "failed", "cancelled"]);
 export const STATES: readonly JobState[] = ["running", "waiting", "failed", "succeeded", "cancelled"];
 
 export function is_over(state: JobState): boolean {

@@ -1,9 +1,9 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError } from "../../api/client";
+import { address, ApiError, as_error } from "../../api/client";
 import type { ErrorBody, UploadAnswer } from "../../api/model";
 
-export interface Sending {
+interface Sending {
   name: string;
   size_bytes: number;
   /** 0..1; 1 while the server looks at the file. */
@@ -60,7 +60,7 @@ export function upload(file: File): Promise<UploadAnswer | null> {
       dismiss(one);
       return answer;
     } catch (failure) {
-      one.error = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      one.error = as_error(failure);
       return null;
     }
   }

@@ -1,30 +1,18 @@
 // The window as files: Chrome JSON made by the server, and a picture of what is seen.
-import { address, ApiError } from "../../api/client";
-import { save } from "../../charts/picture";
-import type { ErrorBody } from "../../api/model";
+import { address, ask } from "../../api/client";
+import { save, save_canvas } from "../../lib/save";
 import type { Range } from "./model";
 import type { Stage } from "./stage";
 import type { Timeline } from "./timeline";
 
 const HEAD_FONT = "12px system-ui, sans-serif";
 
-function save_blob(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  save(url, name);
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
-}
-
 /** Throws ApiError: a window with too many events is refused with the reason. */
 export async function save_json({ main }: Timeline, range: Range): Promise<void> {
   const source = main.value;
   if (!source) return;
   const url = address("timeline/export", { ...source.id.query, start_ns: Math.floor(range.start - source.offset), end_ns: Math.ceil(range.end - source.offset) });
-  const response = await fetch(url);
-  if (!response.ok) {
-    const body = (await response.json().catch(() => null)) as Partial<ErrorBody> | null;
-    throw new ApiError(response.status, body?.error ?? String(response.status), body?.hint ?? null);
-  }
-  save_blob(await response.blob(), `${source.id.name}.window.trace.json`);
+  save(await (await ask(url)).blob(), `${source.id.name}.window.trace.json`);
 }
 
 /** Time axis, names and tracks, as they are on the screen. */
@@ -54,6 +42,5 @@ export async function save_png(stage: Stage, ruler: HTMLCanvasElement, head_px: 
     context.fillText(row.label, row.item ? 14 : 6, y + 5);
     context.restore();
   }
-  const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done));
-  if (blob) save_blob(blob, `${name}.png`);
+  await save_canvas(canvas, `${name}.png`);
 }

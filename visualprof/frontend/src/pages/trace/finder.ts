@@ -1,6 +1,7 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
-import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get } from "../../api/client";
+import { computed, shallowRef, watch } from "vue";
+import { address, type ApiError, as_error, get } from "../../api/client";
+import { useLatest } from "../../state/latest";
 import type { Place, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
 import type { Source } from "./source";
@@ -20,7 +21,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   const found = shallowRef<Found[]>([]);
   const busy = shallowRef(false);
   const error = shallowRef<ApiError | null>(null);
-  let control = new AbortController();
+  const next_signal = useLatest();
 
   const total = computed(() => found.value.reduce((all, { answer }) => all + answer.total, 0));
   /** In order of time on the page; of more than ten thousand, the first. */
@@ -35,9 +36,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
   });
 
   async function run(text: string, loaded: readonly Source[]): Promise<void> {
-    control.abort();
-    control = new AbortController();
-    const { signal } = control;
+    const signal = next_signal();
     for (const source of loaded) source.names.search = text;
     error.value = null;
     if (!text) {
@@ -53,7 +52,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
       found.value = answers.flatMap(({ source, answer }) => (answer ? [{ source, answer }] : []));
     } catch (failure) {
       if (signal.aborted) return;
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
       found.value = [];
     }
     busy.value = false;
@@ -64,7 +63,6 @@ export function useFinder(timeline: Timeline, selection: Selection) {
     stage.marks = { ...stage.marks, found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) };
     stage.recolor();
   }, { immediate: true });
-  onScopeDispose(() => control.abort());
 
   /** From the selected match, or from the middle of the window. */
   function move(by: 1 | -1): void {

@@ -1,51 +1,40 @@
 // Pointer and wheel on the tracks and on the time axis.
 import { onScopeDispose, shallowRef, watch, type Ref } from "vue";
+import { follow, point_in, wheel_px, type Point } from "../../canvas/pointer";
 import { hit_at, row_at, type Hit } from "./hit";
 import { ns_at, type SceneRow } from "./scene";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
 
-/** Less is a click with an unsteady hand. */
-const DRAG_PX = 4;
-const WHEEL_LINE_PX = 40;
 const ZOOM_PER_PX = 0.0022;
 
-export interface Hover {
+export interface Hover extends Point {
   hit: Hit | null;
   row: SceneRow | null;
-  /** CSS pixels in the window and in the canvas. */
+  /** CSS pixels in the window; x and y are those in the canvas. */
   client_x: number;
   client_y: number;
-  x: number;
-  y: number;
 }
 
-export function zoom_factor(event: WheelEvent): number {
-  const px = event.deltaMode === 1 ? event.deltaY * WHEEL_LINE_PX : event.deltaY;
-  return Math.exp(Math.max(-200, Math.min(200, px)) * ZOOM_PER_PX);
+function zoom_factor(event: WheelEvent): number {
+  return Math.exp(Math.max(-200, Math.min(200, wheel_px(event).y)) * ZOOM_PER_PX);
 }
 
 export function useGestures(timeline: Timeline, selection: Selection, area: Ref<HTMLElement | null>, axis: Ref<HTMLElement | null>) {
   const { stage, state } = timeline;
   const hover = shallowRef<Hover | null>(null);
   const dragging = shallowRef<"pan" | "area" | null>(null);
-  let pointer: { x: number; y: number } | null = null;
+  let pointer: Point | null = null;
   let queued = 0;
 
   function time_at(x: number): number {
     return stage.scene ? ns_at(stage.scene, x * stage.scene.ratio) : 0;
   }
 
-  function point(event: PointerEvent | WheelEvent, element: HTMLElement | null): { x: number; y: number } {
-    const box = element?.getBoundingClientRect();
-    return { x: event.clientX - (box?.left ?? 0), y: event.clientY - (box?.top ?? 0) };
-  }
-
   function hover_at(client: { clientX: number; clientY: number }): void {
-    const box = area.value?.getBoundingClientRect();
     const scene = stage.scene;
-    if (!box || !scene) return;
-    const [x, y] = [client.clientX - box.left, client.clientY - box.top];
+    if (!area.value || !scene) return;
+    const { x, y } = point_in(client, area.value);
     const hit = hit_at(scene, x * scene.ratio, y * scene.ratio);
     hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x, y };
     stage.marks = { ...stage.marks, hover: hit, cursor: x };
@@ -69,28 +58,6 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     });
   }
 
-  /** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
-  function follow(event: PointerEvent, element: HTMLElement, move: (x: number, y: number, by: PointerEvent) => void, done: (dragged: boolean) => void): void {
-    const start = { x: event.clientX, y: event.clientY };
-    let dragged = false;
-    element.setPointerCapture(event.pointerId);
-    const on_move = (next: PointerEvent) => {
-      dragged ||= Math.abs(next.clientX - start.x) > DRAG_PX || Math.abs(next.clientY - start.y) > DRAG_PX;
-      const at = point(next, element);
-      if (dragged) move(at.x, at.y, next);
-    };
-    const on_end = (next: PointerEvent) => {
-      element.removeEventListener("pointermove", on_move);
-      element.removeEventListener("pointerup", on_end);
-      element.removeEventListener("pointercancel", on_end);
-      dragging.value = null;
-      done(dragged && next.type === "pointerup");
-    };
-    element.addEventListener("pointermove", on_move);
-    element.addEventListener("pointerup", on_end);
-    element.addEventListener("pointercancel", on_end);
-  }
-
   function tracks_between(y0: number, y1: number): string[] {
     const rows = stage.scene?.rows ?? [];
     const touched = rows.filter(({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1));
@@ -98,17 +65,19 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
   }
 
   function select_area(event: PointerEvent, element: HTMLElement, with_tracks: boolean): void {
-    const from = point(event, element);
+    const from = point_in(event, element);
     const begun = time_at(from.x);
     let area_now: { start: number; end: number; tracks: string[] } | null = null;
-    follow(event, element, (x, y) => {
+    follow(event, element, (next) => {
+      const { x, y } = point_in(next, element);
       dragging.value = "area";
       const now = time_at(Math.max(0, Math.min(stage.width, x)));
       area_now = { start: Math.min(begun, now), end: Math.max(begun, now), tracks: with_tracks ? tracks_between(from.y, y) : [] };
       stage.marks = { ...stage.marks, area: area_now };
       stage.invalidate();
-    }, (dragged) => {
-      if (dragged && area_now && area_now.end - area_now.start >= 1) state.area.value = { start: Math.floor(area_now.start), end: Math.ceil(area_now.end), tracks: area_now.tracks };
+    }, (dragged, last) => {
+      dragging.value = null;
+      if (dragged && last.type === "pointerup" && area_now && area_now.end - area_now.start >= 1) state.area.value = { start: Math.floor(area_now.start), end: Math.ceil(area_now.end), tracks: area_now.tracks };
       else if (!with_tracks) on_axis_click(from.x, from.y);
     });
   }
@@ -126,16 +95,17 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     const scroll = stage.scroll;
     const per_px = stage.camera.span / Math.max(1, stage.width);
     const first = { x: event.clientX, y: event.clientY };
-    follow(event, element, (_x, _y, next) => {
+    follow(event, element, (next) => {
       if (dragging.value === null) leave();
       dragging.value = "pan";
       const by = (first.x - next.clientX) * per_px;
       stage.camera.set(start + by, end + by);
       timeline.scroll_to.value(scroll + first.y - next.clientY);
       timeline.moved();
-    }, (dragged) => {
-      if (dragged) return;
-      const at = point(event, element);
+    }, (dragged, last) => {
+      dragging.value = null;
+      if (dragged && last.type === "pointerup") return;
+      const at = point_in(event, element);
       const hit = stage.hit(at.x, at.y);
       if (hit) selection.select(hit.strip.source.id.worker, hit.event);
       else selection.clear();
@@ -164,7 +134,7 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
   function on_wheel(event: WheelEvent): void {
     const sideways = event.shiftKey ? event.deltaX || event.deltaY : event.deltaX;
     if (event.ctrlKey || event.metaKey) {
-      const { x } = point(event, area.value);
+      const { x } = point_in(event, area.value);
       stage.camera.zoom(time_at(x), zoom_factor(event));
     } else if (sideways !== 0) {
       stage.camera.pan((sideways * stage.camera.span) / Math.max(1, stage.width));

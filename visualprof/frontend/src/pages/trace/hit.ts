@@ -19,7 +19,7 @@ export interface Hit {
   x1: number;
 }
 
-export function strip_at(scene: Scene, device_y: number): SceneStrip | null {
+function strip_at(scene: Scene, device_y: number): SceneStrip | null {
   return scene.strips.find((strip) => device_y >= Math.max(strip.y, strip.top) && device_y < Math.min(strip.bottom, strip.y + strip.height)) ?? null;
 }
 

@@ -1,5 +1,6 @@
 // The page's own colours, read from its style sheet, so that canvas and document agree in both themes.
-import { packed, rgb } from "./look";
+import { rgb } from "../../lib/color";
+import { packed } from "./look";
 
 export interface Ink {
   text: string;

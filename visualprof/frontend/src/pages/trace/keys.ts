@@ -1,6 +1,7 @@
 // The page's keys. Held ones move every frame; nothing acts while someone types.
+import { useEventListener } from "@vueuse/core";
 import { onScopeDispose } from "vue";
-import { is_typing } from "../../state/shortcuts";
+import { key_name, useCanvasKeys } from "../../canvas/keys";
 import type { Finder } from "./finder";
 import type { Selection } from "./selection";
 import type { Timeline } from "./timeline";
@@ -23,21 +24,13 @@ const HELD: Record<string, readonly [pan: number, zoom: number, scroll: number]>
   ArrowDown: [0, 0, 1],
 };
 
-export interface KeyTargets {
+interface KeyTargets {
   timeline: Timeline;
   selection: Selection;
   finder: Finder;
   /** Time under the pointer; null when it is elsewhere. */
   pointed: () => number | null;
   focus_search: () => void;
-}
-
-/** Lists and tables use the arrows and Enter themselves. */
-function belongs_to_control(event: KeyboardEvent): boolean {
-  const target = event.target;
-  if (!(target instanceof HTMLElement)) return false;
-  if (target.closest("[popover], dialog")) return true;
-  return (event.key.startsWith("Arrow") || event.key === "Enter") && target.closest("[role=table], [role=radiogroup], [role=listbox], button, a, [role=slider], [role=separator]") !== null;
 }
 
 export function useKeys({ timeline, selection, finder, pointed, focus_search }: KeyTargets): void {
@@ -91,42 +84,16 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
     Escape: clear,
   };
 
-  function name_of(event: KeyboardEvent): string {
-    return event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  }
-
-  function on_down(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey || is_typing(event.target) || belongs_to_control(event)) return;
-    const key = name_of(event);
-    if (HELD[key]) {
-      if (!held.has(key)) {
-        held.set(key, performance.now());
-        move(key, TAP_MS / 1000);
-        last = performance.now();
-        if (request === 0) request = requestAnimationFrame(step);
-      }
-    } else if (once[key]) once[key](event);
-    else return;
-    event.preventDefault();
-    // The shell has keys of its own for some of these.
-    event.stopPropagation();
-  }
-
-  function let_go(event: KeyboardEvent): void {
-    held.delete(name_of(event));
-  }
-
-  function drop_all(): void {
-    held.clear();
-  }
-
-  window.addEventListener("keydown", on_down, { capture: true });
-  window.addEventListener("keyup", let_go, { capture: true });
-  window.addEventListener("blur", drop_all);
-  onScopeDispose(() => {
-    cancelAnimationFrame(request);
-    window.removeEventListener("keydown", on_down, { capture: true });
-    window.removeEventListener("keyup", let_go, { capture: true });
-    window.removeEventListener("blur", drop_all);
+  useCanvasKeys((key, event) => {
+    if (HELD[key] && !held.has(key)) {
+      held.set(key, performance.now());
+      move(key, TAP_MS / 1000);
+      last = performance.now();
+      request ||= requestAnimationFrame(step);
+    } else once[key]?.(event);
+    return HELD[key] !== undefined || once[key] !== undefined;
   });
+  useEventListener(window, "keyup", (event) => held.delete(key_name(event)), { capture: true });
+  useEventListener(window, "blur", () => held.clear());
+  onScopeDispose(() => cancelAnimationFrame(request));
 }

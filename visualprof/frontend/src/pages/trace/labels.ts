@@ -4,7 +4,7 @@ import type { Scene, SceneStrip } from "./scene";
 import { left_of, right_of, type Part, last_at } from "./spans";
 import { lane_range } from "./tile";
 
-export const LABEL_FONT_PX = 11;
+const LABEL_FONT_PX = 11;
 const LEAST_PX = 26;
 const PAD_PX = 4;
 const LIGHT = "rgb(255 255 255 / 96%)";

@@ -10,7 +10,7 @@ const COUNTER_PX = 46;
 const GROUP_PX = 24;
 const WORKER_PX = 28;
 /** Below the lanes of a track, so that tracks stay apart. */
-export const TRACK_GAP_PX = 5;
+const TRACK_GAP_PX = 5;
 
 export interface Branch {
   worker: number;
@@ -71,7 +71,7 @@ export function ordered(items: readonly Item[], order: readonly string[]): Item[
   return items.map((item) => (rank.has(item.key) ? (moved[next++] ?? item) : item));
 }
 
-export function is_folded(key: string, by_itself: boolean, toggled: ReadonlySet<string>): boolean {
+function is_folded(key: string, by_itself: boolean, toggled: ReadonlySet<string>): boolean {
   return toggled.has(key) !== by_itself;
 }
 

@@ -1,21 +1,10 @@
 // How entries are coloured: a hue by category, a shade by name, paler for many, pale for what a search leaves out.
-import { category_color, INK, type ThemeName } from "../../charts/palette";
+import { mixed, rgb, type Rgb, type ThemeName } from "../../lib/color";
+import { category_color, INK } from "../../charts/palette";
 import type { Names } from "./names";
 import type { SliceTile } from "./tile";
 
 const SHADES = 12;
-
-export type Rgb = readonly [red: number, green: number, blue: number];
-
-export function rgb(hex: string): Rgb {
-  const value = parseInt(hex.slice(1), 16);
-  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
-}
-
-export function mixed(a: Rgb, b: Rgb, share: number): Rgb {
-  const mix = (x: number, y: number) => Math.round(x + (y - x) * share);
-  return [mix(a[0], b[0]), mix(a[1], b[1]), mix(a[2], b[2])];
-}
 
 /** Bytes in the order of ImageData on a little-endian machine. */
 export function packed([red, green, blue]: Rgb): number {
@@ -23,7 +12,7 @@ export function packed([red, green, blue]: Rgb): number {
 }
 
 /** Neighbouring names get shades far apart. */
-export function shade_of(name: number): number {
+function shade_of(name: number): number {
   return Math.imul(name + 1, 0x9e3779b1) >>> 0;
 }
 

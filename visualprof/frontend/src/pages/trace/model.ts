@@ -3,7 +3,6 @@ import type { Cell, Json, Schemas } from "../../api/model";
 
 export type Track = Schemas["TimelineTrack"];
 export type Counter = Schemas["TimelineCounter"];
-export type StepMark = Schemas["TimelineStep"];
 /** epoch_ns: Unix ns of time 0 as text; null when the file does not say. minimap: empty when not asked for. */
 export type Meta = Schemas["TimelineMeta"];
 /** Where an event stands. */

@@ -1,5 +1,6 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
-import { category_color, type ThemeName } from "../../charts/palette";
+import { category_color } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
 import { draw_counter } from "./counters";
 import type { Hit } from "./hit";
 import type { Ink } from "./ink";
@@ -11,7 +12,7 @@ import type { Link, Place, Range } from "./model";
 import { x_of, type Scene } from "./scene";
 import type { Source } from "./source";
 
-export interface Spot {
+interface Spot {
   source: Source;
   place: Place;
 }

@@ -13,7 +13,7 @@ export interface Strip {
   bottom: number;
 }
 
-export interface Band {
+interface Band {
   y: number;
   height: number;
   color: number;

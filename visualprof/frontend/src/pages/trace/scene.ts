@@ -14,7 +14,7 @@ const MOST_AHEAD = 8;
 /** Coarser tiles fetched along: they stand in after a jump. */
 const COARSER = 3;
 
-export interface View {
+interface View {
   camera: Camera;
   /** CSS pixels. */
   width: number;
@@ -29,7 +29,7 @@ export interface SceneStrip extends Strip {
   source: Source;
 }
 
-export interface CounterPart extends Omit<Part, "tile"> {
+interface CounterPart extends Omit<Part, "tile"> {
   tile: CounterTile;
 }
 

@@ -1,7 +1,8 @@
 // The selected event: where it is, what is known about it, and where its links lead.
-import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get, type Query } from "../../api/client";
+import { computed, shallowRef, watch } from "vue";
+import { address, type ApiError, as_error, get, type Query } from "../../api/client";
 import { patch_query, query_value } from "../../state/address";
+import { useLatest } from "../../state/latest";
 import type { EventDetails, Place } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
@@ -19,15 +20,13 @@ export function useSelection(timeline: Timeline) {
   /** The raw arguments come from the file itself, which may take a moment longer. */
   const waiting = shallowRef(false);
   const source = computed<Source | null>(() => (state.selected.value && timeline.source_of(state.selected.value.worker)) ?? null);
-  let control = new AbortController();
+  const next_signal = useLatest();
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
   let air = LINK_AIR;
 
   async function load(from: Source, event: number): Promise<void> {
-    control.abort();
-    control = new AbortController();
-    const { signal } = control;
+    const signal = next_signal();
     const query: Query = { ...from.id.query, v: from.meta.version, event };
     waiting.value = true;
     error.value = null;
@@ -38,7 +37,7 @@ export function useSelection(timeline: Timeline) {
       if (full) details.value = full.body;
     } catch (failure) {
       if (signal.aborted) return;
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
       if (details.value?.event !== event) details.value = null;
     }
     waiting.value = false;
@@ -68,11 +67,11 @@ export function useSelection(timeline: Timeline) {
   }
 
   watch([source, () => state.selected.value?.event], ([from, event]) => {
-    control.abort();
     if (from && event !== undefined) {
       if (details.value?.event !== event) details.value = null;
       void load(from, event);
     } else {
+      next_signal();
       details.value = null;
       error.value = null;
     }
@@ -82,7 +81,6 @@ export function useSelection(timeline: Timeline) {
     stage.marks = { ...stage.marks, selected: found && from ? { source: from, place: found } : null, links: found?.links ?? [] };
     stage.invalidate();
   }, { immediate: true });
-  onScopeDispose(() => control.abort());
 
   function select(worker: number, event: number): void {
     state.selected.value = { worker, event };
@@ -128,7 +126,7 @@ export function useSelection(timeline: Timeline) {
       timeline.moved();
       await timeline.show_track(from.id.worker, found.body.track, found.body.lane);
     } catch (failure) {
-      error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+      error.value = as_error(failure);
     }
   }
   watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { slice_tile } from "./made-tiles";
+import { slice_tile } from "../../../tests/made-tiles";
 import { raster } from "./software";
 
 it("paints a lane over its whole height, between its bounds, and nothing below", () => {

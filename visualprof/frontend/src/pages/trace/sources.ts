@@ -1,8 +1,9 @@
 // The traces of the chosen workers, as they become ready.
-import { computed, onScopeDispose, shallowRef, watch } from "vue";
-import { address, ApiError, get, type Query } from "../../api/client";
+import { computed, shallowRef, watch } from "vue";
+import { address, ApiError, as_error, get, type Query } from "../../api/client";
 import type { Worker } from "../../api/model";
 import { file_stamp, run, span } from "../../state/selection";
+import { useLatest } from "../../state/latest";
 import type { Meta } from "./model";
 import { epoch_difference, Source, type SourceId } from "./source";
 import type { State } from "./state";
@@ -33,7 +34,7 @@ export function useSources(state: State, arrived: () => void) {
   const error = shallowRef<ApiError | null>(null);
   const pending = shallowRef(0);
   const kept = new Map<string, Source>();
-  let control = new AbortController();
+  const next_signal = useLatest();
 
   const ids = computed<SourceId[]>(() =>
     state.shown.value.flatMap((place) => {
@@ -44,9 +45,7 @@ export function useSources(state: State, arrived: () => void) {
   );
 
   async function load(wanted: SourceId[]): Promise<void> {
-    control.abort();
-    control = new AbortController();
-    const { signal } = control;
+    const signal = next_signal();
     const key = (id: SourceId) => `${JSON.stringify(id.query)} ${file_stamp.value}`;
     const missing = wanted.filter((id) => !kept.has(key(id)));
     const show = () => (sources.value = wanted.flatMap((id) => kept.get(key(id)) ?? []));
@@ -60,7 +59,7 @@ export function useSources(state: State, arrived: () => void) {
           if (meta) kept.set(key(id), new Source(id, meta, arrived));
         } catch (failure) {
           if (signal.aborted) return;
-          error.value = failure instanceof ApiError ? failure : new ApiError(0, String(failure));
+          error.value = as_error(failure);
         }
         if (signal.aborted) return;
         pending.value -= 1;
@@ -71,7 +70,6 @@ export function useSources(state: State, arrived: () => void) {
   }
 
   watch([() => JSON.stringify(ids.value), file_stamp], () => void load([...ids.value]), { immediate: true });
-  onScopeDispose(() => control.abort());
 
   const base_epoch = computed(() => (sources.value.find((one) => one.id.worker === state.own.value) ?? sources.value[0])?.meta.epoch_ns ?? null);
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { lane_range } from "./tile";
-import { noise, random_lane, slice_tile } from "./made-tiles";
+import { noise, random_lane, slice_tile } from "../../../tests/made-tiles";
 import { entry_at, left_of, paint_row, right_of, type Part } from "./spans";
 
 const GROUND = 7;

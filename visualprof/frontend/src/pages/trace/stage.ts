@@ -1,5 +1,7 @@
 // Draws frames when something changed, and only then. Knows canvases, tiles and time; nothing of Vue or addresses.
-import type { ThemeName } from "../../charts/palette";
+import type { ThemeName } from "../../lib/color";
+import { Frames, pen_of } from "../../canvas/frames";
+import { useStored } from "../../state/preferences";
 import { Camera } from "./camera";
 import { hit_at, type Hit } from "./hit";
 import { read_ink, type Ink } from "./ink";
@@ -18,7 +20,7 @@ import { has_graphics_card, webgl_renderer } from "./webgl";
 /** After this long without movement a frame with all labels is drawn. */
 const REST_MS = 140;
 
-export interface Canvases {
+interface Canvases {
   slices: HTMLCanvasElement;
   overlay: HTMLCanvasElement;
   ruler: HTMLCanvasElement;
@@ -26,17 +28,12 @@ export interface Canvases {
 
 /** `visualprof.renderer` in the browser's storage overrules the choice, for broken drivers and for tests. */
 function renderer_for(canvas: HTMLCanvasElement): Renderer | null {
-  let wanted: string | null = null;
-  try {
-    wanted = localStorage.getItem("visualprof.renderer");
-  } catch {
-    wanted = null;
-  }
+  const wanted = useStored<string>("renderer", "").value;
   const use_card = wanted === "webgl" || (wanted !== "software" && has_graphics_card());
   return (use_card ? webgl_renderer(canvas) : null) ?? software_renderer(canvas);
 }
 
-export class Stage {
+export class Stage extends Frames {
   readonly camera = new Camera();
   readonly store = new TileStore(() => this.invalidate());
   layout: Layout = { rows: [], height: 0, pinned: [], pinned_height: 0, left_out: 0 };
@@ -56,7 +53,6 @@ export class Stage {
   private looks = new Map<Source, Look>();
   private canvases: Canvases | null = null;
   private renderer: Renderer | null = null;
-  private request = 0;
   private rest_timer = 0;
   private moved_at = -Infinity;
   private last_view = "";
@@ -91,12 +87,8 @@ export class Stage {
     this.invalidate();
   }
 
-  invalidate(): void {
-    if (this.request === 0) this.request = requestAnimationFrame(() => this.frame());
-  }
-
   dispose(): void {
-    cancelAnimationFrame(this.request);
+    this.cancel();
     clearTimeout(this.rest_timer);
     this.store.close();
     this.renderer?.dispose();
@@ -125,8 +117,7 @@ export class Stage {
     return (this.ink ??= read_ink());
   }
 
-  private frame(): void {
-    this.request = 0;
+  protected override draw(): void {
     if (!this.canvases || !this.renderer || this.width < 1 || this.height < 1) return;
     const moving = this.note_motion();
     const ratio = window.devicePixelRatio || 1;
@@ -164,8 +155,8 @@ export class Stage {
     const source = this.main;
     if (!this.canvases || !source) return;
     const steps = source.meta.steps.length > 0 ? source : null;
-    const over = sized(this.canvases.overlay, scene.width, scene.height);
-    const above = sized(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
+    const over = pen_of(this.canvases.overlay, scene.width, scene.height);
+    const above = pen_of(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
     if (!over || !above) return;
     const surface: Surface = { context: over, scene, layout: this.layout, scroll: this.scroll, ink, look: this.look_of(source), theme: this.theme };
     draw_overlay(surface, this.marks, moving);
@@ -199,10 +190,4 @@ export class Stage {
     }
     return now - this.moved_at < REST_MS - 20;
   }
-}
-
-function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D | null {
-  if (canvas.width !== width) canvas.width = width;
-  if (canvas.height !== height) canvas.height = height;
-  return canvas.getContext("2d");
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { slice_bytes } from "./made-tiles";
+import { slice_bytes } from "../../../tests/made-tiles";
 import { TileStore, type Wish } from "./tile-store";
 
 function wish(key: string, rank = 0): Wish {

@@ -15,7 +15,7 @@ export interface Wish {
   rank: number;
 }
 
-export type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
+type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
 
 async function fetch_bytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
   const response = await fetch(url, { signal });

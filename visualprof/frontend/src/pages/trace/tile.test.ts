@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { counter_bytes, slice_bytes, slice_tile } from "./made-tiles";
+import { counter_bytes, slice_bytes, slice_tile } from "../../../tests/made-tiles";
 import { decode_tile, lane_range } from "./tile";
 
 describe("tiles", () => {

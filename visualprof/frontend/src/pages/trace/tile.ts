@@ -21,7 +21,7 @@ export interface SliceTile {
 }
 
 /** Colours of a tile's entries, made for one look of the page. */
-export interface Paint {
+interface Paint {
   look: number;
   solid: Uint32Array;
   /** For the bucket in which several events start; equal to `solid` where it is one. */

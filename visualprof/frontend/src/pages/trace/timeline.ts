@@ -1,6 +1,6 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { useI18n } from "vue-i18n";
+import { t } from "../../locales";
 import { monitored } from "../../locales/text";
 import { step } from "../../state/selection";
 import { theme } from "../../state/preferences";
@@ -29,7 +29,6 @@ export function theTimeline(): Timeline {
 }
 
 export function useTimeline() {
-  const { t } = useI18n();
   const state = useTimelineState();
   const stage = new Stage();
   // Names that arrive decide what a search highlights.

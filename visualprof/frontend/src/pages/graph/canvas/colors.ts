@@ -1,6 +1,6 @@
 // Every colour of the picture, from the page's own tokens, so that canvas and document agree in both themes.
-import type { ThemeName } from "../../../charts/palette";
 import type { ChangeStatus } from "../../../api/graph";
+import { hex, mixed, rgb, type ThemeName } from "../../../lib/color";
 import { FAMILIES, family_color, type Family } from "./family";
 
 export interface Colors {
@@ -22,17 +22,7 @@ export interface Colors {
   heat: (share: number) => string;
 }
 
-type Rgb = [number, number, number];
-
-function rgb(hex: string): Rgb {
-  const value = parseInt(hex.slice(1), 16);
-  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
-}
-
-function mixed(a: string, b: string, share: number): string {
-  const [from, to] = [rgb(a), rgb(b)];
-  return `#${from.map((one, i) => Math.round(one + ((to[i] ?? 0) - one) * share).toString(16).padStart(2, "0")).join("")}`;
-}
+const mix = (a: string, b: string, share: number) => hex(mixed(rgb(a), rgb(b), share));
 
 const TOKENS: Record<ThemeName, Record<string, string>> = {
   light: { ground: "#f3f5f8", surface: "#ffffff", text: "#1d2430", muted: "#5d6878", line: "#cfd6df", accent: "#1f63c6", good: "#2f855a", warn: "#c77a08", bad: "#c0392f" },
@@ -49,23 +39,23 @@ export function colors_of(theme: ThemeName): Colors {
   const family = Object.fromEntries(
     FAMILIES.map((name) => {
       const strong = family_color(name, theme);
-      return [name, { strong, fill: mixed(surface, strong, theme === "light" ? 0.13 : 0.2), border: mixed(surface, strong, theme === "light" ? 0.55 : 0.62) }];
+      return [name, { strong, fill: mix(surface, strong, theme === "light" ? 0.13 : 0.2), border: mix(surface, strong, theme === "light" ? 0.55 : 0.62) }];
     }),
   ) as Colors["family"];
   return {
     theme, ground, surface, line,
     text: token("text"),
     muted: token("muted"),
-    edge: mixed(surface, token("muted"), 0.66),
+    edge: mix(surface, token("muted"), 0.66),
     accent: token("accent"),
     upstream: token("accent"),
     downstream: token("warn"),
     mark: token("warn"),
     // Nested groups step away from the ground a little each.
-    group: [0, 1, 2, 3].map((depth) => mixed(surface, token("muted"), (theme === "light" ? 0.05 : 0.06) * (depth + 1))),
-    title: [0, 1, 2, 3].map((depth) => mixed(surface, token("muted"), 0.09 + 0.06 * (depth + 1))),
+    group: [0, 1, 2, 3].map((depth) => mix(surface, token("muted"), (theme === "light" ? 0.05 : 0.06) * (depth + 1))),
+    title: [0, 1, 2, 3].map((depth) => mix(surface, token("muted"), 0.09 + 0.06 * (depth + 1))),
     family,
     status: { same: token("muted"), changed: token("warn"), removed: token("bad"), added: token("good") },
-    heat: (share) => (share < 0.5 ? mixed(COLD[theme], WARM[theme], share * 2) : mixed(WARM[theme], HOT[theme], share * 2 - 1)),
+    heat: (share) => (share < 0.5 ? mix(COLD[theme], WARM[theme], share * 2) : mix(WARM[theme], HOT[theme], share * 2 - 1)),
   };
 }

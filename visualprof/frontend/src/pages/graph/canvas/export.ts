@@ -1,5 +1,5 @@
 // The whole picture as a file, with every text, whatever is in sight.
-import { save } from "../../../charts/picture";
+import { save, save_canvas } from "../../../lib/save";
 import type { Colors } from "./colors";
 import type { Marks } from "./marks";
 import { paint } from "./paint";
@@ -21,9 +21,7 @@ export function svg_text(scene: Scene, marks: Marks, colors: Colors, words: Word
 }
 
 export function save_svg(scene: Scene, marks: Marks, colors: Colors, words: Words, title: string): void {
-  const url = URL.createObjectURL(new Blob([svg_text(scene, marks, colors, words, title)], { type: "image/svg+xml" }));
-  save(url, `${title}.svg`);
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  save(new Blob([svg_text(scene, marks, colors, words, title)], { type: "image/svg+xml" }), `${title}.svg`);
 }
 
 /** As sharp as a canvas may be; a very large picture gets smaller instead of none. */
@@ -39,9 +37,5 @@ export async function save_png(scene: Scene, marks: Marks, colors: Colors, words
   pen.fillRect(0, 0, canvas.width, canvas.height);
   pen.setTransform(scale, 0, 0, scale, MARGIN * scale, MARGIN * scale);
   paint(pen, scene, { x: 0, y: 0, w: width, h: height }, scale, { ...marks, hover: -1 }, colors, words);
-  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
-  if (!blob) return;
-  const url = URL.createObjectURL(blob);
-  save(url, `${title}.png`);
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  await save_canvas(canvas, `${title}.png`);
 }

@@ -1,5 +1,5 @@
 // Operators by what they do; one colour a family on every model and framework.
-import type { ThemeName } from "../../../charts/palette";
+import type { ThemeName } from "../../../lib/color";
 
 export const FAMILIES = ["conv", "matmul", "norm", "activation", "elementwise", "pooling", "reshape", "sequence", "control", "io", "other"] as const;
 export type Family = (typeof FAMILIES)[number];

@@ -4,7 +4,7 @@ import type { Scene } from "./scene";
 
 export const BUTTON = 15;
 /** Between the button and the box's right border. */
-export const BUTTON_GAP = 8;
+const BUTTON_GAP = 8;
 
 export interface Hit {
   box: number;

@@ -6,7 +6,7 @@ import type { Colors } from "./colors";
 import { BUTTON, button_at } from "./hit";
 import { fitted } from "./fitted";
 import { UPSTREAM, type Marks } from "./marks";
-import { font, type Pen } from "./pen";
+import { font, round_box, type Pen } from "./pen";
 import { box_of, type Scene } from "./scene";
 
 /** Pixels a unit from which text, and corners, can be told. */
@@ -34,25 +34,13 @@ export function paint_grounds(pen: Pen, scene: Scene, view: Box, scale: number, 
     if (!open[i]) continue;
     const box = box_of(scene, i);
     if (!in_view(box, view)) continue;
-    pen.beginPath();
-    pen.roundRect(box.x, box.y, box.w, box.h, 7);
-    pen.fillStyle = colors.group[(scene.depth[i] as number) % colors.group.length] ?? colors.ground;
-    pen.fill();
-    pen.strokeStyle = colors.line;
-    pen.lineWidth = Math.max(1, 0.6 / scale);
-    pen.stroke();
+    round_box(pen, box, 7, colors.group[(scene.depth[i] as number) % colors.group.length] ?? colors.ground, colors.line, Math.max(1, 0.6 / scale));
   }
 }
 
 function paint_button(pen: Pen, scene: Scene, i: number, colors: Colors): void {
   const { x, y } = button_at(scene, i);
-  pen.beginPath();
-  pen.roundRect(x, y, BUTTON, BUTTON, 4);
-  pen.fillStyle = colors.surface;
-  pen.fill();
-  pen.strokeStyle = colors.line;
-  pen.lineWidth = 1;
-  pen.stroke();
+  round_box(pen, { x, y, w: BUTTON, h: BUTTON }, 4, colors.surface, colors.line);
   pen.beginPath();
   pen.moveTo(x + 4, y + BUTTON / 2);
   pen.lineTo(x + BUTTON - 4, y + BUTTON / 2);
@@ -77,28 +65,14 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
   const open = scene.picture.open[i] === 1;
   const title = scene.labels[i]?.title ?? "";
   const share = marks.heat?.share[i] ?? NaN;
-  const tall = open ? TITLE : box.h;
   const twins = scene.graph.twins[item - scene.graph.nodes] ?? 1;
   if (!open && twins > 1 && scale >= ROUND) {
     // A second sheet behind: there are more like this.
-    pen.beginPath();
-    pen.roundRect(box.x + 4, box.y + 4, box.w, box.h, 7);
-    pen.fillStyle = colors.title[0] ?? colors.surface;
-    pen.fill();
-    pen.strokeStyle = colors.line;
-    pen.lineWidth = 1;
-    pen.stroke();
+    round_box(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
   }
-  pen.beginPath();
-  if (open) pen.roundRect(box.x + 0.5, box.y + 0.5, box.w - 1, tall, [6.5, 6.5, 0, 0]);
-  else pen.roundRect(box.x, box.y, box.w, tall, 7);
-  pen.fillStyle = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors.heat(share);
-  pen.fill();
-  if (!open) {
-    pen.strokeStyle = colors.muted;
-    pen.lineWidth = Math.max(1, 0.6 / scale);
-    pen.stroke();
-  }
+  const fill = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors.heat(share);
+  if (open) round_box(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
+  else round_box(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
   if (scale < TITLES) return;
   const room = box.w - 24 - BUTTON - 6;
   const line = (marks.heat?.text[i] ?? "") || group_line(scene, item, words);
@@ -131,19 +105,8 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
   }
   const label = scene.labels[i];
   const end = is_end(scene.graph.answer.nodes.type[scene.picture.item[i] as number] ?? "");
-  pen.beginPath();
-  pen.roundRect(box.x, box.y, box.w, box.h, end ? box.h / 2 : 5);
-  pen.fillStyle = fill;
-  pen.fill();
-  pen.strokeStyle = look.border;
-  pen.lineWidth = 1;
-  pen.stroke();
-  if (!end) {
-    pen.beginPath();
-    pen.roundRect(box.x, box.y, 4, box.h, [5, 0, 0, 5]);
-    pen.fillStyle = look.strong;
-    pen.fill();
-  }
+  round_box(pen, box, end ? box.h / 2 : 5, fill, look.border);
+  if (!end) round_box(pen, { ...box, w: 4 }, [5, 0, 0, 5], look.strong);
   if (scale < TEXT || !label) return;
   const middle = box.x + box.w / 2 + (end ? 0 : 2);
   const measured = marks.heat?.text[i] ?? "";
@@ -158,12 +121,8 @@ function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, 
   pen.fillText(fitted(line, box.w - 14, 10.5), middle, box.y + (end ? 24.5 : 27.5));
 }
 
-function outline(pen: Pen, box: Box, color: string, width: number, gap: number): void {
-  pen.beginPath();
-  pen.roundRect(box.x - gap, box.y - gap, box.w + 2 * gap, box.h + 2 * gap, 7 + gap);
-  pen.strokeStyle = color;
-  pen.lineWidth = width;
-  pen.stroke();
+function outline(pen: Pen, { x, y, w, h }: Box, color: string, width: number, gap: number): void {
+  round_box(pen, { x: x - gap, y: y - gap, w: w + 2 * gap, h: h + 2 * gap }, 7 + gap, null, color, width);
 }
 
 export function paint_boxes(pen: Pen, scene: Scene, view: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {

@@ -6,7 +6,7 @@ import { is_end, node_label } from "../labels";
 import type { Box } from "./camera";
 import type { Colors } from "./colors";
 import { fitted } from "./fitted";
-import { font, type Pen } from "./pen";
+import { font, round_box, type Pen } from "./pen";
 import { box_of, source_of, type Scene } from "./scene";
 
 const TEXT = 0.45;
@@ -45,11 +45,7 @@ export function paint_stubs(pen: Pen, scene: Scene, view: Box, scale: number, co
       pen.strokeStyle = colors.edge;
       pen.lineWidth = 1.1;
       pen.stroke();
-      pen.beginPath();
-      pen.roundRect(left, top, width, HEIGHT, HEIGHT / 2);
-      pen.fillStyle = colors.surface;
-      pen.fill();
-      pen.stroke();
+      round_box(pen, { x: left, y: top, w: width, h: HEIGHT }, HEIGHT / 2, colors.surface, colors.edge, 1.1);
       pen.font = font(8.5);
       pen.fillStyle = colors.muted;
       pen.fillText(text, left + 5, top + HEIGHT / 2 + 0.5);

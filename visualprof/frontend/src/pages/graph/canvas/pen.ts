@@ -1,4 +1,5 @@
 // What painting needs of a canvas; the SVG writer offers the same, so screen, PNG and SVG are one code.
+import type { Box } from "./camera";
 
 export type Pen = Pick<
   CanvasRenderingContext2D,
@@ -9,4 +10,18 @@ export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Ne
 
 export function font(size: number, weight = 400): string {
   return `${weight} ${size}px ${FONT}`;
+}
+
+/** A box with round corners, filled and outlined, either of them only where a colour is given. */
+export function round_box(pen: Pen, { x, y, w, h }: Box, radius: number | number[], fill: string | null, stroke: string | null = null, width = 1): void {
+  pen.beginPath();
+  pen.roundRect(x, y, w, h, radius);
+  if (fill !== null) {
+    pen.fillStyle = fill;
+    pen.fill();
+  }
+  if (stroke === null) return;
+  pen.strokeStyle = stroke;
+  pen.lineWidth = width;
+  pen.stroke();
 }

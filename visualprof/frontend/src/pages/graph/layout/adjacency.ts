@@ -24,3 +24,8 @@ export function grouped(keys: ArrayLike<number>, count: number): Adjacency {
   }
   return { start, list };
 }
+
+/** The entries of one key. */
+export function entries_of({ start, list }: Adjacency, key: number): Int32Array {
+  return list.subarray(start[key], start[key + 1]);
+}

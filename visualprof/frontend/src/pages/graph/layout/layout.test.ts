@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { GraphAnswer } from "../../../api/graph";
 import { Graph } from "../graph";
-import { flat, residual, transformer, unusual } from "../samples";
+import { flat, residual, transformer, unusual } from "../../../../tests/samples";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./direction";
 import { Nested } from "./nested";
 import { picture_of, type Picture } from "./picture";

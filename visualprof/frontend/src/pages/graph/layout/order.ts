@@ -103,7 +103,7 @@ function inversions(values: readonly number[]): number {
   return found;
 }
 
-export function count_crossings(segments: Segments, order: Order): number {
+function count_crossings(segments: Segments, order: Order): number {
   let all = 0;
   for (let r = 0; r + 1 < order.layers.length; r += 1) {
     const ends = ends_below(segments, order, order.layers[r] as Int32Array);

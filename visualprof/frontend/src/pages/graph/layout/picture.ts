@@ -27,23 +27,12 @@ export interface Picture {
   behind_start: Int32Array;
 }
 
-interface Lists {
-  item: number[];
-  x: number[];
-  y: number[];
-  w: number[];
-  h: number[];
-  open: number[];
-  around: number[];
-  points: number[];
-  start: number[];
-  fork: number[];
-  kind: number[];
-  from: number[];
-  to: number[];
-  behind: number[];
-  behind_start: number[];
-}
+/** How each column crosses; while they grow they are plain lists. */
+const COLUMNS = {
+  item: Int32Array, x: Float32Array, y: Float32Array, w: Float32Array, h: Float32Array, open: Uint8Array, around: Int32Array,
+  points: Float32Array, start: Int32Array, fork: Int32Array, kind: Uint8Array, from: Int32Array, to: Int32Array, behind: Int32Array, behind_start: Int32Array,
+} as const;
+type Lists = Record<keyof typeof COLUMNS, number[]>;
 
 function add_group(lists: Lists, laid: Laid, at_x: number, at_y: number, around: number, turned: boolean): void {
   const { solution, members, problem, inside } = laid;
@@ -89,26 +78,8 @@ function add_edge(lists: Lists, laid: Laid, e: number, first: number, left: numb
 }
 
 export function picture_of(root: Laid, direction: Direction): Picture {
-  const lists: Lists = { item: [], x: [], y: [], w: [], h: [], open: [], around: [], points: [], start: [0], fork: [], kind: [], from: [], to: [], behind: [], behind_start: [0] };
+  const lists = Object.fromEntries(Object.keys(COLUMNS).map((name) => [name, name === "start" || name === "behind_start" ? [0] : []])) as unknown as Lists;
   add_group(lists, root, 0, 0, -1, direction === LEFT_RIGHT);
-  return {
-    direction,
-    width: root.width,
-    height: root.height,
-    item: Int32Array.from(lists.item),
-    x: Float32Array.from(lists.x),
-    y: Float32Array.from(lists.y),
-    w: Float32Array.from(lists.w),
-    h: Float32Array.from(lists.h),
-    open: Uint8Array.from(lists.open),
-    around: Int32Array.from(lists.around),
-    points: Float32Array.from(lists.points),
-    start: Int32Array.from(lists.start),
-    fork: Int32Array.from(lists.fork),
-    kind: Uint8Array.from(lists.kind),
-    from: Int32Array.from(lists.from),
-    to: Int32Array.from(lists.to),
-    behind: Int32Array.from(lists.behind),
-    behind_start: Int32Array.from(lists.behind_start),
-  };
+  const columns = Object.entries(COLUMNS).map(([name, array]) => [name, array.from(lists[name as keyof Lists])]);
+  return { direction, width: root.width, height: root.height, ...(Object.fromEntries(columns) as Omit<Picture, "direction" | "width" | "height">) };
 }

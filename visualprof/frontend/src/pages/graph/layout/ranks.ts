@@ -1,5 +1,5 @@
 // Which edges run against the flow, and the rank of every item.
-import { grouped, type Adjacency } from "./adjacency";
+import { entries_of, grouped, type Adjacency } from "./adjacency";
 import { ENTRY, EXIT, type Problem } from "./problem";
 
 /** Marks the edges that close a cycle: those to an item that is still on the path of a depth-first walk. */
@@ -50,8 +50,7 @@ function topological(problem: Problem, outgoing: Adjacency, back: Uint8Array): I
   for (let item = 0; item < count; item += 1) if (waiting[item] === 0) order[filled++] = item;
   for (let done = 0; done < filled; done += 1) {
     const item = order[done] as number;
-    for (let p = outgoing.start[item] as number; p < (outgoing.start[item + 1] as number); p += 1) {
-      const edge = outgoing.list[p] as number;
+    for (const edge of entries_of(outgoing, item)) {
       if (back[edge]) continue;
       const target = head[edge] as number;
       waiting[target] = (waiting[target] as number) - 1;
@@ -70,8 +69,7 @@ export function ranks_of(problem: Problem, outgoing: Adjacency, back: Uint8Array
   const rank = new Int32Array(count);
   for (let item = 0; item < count; item += 1) rank[item] = role[item] === ENTRY ? 0 : first;
   for (const item of order) {
-    for (let p = outgoing.start[item] as number; p < (outgoing.start[item + 1] as number); p += 1) {
-      const edge = outgoing.list[p] as number;
+    for (const edge of entries_of(outgoing, item)) {
       const target = head[edge] as number;
       if (!back[edge] && (rank[target] as number) <= (rank[item] as number)) rank[target] = (rank[item] as number) + 1;
     }
@@ -91,7 +89,7 @@ function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back
   const out = new Int32Array(count);
   const captive = new Uint8Array(count).fill(1);
   for (const item of order) {
-    const edges = outgoing.list.subarray(outgoing.start[item], outgoing.start[item + 1]);
+    const edges = entries_of(outgoing, item);
     for (const edge of edges) if (!back[edge]) out[item] = (out[item] as number) + 1;
     const alone = captive[item] === 1 && out[item] === 1 && role[item] !== ENTRY;
     for (const edge of edges) {
@@ -105,8 +103,7 @@ function pull_down(rank: Int32Array, problem: Problem, outgoing: Adjacency, back
     const item = order[i] as number;
     if (role[item] !== 0 || out[item] === 0 || !(captive[item] === 1 || (out[item] as number) > (into[item] as number))) continue;
     let lowest = Infinity;
-    for (let p = outgoing.start[item] as number; p < (outgoing.start[item + 1] as number); p += 1) {
-      const edge = outgoing.list[p] as number;
+    for (const edge of entries_of(outgoing, item)) {
       // The way out of the group is always last: it pulls nobody.
       if (!back[edge] && role[head[edge] as number] !== EXIT) lowest = Math.min(lowest, rank[head[edge] as number] as number);
     }

@@ -9,7 +9,7 @@ export interface Drawn {
   fork: number;
 }
 
-export interface Placing {
+interface Placing {
   middle: Float64Array;
   /** Top of each item. */
   y: Float64Array;

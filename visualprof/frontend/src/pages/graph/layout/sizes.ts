@@ -17,9 +17,9 @@ export function text_width(text: string): number {
   return width;
 }
 
-export const NODE_HEIGHT = 38;
-export const END_HEIGHT = 34;
-export const GROUP_HEIGHT = 44;
+const NODE_HEIGHT = 38;
+const END_HEIGHT = 34;
+const GROUP_HEIGHT = 44;
 /** Inside an open group. */
 export const TITLE = 26;
 export const PADDING = 16;

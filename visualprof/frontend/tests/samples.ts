@@ -1,5 +1,5 @@
 // Models made by rule, for tests and measurements.
-import type { GraphAnswer } from "../../api/graph";
+import type { GraphAnswer } from "../src/api/graph";
 
 export class Builder {
   readonly groups: GraphAnswer["groups"] = { name: [], parent: [], kind: [], twin: [], nodes: [], parameters: [], parameter_bytes: [] };

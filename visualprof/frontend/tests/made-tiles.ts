@@ -1,5 +1,5 @@
 // Tiles as the server writes them, for tests.
-import { decode_tile, type SliceTile } from "./tile";
+import { decode_tile, type SliceTile } from "../src/pages/trace/tile";
 
 export interface Made {
   start: number;

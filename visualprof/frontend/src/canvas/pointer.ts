@@ -1,0 +1,39 @@
+// Pointers over a canvas: where they are, how far a wheel turned, and a drag from the press to its end.
+
+/** Less is a click with an unsteady hand. */
+const DRAG_PX = 4;
+const WHEEL_LINE_PX = 40;
+
+export interface Point {
+  x: number;
+  y: number;
+}
+
+/** CSS pixels from the element's upper left corner. */
+export function point_in(event: { clientX: number; clientY: number }, element: Element | null): Point {
+  const box = element?.getBoundingClientRect();
+  return { x: event.clientX - (box?.left ?? 0), y: event.clientY - (box?.top ?? 0) };
+}
+
+export function wheel_px(event: WheelEvent): Point {
+  const unit = event.deltaMode === 1 ? WHEEL_LINE_PX : 1;
+  return { x: event.deltaX * unit, y: event.deltaY * unit };
+}
+
+/** Follows a pressed pointer until it is let go; `done` hears whether it went anywhere. */
+export function follow(event: PointerEvent, element: HTMLElement, move: (next: PointerEvent) => void, done?: (dragged: boolean, last: PointerEvent) => void, slack_px = DRAG_PX): void {
+  const control = new AbortController();
+  const { signal } = control;
+  let dragged = false;
+  element.setPointerCapture(event.pointerId);
+  element.addEventListener("pointermove", (next) => {
+    dragged ||= Math.max(Math.abs(next.clientX - event.clientX), Math.abs(next.clientY - event.clientY)) > slack_px;
+    if (dragged) move(next);
+  }, { signal });
+  const end = (last: PointerEvent) => {
+    control.abort();
+    done?.(dragged, last);
+  };
+  element.addEventListener("pointerup", end, { signal });
+  element.addEventListener("pointercancel", end, { signal });
+}

@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import { columns_of } from "./table-columns";
+
+const kinds = { stage: "word", input_shapes: "text", busy: "ns", worker: "id", name: "word", kernel: "name" } as const;
+
+it("a column looks like what it holds, whatever it is called", () => {
+  const columns = columns_of([...Object.keys(kinds), "unsaid_ns"], kinds);
+  expect(columns.filter((column) => column.numeric).map((column) => column.name)).toEqual(["busy"]);
+  const width = Object.fromEntries(columns.map((column) => [column.name, column.width_px]));
+  expect(width["kernel"]).toBeGreaterThan(width["input_shapes"] ?? 0);
+  expect(width["input_shapes"]).toBeGreaterThan(width["name"] ?? 0);
+  expect(columns.at(-1)?.kind).toBe("text");
+});

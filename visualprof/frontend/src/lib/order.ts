@@ -1,0 +1,14 @@
+import type { Cell } from "../api/model";
+
+function compare(a: Cell, b: Cell): number {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  if (typeof a === "boolean" && typeof b === "boolean") return Number(a) - Number(b);
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+/** What is not known comes last, either way; equals stay as they stood. */
+export function in_order<T>(rows: readonly T[], cell: (row: T) => Cell | undefined, order: string): T[] {
+  const keyed = rows.map((row) => ({ row, key: cell(row) ?? null }));
+  const sign = order === "asc" ? 1 : -1;
+  return keyed.sort((a, b) => Number(a.key === null) - Number(b.key === null) || sign * compare(a.key, b.key)).map(({ row }) => row);
+}

@@ -1,0 +1,13 @@
+/** Lets the browser save what an address or some bytes hold. */
+export function save(content: string | Blob, name: string): void {
+  const link = document.createElement("a");
+  link.href = content instanceof Blob ? URL.createObjectURL(content) : content;
+  link.download = name;
+  link.click();
+  if (content instanceof Blob) setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+export async function save_canvas(canvas: HTMLCanvasElement, name: string): Promise<void> {
+  const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve));
+  if (blob) save(blob, name);
+}
