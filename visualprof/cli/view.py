@@ -126,12 +126,12 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
     if len(listing.runs) > 1:
-        some = ", ".join(run.workers[0].spans[0].found.file for run in listing.runs[:5])
+        some = ", ".join(run.workers[0].spans[0].log_file.file for run in listing.runs[:5])
         raise BadParameter(
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
     run = next(iter(listing.runs))
-    return [(w.id, [_Found(s.id, Path(s.found.path)) for s in w.spans]) for w in run.workers]
+    return [(w.id, [_Found(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 
 def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, path: str) -> _Found:

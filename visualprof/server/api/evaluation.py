@@ -281,7 +281,7 @@ def _recording(logdir: LogDirectory, now: Listing, file: str) -> tuple[Trace | N
     for run in now.runs:
         for worker in run.workers:
             for span in worker.spans:
-                if span.found.file == file:
+                if span.log_file.file == file:
                     place = {"run": run.id, "worker": worker.id, "span": span.id}
                     return (columns_of(logdir, span) if _readable(span) else None), place
     return None, None

@@ -106,7 +106,7 @@ class Models:
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        spans = [(s.found, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
+        spans = [(s.log_file, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
         folders = {(f.root.prefix, f.folder): run for f, run in spans}
         files = {f.path: run for f, run in spans}
         kept = {model.id: (model, path) for others in self._others for model, path in others()}

@@ -133,7 +133,7 @@ def _span(span: listing.Span) -> Span:
     return Span(
         id=span.id,
         name=span.id,
-        file=span.found.file,
+        file=span.log_file.file,
         size_bytes=span.version.size,
         modified_ns=span.version.mtime_ns,
         state=span.state,

@@ -16,7 +16,7 @@ class Parsing(NotReady):
         if failure:
             super().__init__(failure.error, failure.hint)
         else:
-            super().__init__(f"{span.found.name} is being read", "ask again in a moment")
+            super().__init__(f"{span.log_file.name} is being read", "ask again in a moment")
         self.state = span.state
         self.progress = round(span.progress, 3)
 

@@ -187,7 +187,7 @@ class Views(Resource):
         trace = columns_of(self._logdir, span)
         if not chosen.needs(trace):
             raise MissingData(
-                f"{span.found.name} has no data for the view {chosen.name!r}",
+                f"{span.log_file.name} has no data for the view {chosen.name!r}",
                 "it has data for: " + ", ".join(span.summary.views if span.summary else ()),
             )
         return span.summary.fingerprint if span.summary else "", trace
