@@ -107,18 +107,18 @@ def _params(texts: list[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _File:
     """A file of a worker; id is that of its span."""
 
     id: str
     path: Path
 
 
-def _files(path: str) -> list[tuple[str, list[_Found]]]:
+def _files(path: str) -> list[tuple[str, list[_File]]]:
     """The workers of a run with their files; a folder may hold one run only."""
     whole = Path(path)
     if not whole.is_dir():
-        return [(whole.name, [_Found("", whole)])]
+        return [(whole.name, [_File("", whole)])]
     from visualprof.reader.logdir.listing import profiles
 
     listing = profiles([whole])
@@ -131,10 +131,10 @@ def _files(path: str) -> list[tuple[str, list[_Found]]]:
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
     run = next(iter(listing.runs))
-    return [(w.id, [_Found(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
+    return [(w.id, [_File(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 
-def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, path: str) -> _Found:
+def _of_worker(workers: list[tuple[str, list[_File]]], worker: str, span: str, path: str) -> _File:
     for name, spans in workers:
         for file in spans if worker in ("", name) else ():
             if span in ("", file.id):
@@ -143,13 +143,13 @@ def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, 
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
-def _open(file: _Found) -> Trace:
+def _open(file: _File) -> Trace:
     from visualprof.reader.cache import open_trace
 
     return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
-def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
+def _open_all(files: list[_File]) -> list[tuple[Path, Trace]]:
     """The traces of several ranks, parsed side by side; a rank that cannot be read is said and left out."""
     if len(files) == 1:
         return [(files[0].path, _open(files[0]))]

@@ -166,7 +166,7 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
     ratio, mean = float(short.mean()), round(float(events.dur[work].mean()))
     if ratio > 0.5 and any(d.utilization is not None and d.utilization < 0.8 for d in case.devices):
         gain = int((events.dur[call] - events.dur[work])[short].sum()) // case.steps
-        numbers = {"short_kernel_ratio": ratio, "calls": len(work), "kernel_mean_ns": mean}
+        numbers = {"calls": len(work), "short_kernel_ratio": ratio, "kernel_mean_ns": mean}
         yield from _finding("many_small_kernels", MEDIUM, "/kernel?sort=calls", gain, **numbers)
 
 
@@ -190,7 +190,7 @@ def _copies(case: Case) -> Iterator[Finding]:
     pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
     pageable &= case.trace.events.category == Category.MEMCPY
     if share > 0.03:
-        numbers = {"memcpy_ratio": share, "memcpy_ns": spent, "pageable_copies": int(pageable.sum())}
+        numbers = {"pageable_copies": int(pageable.sum()), "memcpy_ratio": share, "memcpy_ns": spent}
         yield from _finding("copies_blocking", MEDIUM, "/kernel?table=memory_operations", spent, **numbers)
 
 
@@ -200,7 +200,7 @@ def _jitter(case: Case) -> Iterator[Finding]:
     if median > 0 and length.max() > 1.5 * median:
         worst, gain = int(np.argmax(length)), max(0, round(float(length.mean()) - median))
         step, longest = case.windows.names[worst], int(length[worst])
-        numbers = {"median_step_ns": round(median), "longest_step_ns": longest, "step": step}
+        numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
         yield from _finding("step_jitter", LOW, f"/overview?step={step}", gain, **numbers)
 
 

@@ -24,6 +24,7 @@ BINS = 80
 LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
 MOST_BUCKETS = 600
 TOP = 12
+MAY_BE_EMPTY = ("precision", "threads", "reason", "error", "hint", "started_ns")  # of a report, which knows no None
 
 
 def histogram(latencies: Ints, point: Point) -> charts.Option:
@@ -218,18 +219,15 @@ class PointFacts(msgspec.Struct):
 
 def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
-    known = tail(point)
-    fields: dict[str, Any] = {
-        **asdict(point),
-        "tail_percentile": known[0] if known else None,
-        "tail_ns": known[1] if known else None,
-        "precision": report.precision or None,
-        "threads": report.threads or None,
-        "effective": dict(report.effective),
-        "environment": dict(report.environment),
-        "state": report.state, "reason": report.reason or None, "error": report.error or None,
-        "hint": report.hint or None, "warnings": report.warnings, "started_ns": report.started_ns or None,
-        "verdicts": [verdict for verdict in judge([report]) if point.batch in verdict.batches],
-        **measured,
-    }  # fmt: skip
-    return PointFacts(**fields)
+    percent, tail_ns = tail(point) or (None, None)
+    reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
+    return PointFacts(
+        **{**asdict(point), **reported, **measured},
+        tail_percentile=percent,
+        tail_ns=tail_ns,
+        effective=dict(report.effective),
+        environment=dict(report.environment),
+        state=report.state,
+        warnings=report.warnings,
+        verdicts=[verdict for verdict in judge([report]) if point.batch in verdict.batches],
+    )
