@@ -35,6 +35,7 @@ export default defineConfig(({ mode }) => ({
     target: "es2022",
     // The server's content policy refuses inline scripts, and data: fonts buy nothing.
     assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
     // ECharts for the first page is one lazy chunk of 525 kB.
     chunkSizeWarningLimit: 600,
     rolldownOptions: {

@@ -25,7 +25,7 @@ _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 class PointColumns(Columns):
     """One row a point; None where unknown, or where n is too small for a percentile."""
 
-    report: kinds.Names
+    report: kinds.Texts
     spec: kinds.Names
     batch: kinds.Counts
     qps: kinds.Counts
@@ -54,7 +54,7 @@ class PointColumns(Columns):
 class BestColumns(Columns):
     """Per report its best point by each objective, None without one, and the ids of its verdicts."""
 
-    report: kinds.Names
+    report: kinds.Texts
     spec: kinds.Names
     most_samples_batch: kinds.Counts
     most_samples_per_s: kinds.Counts

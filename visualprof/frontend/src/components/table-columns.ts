@@ -1,7 +1,7 @@
 // How a column looks, from what it holds.
 import type { Kind, Kinds } from "../api/model";
 import { is_number } from "../lib/format";
-import { column_labels, definition } from "../locales/text";
+import { column_labels, definition } from "../locales";
 
 export interface Column {
   name: string;
@@ -16,11 +16,13 @@ export interface Column {
 
 type Width = readonly [width_px: number, grow: number];
 const NUMBER: Width = [80, 0.6];
+// The first name says what a row is, others what it belongs to.
+const SECOND_NAME: Width = [150, 3];
 const WIDTHS: Partial<Record<Kind, Width>> = {
   name: [210, 6],
-  text: [190, 4],
-  word: [108, 1],
-  dims: [92, 0.5],
+  text: [160, 4],
+  word: [116, 1.5],
+  dims: [88, 0.5],
   id: [56, 0.3],
   flag: [60, 0.6],
   count: [60, 0.6],
@@ -31,16 +33,17 @@ const WIDTHS: Partial<Record<Kind, Width>> = {
 
 /** Wide characters (CJK) take two places of a Latin one. */
 function label_width(label: string): number {
-  return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13 : 7.6), 0) + 28;
+  return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13.5 : 7.6), 0) + 26;
 }
 
 /** The columns of a table; `scope` is its name in the locales. What the answer does not say the kind of is text. */
 export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = ""): Column[] {
   const labels = column_labels(names, kinds, scope);
+  const lead = names.find((name) => kinds[name] === "name");
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
-    const [width, grow] = WIDTHS[kind] ?? NUMBER;
+    const [width, grow] = kind === "name" && name !== lead ? SECOND_NAME : (WIDTHS[kind] ?? NUMBER);
     return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: Math.max(width, label_width(label)), grow };
   });
 }

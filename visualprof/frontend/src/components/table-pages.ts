@@ -1,7 +1,6 @@
 // The rows of a server table, fetched in pages as the reader scrolls to them.
-import { shallowRef, watch, type Ref, type ShallowRef } from "vue";
-import { get, type ApiError } from "../api/client";
-import type { Cell, Columns, Table } from "../api/model";
+import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
+import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
 import { useLatest } from "../state/latest";
 import { useResource } from "../state/resource";
 
@@ -9,7 +8,7 @@ export const PAGE_ROWS = 200;
 
 export interface TablePages<T extends Table> {
   /** The first page, with whatever the view says beside its table. */
-  first: ShallowRef<T | null>;
+  first: ComputedRef<T | null>;
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
   cell: (row: number, column: string) => Cell | undefined;
@@ -17,8 +16,10 @@ export interface TablePages<T extends Table> {
   need: (from: number, to: number) => void;
 }
 
-export function useTablePages<T extends Table>(address_at: (offset: number) => string | null, stamp: () => unknown): TablePages<T> {
-  const { data: first, error, loading } = useResource<T>(() => address_at(0), stamp);
+/** `known()`: the first page, where another answer has brought it already. */
+export function useTablePages<T extends Table>(address_at: (offset: number) => string | null, stamp: () => unknown, known: () => T | null = () => null): TablePages<T> {
+  const { data, error, loading } = useResource<T>(() => (known() ? null : address_at(0)), stamp);
+  const first = computed(() => known() ?? data.value);
   const rest: ShallowRef<Map<number, Columns>> = shallowRef(new Map());
   let asked = new Set<number>();
   const next_signal = useLatest();

@@ -1,6 +1,6 @@
 // Lookups with a fallback: a server may know columns, views or findings that this page has no words for yet.
 import type { Kinds } from "../api/model";
-import { i18n } from "./index";
+import { i18n } from "./i18n";
 
 function first_known(keys: readonly string[]): string | null {
   const { te, t, fallbackLocale } = i18n.global;

@@ -1,7 +1,6 @@
 // Which pages there are and in which order: the server's views, then those that show nothing of a profile.
 import { computed, shallowRef } from "vue";
-import { address, get } from "../api/client";
-import type { ViewInfo, ViewsAnswer } from "../api/model";
+import { address, get, type ViewInfo, type ViewsAnswer } from "../api";
 import { page_ids } from "../router";
 import { span, viewable } from "./selection";
 

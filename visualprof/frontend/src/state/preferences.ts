@@ -2,7 +2,7 @@
 import { useLocalStorage, usePreferredDark, type RemovableRef } from "@vueuse/core";
 import { computed, ref, watchEffect } from "vue";
 import type { ThemeName } from "../lib/color";
-import { LANGUAGES, type Language } from "../locales/languages";
+import { LANGUAGES, type Language } from "../locales";
 
 const THEMES = ["system", "light", "dark"] as const;
 

@@ -1,7 +1,6 @@
 // What to type so that the dashboard measures on its own machine, too.
 import { computed, onMounted, ref, type ComputedRef } from "vue";
-import { address, get } from "../api/client";
-import type { Status } from "../api/model";
+import { address, get, type Status } from "../api";
 
 const quoted = (path: string) => (/[^\w./-]/.test(path) ? `'${path.replaceAll("'", "'\\''")}'` : path);
 

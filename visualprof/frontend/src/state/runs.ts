@@ -1,7 +1,6 @@
 // What the log directories hold, polled: every other piece of the page derives from this list.
 import { computed, effectScope, ref, shallowRef, watch } from "vue";
-import { address } from "../api/client";
-import type { Run, RunsAnswer, SkippedFile, Span } from "../api/model";
+import { address, type Run, type RunsAnswer, type SkippedFile, type Span } from "../api";
 import { usePolled } from "./polled";
 
 const BUSY_MS = 1000;

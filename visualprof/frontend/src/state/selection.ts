@@ -1,7 +1,6 @@
 // Which run, worker, span and step the pages show: the address, completed by the first of what there is.
 import { computed } from "vue";
-import type { Query } from "../api/client";
-import type { Run, Span, Worker } from "../api/model";
+import type { Query, Run, Span, Worker } from "../api";
 import { patch_query, query_value } from "./address";
 import { runs, spans_of } from "./runs";
 

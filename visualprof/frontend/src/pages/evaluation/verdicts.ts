@@ -2,7 +2,7 @@
 import type { Cell, Kinds, Verdict } from "../../api/model";
 import { cell_text } from "../../lib/format";
 import { filled } from "../../lib/sentence";
-import { text_or } from "../../locales/text";
+import { text_or } from "../../locales";
 
 export interface Said {
   id: string;

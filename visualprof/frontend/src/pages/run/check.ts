@@ -1,7 +1,6 @@
 // What the server makes of the draft: the job, what is wrong with it field by field, and what machines offer. It is asked as soon as the typing pauses.
 import { computed, inject, onScopeDispose, provide, reactive, ref, shallowRef, watch, type ComputedRef, type InjectionKey, type ShallowRef } from "vue";
-import { address, as_error, send, type ApiError } from "../../api/client";
-import type { Drafted, FieldError } from "../../api/model";
+import { address, as_error, send, type ApiError, type Drafted, type FieldError } from "../../api";
 import { draft, new_spec, typed } from "./draft";
 import { t } from "../../locales";
 

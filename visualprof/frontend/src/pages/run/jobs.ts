@@ -1,7 +1,6 @@
 // The jobs of the server, live, and what can be done to one.
 import { computed } from "vue";
-import { address, send } from "../../api/client";
-import type { JobAnswer, JobRow, JobsAnswer, JobState, TaskRow } from "../../api/model";
+import { address, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../../api";
 import { usePolled } from "../../state/polled";
 
 const BUSY_MS = 1000;

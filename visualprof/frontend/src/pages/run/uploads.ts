@@ -1,7 +1,6 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error } from "../../api/client";
-import type { ErrorBody, UploadAnswer } from "../../api/model";
+import { address, ApiError, as_error, type ErrorBody, type UploadAnswer } from "../../api";
 
 interface Sending {
   name: string;

@@ -1,7 +1,6 @@
 // The traces of the chosen workers, as they become ready.
 import { computed, shallowRef, watch } from "vue";
-import { address, ApiError, as_error, get, type Query } from "../../api/client";
-import type { Worker } from "../../api/model";
+import { address, ApiError, as_error, get, type Query, type Worker } from "../../api";
 import { file_stamp, run, span } from "../../state/selection";
 import { useLatest } from "../../state/latest";
 import type { Meta } from "./model";

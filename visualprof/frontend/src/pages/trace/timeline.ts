@@ -1,7 +1,6 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { t } from "../../locales";
-import { monitored } from "../../locales/text";
+import { monitored, t } from "../../locales";
 import { step } from "../../state/selection";
 import { theme } from "../../state/preferences";
 import { useEmptyTracks } from "./empty-tracks";

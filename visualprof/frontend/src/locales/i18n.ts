@@ -1,0 +1,32 @@
+import { createI18n, type MessageContext } from "vue-i18n";
+import { FILES, type Language } from "./languages";
+
+/** A text has slots, `{name}`; what differs between one and many stands around a bar: "{n} row | {n} rows". */
+function compiled(message: unknown) {
+  const forms = String(message).split(" | ");
+  const filled = (form: string, { named }: MessageContext) => form.replace(/\{(\w+)\}/g, (_slot, name: string) => String(named(name)));
+  return (context: MessageContext) => filled(forms.length > 1 ? context.plural(forms) : (forms[0] ?? ""), context);
+}
+
+export const i18n = createI18n({
+  legacy: false,
+  locale: "en",
+  fallbackLocale: "en",
+  missingWarn: false,
+  fallbackWarn: false,
+  messageCompiler: compiled,
+  messages: {},
+});
+
+/** The page speaks one language at a time: everything that shows words takes them from here. */
+export const { t, te, locale } = i18n.global;
+
+/** The locale's file is fetched when it is first spoken. */
+export async function speak(language: Language): Promise<void> {
+  if (!i18n.global.availableLocales.includes(language)) {
+    const messages = await FILES[`./${language}.json`]?.();
+    if (messages) i18n.global.setLocaleMessage(language, messages.default);
+  }
+  i18n.global.locale.value = language;
+  document.documentElement.lang = i18n.global.t("shell.language_tag");
+}
