@@ -25,8 +25,7 @@ from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
-from visualprof.server.api.job_log import LogAnswer
-from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
 from visualprof.server.api.jobs import BackendsAnswer
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 

@@ -87,7 +87,7 @@ class Fixture:
         """After a scan: spans by file."""
         self.logdir.rescan()
         runs = self.logdir.listing().runs
-        return {span.found.file: span for run in runs for worker in run.workers for span in worker.spans}
+        return {span.log_file.file: span for run in runs for worker in run.workers for span in worker.spans}
 
     def states(self) -> dict[str, str]:
         return {file: span.state for file, span in self.spans().items()}
@@ -310,7 +310,7 @@ def test_ids_that_do_not_exist_are_named(logs: Fixture) -> None:
     logs.write("run/rank0.json")
     logs.spans()
     listing = logs.logdir.listing()
-    assert listing.find("run").found.name == "rank0.json"
+    assert listing.find("run").log_file.name == "rank0.json"
     for ids in (("nope",), ("run", "nope"), ("run", "rank0", "nope")):
         with pytest.raises(NotFound, match="nope"):
             listing.find(*ids)

@@ -44,7 +44,7 @@ def test_all_recordings_belong_to_one_run(folder: Path) -> None:
 
 def test_the_first_worker_is_no_monitor(folder: Path) -> None:
     (folder / "resnet-0001" / "ort" / "timeline.json").unlink()
-    assert profiles([folder]).find("resnet-0001/ort").found.name == "profile.json"
+    assert profiles([folder]).find("resnet-0001/ort").log_file.name == "profile.json"
 
 
 def test_nothing_else_of_a_result_is_mentioned(folder: Path) -> None:

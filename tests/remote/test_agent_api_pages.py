@@ -23,8 +23,7 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import Beat
 from visualprof.server.api.agents import AgentsAnswer
-from visualprof.server.api.job_log import LogAnswer
-from visualprof.server.api.job_rows import JobAnswer, JobsAnswer
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
 from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobRefused
 from visualprof.server.app import Settings, create_app
 from visualprof.server.routes import MAX_BODY

@@ -394,7 +394,7 @@ def test_a_slow_first_run_is_told(report: Callable[..., Report]) -> None:
 @pytest.mark.parametrize(("n", "severity", "percentile"), [(5, "high", 0), (100, "low", 90), (661, "low", 95)])
 def test_too_few_samples_are_told(report: Callable[..., Report], n: int, severity: str, percentile: int) -> None:
     (found,) = judge([report({1: FAST[:n]})])
-    assert (found.id, found.severity, found.evidence.percentile) == ("n_too_small", severity, percentile)
+    assert (found.id, found.severity, found.evidence["percentile"]) == ("n_too_small", severity, percentile)
 
 
 # -- points

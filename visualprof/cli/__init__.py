@@ -20,9 +20,9 @@ _DEFAULT = "serve"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status: 2 for an error that is explained on stderr."""
-    given = list(sys.argv[1:] if argv is None else argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     names = commands()
-    chosen = given.pop(0) if given and given[0] in names else _DEFAULT
+    chosen = words.pop(0) if words and words[0] in names else _DEFAULT
     module = _command(chosen)
     parser = argparse.ArgumentParser(
         prog="visualprof" if chosen == _DEFAULT else f"visualprof {chosen}",
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"visualprof {__version__}")
     module.add_arguments(parser)
     try:
-        return module.run(parser.parse_args(given))
+        return module.run(parser.parse_args(words))
     except VisualprofError as error:
         print(f"visualprof: {error.error}", file=sys.stderr)
         if error.hint:

@@ -120,9 +120,9 @@ def _cell(kind: Kind, value: Any) -> str:
         return _cell(kind, msgspec.structs.asdict(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return ", ".join(f"{key}={_cell('text', each)}" for key, each in pairs.items() if each is not None)
+        return ", ".join(f"{key}={_cell('text', item)}" for key, item in pairs.items() if item is not None)
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_cell("text", each) for each in cast("Sequence[Any]", value)) + "]"
+        return "[" + ", ".join(_cell("text", item) for item in cast("Sequence[Any]", value)) + "]"
     # Names come from the profiled program: control characters could steer the terminal.
     return "".join(c if c.isprintable() else "�" for c in str(value))
 

@@ -120,7 +120,7 @@ def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:
         for run, worker, span in spans
     ]
     problems = [f"{span['file']}: {span['state']}: {span['error']}" for *_, span in spans if span["state"] != "ready"]
-    return queries, problems + [f"{each['file']}: {each['error']}" for each in answer["skipped"]]
+    return queries, problems + [f"{file['file']}: {file['error']}" for file in answer["skipped"]]
 
 
 def _get(url: str) -> tuple[int, dict[str, Any]]:

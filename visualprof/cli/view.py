@@ -51,16 +51,18 @@ def run(args: argparse.Namespace) -> int:
         _print(chosen.compute(_subject(chosen.subject, args.path), chosen.parse(_params(args.param))), args)
         return 0
     chosen = [v for v in all_views() if v.subject in ("trace", "run")] if args.view == "all" else (view(args.view),)
-    params = [each.parse(_params(args.param)) for each in chosen]
+    asked = [(one, one.parse(_params(args.param))) for one in chosen]
     workers = _files(args.path)
-    whole = any(each.subject == "run" for each in chosen)
+    whole = any(one.subject == "run" for one in chosen)
     mine = _of_worker(workers, args.worker, args.span, args.path)
     ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
     trace = dict(ranks).get(mine.path) or _open(mine)
+    traces = {"run": [t for _, t in ranks], "trace": [trace]}
+    subjects = {"run": [(path.name, t) for path, t in ranks], "trace": trace}
     results = {
-        each.name: each.compute([(path.name, t) for path, t in ranks] if each.subject == "run" else trace, given)
-        for each, given in zip(chosen, params, strict=True)
-        if (any(each.needs(t) for _, t in ranks) if each.subject == "run" else each.needs(trace))
+        one.name: one.compute(subjects[one.subject], params)
+        for one, params in asked
+        if any(map(one.needs, traces[one.subject]))
     }
     if args.view == "all":
         _write_json(results)
@@ -94,9 +96,9 @@ def _write_json(body: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def _params(given: list[str]) -> dict[str, str]:
+def _params(texts: list[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise BadParameter(f"--param {text!r} is not of the form name=value", "for example: --param group=shape")
@@ -105,49 +107,49 @@ def _params(given: list[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _File:
     """A file of a worker; id is that of its span."""
 
     id: str
     path: Path
 
 
-def _files(path: str) -> list[tuple[str, list[_Found]]]:
+def _files(path: str) -> list[tuple[str, list[_File]]]:
     """The workers of a run with their files; a folder may hold one run only."""
     whole = Path(path)
     if not whole.is_dir():
-        return [(whole.name, [_Found("", whole)])]
+        return [(whole.name, [_File("", whole)])]
     from visualprof.reader.logdir.listing import profiles
 
     listing = profiles([whole])
     if not listing.runs:
-        why = "".join(f"; {each.file}: {each.error}" for each in listing.skipped[:3])
+        why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
     if len(listing.runs) > 1:
-        some = ", ".join(run.workers[0].spans[0].found.file for run in listing.runs[:5])
+        some = ", ".join(run.workers[0].spans[0].log_file.file for run in listing.runs[:5])
         raise BadParameter(
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
     run = next(iter(listing.runs))
-    return [(w.id, [_Found(s.id, Path(s.found.path)) for s in w.spans]) for w in run.workers]
+    return [(w.id, [_File(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 
-def _of_worker(workers: list[tuple[str, list[_Found]]], worker: str, span: str, path: str) -> _Found:
+def _of_worker(workers: list[tuple[str, list[_File]]], worker: str, span: str, path: str) -> _File:
     for name, spans in workers:
-        for found in spans if worker in ("", name) else ():
-            if span in ("", found.id):
-                return found
+        for file in spans if worker in ("", name) else ():
+            if span in ("", file.id):
+                return file
     names = ", ".join(name for name, _ in workers[:10])
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
-def _open(found: _Found) -> Trace:
+def _open(file: _File) -> Trace:
     from visualprof.reader.cache import open_trace
 
-    return open_trace(found.path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
-def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
+def _open_all(files: list[_File]) -> list[tuple[Path, Trace]]:
     """The traces of several ranks, parsed side by side; a rank that cannot be read is said and left out."""
     if len(files) == 1:
         return [(files[0].path, _open(files[0]))]
@@ -159,9 +161,9 @@ def _open_all(files: list[_Found]) -> list[tuple[Path, Trace]]:
             if error:
                 print(f"visualprof: left out: {error}", file=sys.stderr)
     out: list[tuple[Path, Trace]] = []
-    for found in files:
+    for file in files:
         with contextlib.suppress(VisualprofError):
-            out.append((found.path, _open(found)))
+            out.append((file.path, _open(file)))
     if not out:
         raise MissingData("none of the ranks can be read", "see the messages above")
     return out

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from flask import Response, request
@@ -18,6 +18,9 @@ _GZIP_LEVEL = 5
 _PACKABLE = ("text/", "application/json", "image/svg+xml", "application/manifest+json")
 
 
+T = TypeVar("T", bound=msgspec.Struct)
+
+
 class ErrorBody(msgspec.Struct, omit_defaults=True):
     """What went wrong and what to do; `state` and `progress` while a file is being parsed."""
 
@@ -25,6 +28,11 @@ class ErrorBody(msgspec.Struct, omit_defaults=True):
     hint: str | None = None
     state: Literal["waiting", "parsing", "ready", "growing", "failed"] | None = None
     progress: float | None = None
+
+
+def row(kind: type[T], source: object, **others: Any) -> T:
+    """A structure of an object's attributes of the same names, and of others."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__ if name not in others}, **others)
 
 
 def answer(body: object, status: int = 200) -> Response:

@@ -13,7 +13,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
-from visualprof.server.api import agent_link, blobs
+from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
@@ -24,7 +24,6 @@ from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.remote_service import Remote, open_remote
-from visualprof.server.results import Results
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
     models, reports = Models(logdir), Reports(logdir)
     resources = (
         Runs(logdir, settings.language, settings.read_only),
-        Views(logdir, models, reports, Results()),
+        Views(logdir, models, reports),
         Timeline(logdir),
         Graphs(logdir, models, settings.read_only),
         Uploads(remote, models),
@@ -68,13 +67,14 @@ def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: R
         Agents(remote),
         Evaluation(logdir, reports),
         OpenApi(),
+        AgentLink(remote),
+        AgentFiles(remote),
     )
     for resource in resources:
         app.register_blueprint(resource.blueprint())
-    for blueprint in (agent_link.blueprint(remote), blobs.blueprint(remote), spa.blueprint(settings.dist)):
-        app.register_blueprint(blueprint)
+    app.register_blueprint(spa.blueprint(settings.dist))
     guard.install(app, settings.host, settings.allowed_hosts)
-    app.before_request(agent_link.refuse_agents)
+    app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
     return app

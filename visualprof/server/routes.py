@@ -22,9 +22,8 @@ from flask import Blueprint, Response, request
 from msgspec import NODEFAULT, Meta
 
 from visualprof.errors import BadParameter
+from visualprof.remote.queue.refusals import Oversize
 from visualprof.server.answers import answer
-from visualprof.server.bodies import body as read_body
-from visualprof.server.bodies import decoded
 
 ROOT = "/api/v1"
 JSON = "application/json"
@@ -40,6 +39,7 @@ SPAN: Mapping[int, str] = {
 }
 READ_ONLY: Mapping[int, str] = {403: "the server is read-only"}
 
+T = TypeVar("T")
 QueryT = TypeVar("QueryT", bound="Query")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
@@ -132,13 +132,37 @@ def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Respon
         if query is not None:
             path["query"] = parse(request.args.to_dict(), query)
         if body is not None:  # bytes, annotated with their type, are decoded by the method itself
-            path["body"] = read_body(MAX_BODY) if get_origin(body) is Annotated else decoded(body, MAX_BODY)
+            path["body"] = read(MAX_BODY) if get_origin(body) is Annotated else decoded(body)
         made = method(**path)
         if route.status == 204:
             return Response(status=204)
         return made if isinstance(made, Response) else answer(made, route.status)
 
     return respond
+
+
+def read(limit: int) -> bytes:
+    """The body of the request.
+
+    Raises: Oversize.
+    """
+    if (request.content_length or 0) > limit:
+        raise Oversize(f"the body is over {limit >> 10:,} KiB")
+    data = request.stream.read(limit + 1)  # a length may be missing
+    if len(data) > limit:
+        raise Oversize(f"the body is over {limit >> 10:,} KiB")
+    return data
+
+
+def decoded(kind: type[T]) -> T:
+    """The body's JSON as a value of that type.
+
+    Raises: BadParameter, Oversize.
+    """
+    try:
+        return msgspec.json.decode(read(MAX_BODY), type=kind)
+    except (ValueError, RecursionError) as error:
+        raise BadParameter(f"the body is not what is expected here: {error}", "docs/remote.md describes it") from error
 
 
 def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
@@ -151,7 +175,7 @@ def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
     for field in known:
         text = texts.get(field.name, "")
         if field.name == "others":
-            names = {each.name for each in known}
+            names = {parameter.name for parameter in known}
             values["others"] = {name: value for name, value in texts.items() if name not in names}
         elif text:
             values[field.name] = _value(field.name, text, field.type)

@@ -139,17 +139,17 @@ class Server:
             pulled.wait(_CLOSE_S)
             self._close_sockets()
 
-        found = next((each for each in self._sockets.values() if isinstance(each, trigger)), None)
-        if found:
-            found.pull_trigger(close)
+        waker = next((socket for socket in self._sockets.values() if isinstance(socket, trigger)), None)
+        if waker:
+            waker.pull_trigger(close)
         pulled.set()
         thread.join(_CLOSE_S)
 
     def _close_sockets(self) -> None:
-        for each in list(self._sockets.values()):
-            if isinstance(each, trigger):
+        for socket in list(self._sockets.values()):
+            if isinstance(socket, trigger):
                 # A request that outlasts the dispatcher's patience would write to it when it ends.
-                each.pull_trigger = _nobody_waits
+                socket.pull_trigger = _nobody_waits
         wasyncore.close_all(self._sockets, ignore_all=True)
 
     def __enter__(self) -> Server:

@@ -54,9 +54,9 @@ def blueprint(dist: Path) -> Blueprint:
     def file(path: str = "") -> Response:
         if path.startswith("api/") or path == "api":
             raise NotFound(f"there is no {request.path}", "the API is described by /api/v1/openapi.json")
-        found = safe_join(str(dist), path) if path else None
-        if found and Path(found).is_file():
-            return _file(Path(found), hashed=path.startswith("assets/"))
+        built = safe_join(str(dist), path) if path else None
+        if built and Path(built).is_file():
+            return _file(Path(built), hashed=path.startswith("assets/"))
         if "." in path.rpartition("/")[2]:
             raise NotFound(f"there is no file {path[:200]!r}")
         index = dist / "index.html"  # any other address is one of the page's own

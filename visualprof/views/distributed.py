@@ -10,22 +10,8 @@ import numpy as np
 from visualprof.reader.logdir.layout import RECORDINGS
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Bandwidths,
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Identifier,
-    Identifiers,
-    Names,
-    Ratio,
-    Sizes,
-    Words,
-)
-from visualprof.views.answers.table import Columns, Table, columns_of
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
 from visualprof.views.measure.devices import DeviceSummary, device_summary
@@ -33,52 +19,51 @@ from visualprof.views.measure.intervals import covered, intersect, union
 from visualprof.views.measure.steps import Windows, step_windows
 
 Ranks = Sequence[tuple[str, Trace]]
-PARTS = ("total_ns", "computation_ns", "communication_ns", "overlap_ns", "other_ns")
 LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
 
 
 class RankColumns(Columns):
     """Time of each rank and step; overlap is in computation and in communication."""
 
-    rank: Identifiers
-    worker: Words
-    step: Words
-    total_ns: Durations
-    computation_ns: Durations
-    communication_ns: Durations
-    overlap_ns: Durations
-    other_ns: Durations
+    rank: kinds.Identifiers
+    worker: kinds.Words
+    step: kinds.Words
+    total_ns: kinds.Durations
+    computation_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    overlap_ns: kinds.Durations
+    other_ns: kinds.Durations
 
 
 class CollectiveColumns(Columns):
     """Collectives of each rank by name. event: the longest call's row."""
 
-    rank: Identifiers
-    name: Names
-    calls: Counts
-    bytes: Sizes
-    mean_bytes: Sizes
-    total_ns: Durations
-    mean_ns: Durations
-    transfer_ns: Durations
-    wait_ns: Durations
-    bus_bandwidth_bytes_per_s: Bandwidths
-    event: Identifiers
+    rank: kinds.Identifiers
+    name: kinds.Names
+    calls: kinds.Counts
+    bytes: kinds.Sizes
+    mean_bytes: kinds.Sizes
+    total_ns: kinds.Durations
+    mean_ns: kinds.Durations
+    transfer_ns: kinds.Durations
+    wait_ns: kinds.Durations
+    bus_bandwidth_bytes_per_s: kinds.Bandwidths
+    event: kinds.Identifiers
 
 
 class WaitColumns(Columns):
     """Transfer and wait of the matched collectives of each rank and step."""
 
-    rank: Identifiers
-    step: Words
-    transfer_ns: Durations
-    wait_ns: Durations
+    rank: kinds.Identifiers
+    step: kinds.Words
+    transfer_ns: kinds.Durations
+    wait_ns: kinds.Durations
 
 
 class RankDevice(DeviceSummary, frozen=True, kw_only=True):
     """A device of a rank."""
 
-    rank: Identifier
+    rank: kinds.Identifier
     worker: str
     host: str
 
@@ -90,11 +75,11 @@ class Straggler(msgspec.Struct):
     steps_last: in how many of them it came last. computation_ratio: its computation over the mean of all ranks.
     """
 
-    rank: Identifier
-    late_ns_per_step: Duration
-    steps_last: Count
-    steps: Count
-    computation_ratio: Ratio | None
+    rank: kinds.Identifier
+    late_ns_per_step: kinds.Duration
+    steps_last: kinds.Count
+    steps: kinds.Count
+    computation_ratio: kinds.Ratio | None
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -104,7 +89,7 @@ class DistributedAnswer(Table[RankColumns]):
     waits: Table[WaitColumns]
     devices: list[RankDevice]
     stragglers: list[Straggler]
-    missing_ranks: list[Identifier]
+    missing_ranks: list[kinds.Identifier]
     notes: list[str]
 
 
@@ -187,55 +172,42 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
 
 
 def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) -> RankColumns:
-    rank: list[int] = []
-    workers: list[str] = []
-    names: list[str] = []
-    parts = [np.zeros((len(PARTS), 0), np.int64)]
+    """Time of each rank in each step, or in one."""
+    rows: list[tuple[int | str, ...]] = []
     for number, (worker, trace), win in zip(numbers, ranks, windows, strict=True):
         computing, talking = _spans(trace)
-        both = intersect(computing, talking)
-        total = win.end - win.start
-        a, b, c = (covered(s, win.start, win.end) for s in (computing, talking, both))
-        shown = [i for i, name in enumerate(win.names) if not step or name == step]
-        rank += [number] * len(shown)
-        workers += [worker] * len(shown)
-        names += [win.names[i] for i in shown]
-        parts.append(np.stack((total, a, b, c, total - a - b + c))[:, shown])
-    table = np.concatenate(parts, axis=1)
-    times: dict[str, Column] = {part: table[i] for i, part in enumerate(PARTS)}
-    return RankColumns(rank=np.array(rank, np.int64), worker=workers, step=names, **times)
+        total, both = win.end - win.start, intersect(computing, talking)
+        a, b, c = (covered(spans, win.start, win.end) for spans in (computing, talking, both))
+        times: list[list[int]] = np.stack((total, a, b, c, total - a - b + c), axis=1).tolist()
+        named = zip(win.names, times, strict=True)
+        rows += [(number, worker, name, *parts) for name, parts in named if step in ("", name)]
+    return from_rows(RankColumns, rows)
 
 
-def _waits(numbers: list[int], windows: list[Windows], found: list[Matched], step: str) -> WaitColumns:
+def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], step: str) -> WaitColumns:
     """Transfer and wait of the matched collectives that start in each step."""
     rows: list[tuple[int, str, int, int]] = []
     for place, (number, win) in enumerate(zip(numbers, windows, strict=True)):
-        mine = [m for m in found if m.rank == place and m.transfer_ns is not None]
-        for i, name in enumerate(win.names):
-            inside = [m for m in mine if win.start[i] <= m.call.ts < win.end[i]]
-            if inside and (not step or name == step):
+        mine = [m for m in matched if m.rank == place and m.transfer_ns is not None]
+        for name, start, end in zip(win.names, win.start, win.end, strict=True):
+            inside = [m for m in mine if start <= m.call.ts < end]
+            if inside and step in ("", name):
                 transfer = sum(m.transfer_ns or 0 for m in inside)
                 rows.append((number, name, transfer, sum(m.call.latency for m in inside) - transfer))
-    columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
-    return WaitColumns(
-        rank=np.array(columns[0], np.int64),
-        step=list(columns[1]),
-        transfer_ns=np.array(columns[2], np.int64),
-        wait_ns=np.array(columns[3], np.int64),
-    )
+    return from_rows(WaitColumns, rows)
 
 
-def _collectives(ranks: Ranks, numbers: list[int], found: list[Matched]) -> CollectiveColumns:
+def _collectives(ranks: Ranks, numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
     """Collectives of each rank by name; bus bandwidth as nccl-tests defines it, from the transfer time where known."""
     groups: dict[tuple[int, str], list[Matched]] = {}
-    for each in found:
-        groups.setdefault((each.rank, each.call.name), []).append(each)
+    for call in matched:
+        groups.setdefault((call.rank, call.call.name), []).append(call)
     ordered = sorted(groups.items(), key=lambda item: (item[0][1], numbers[item[0][0]]))
     rows = [
         (numbers[rank], name, *_exchanged(name, calls, ranks[rank][1].meta.world_size))
         for (rank, name), calls in ordered
     ]
-    return CollectiveColumns(**{k: [row[i] for row in rows] for i, k in enumerate(CollectiveColumns.__struct_fields__)})
+    return from_rows(CollectiveColumns, rows)
 
 
 def _exchanged(name: str, calls: list[Matched], world_size: int) -> tuple[object, ...]:
@@ -296,12 +268,11 @@ def _stragglers(
 
 def _first_arrivals(mine: list[Matched], win: Windows, shift: int) -> dict[str, int]:
     """Arrival at the first collective of each step."""
-    out: dict[str, int] = {}
-    for i, name in enumerate(win.names):
-        inside = [m.call.arrival for m in mine if win.start[i] <= m.call.ts < win.end[i]]
-        if inside:
-            out[name] = min(inside) + shift
-    return out
+    inside = {
+        name: [m.call.arrival for m in mine if start <= m.call.ts < end]
+        for name, start, end in zip(win.names, win.start, win.end, strict=True)
+    }
+    return {name: min(arrivals) + shift for name, arrivals in inside.items() if arrivals}
 
 
 def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,11 +76,18 @@ def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> c
     return {"name": str(point.batch), "id": f"{report.id}|{point.batch}", "value": list(value), "symbolSize": size}
 
 
+def _series(
+    reports: Sequence[Report], names: Sequence[str], shown: Callable[[Point], Any], *keys: str
+) -> list[tuple[str, list[charts.Option]]]:
+    """For each report its name and its points that are to be shown, with those of their numbers."""
+    return [
+        (name, [_dot(report, p, *(getattr(p, key) for key in keys)) for p in report.points if shown(p)])
+        for report, name in zip(reports, names, strict=True)
+    ]
+
+
 def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> charts.Option:
-    series: list[tuple[str, list[charts.Option]]] = []
-    for report, name in zip(reports, names, strict=True):
-        known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key) is not None]
-        series.append((name, [_dot(report, p, p.batch, v, p.p50_ns) for p, v in known]))
+    series = _series(reports, names, lambda p: p.batch > 0 and getattr(p, key) is not None, "batch", key, "p50_ns")
     if not any(points for _, points in series):
         return {}
     fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
@@ -90,32 +97,29 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
 
 def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     """The median with its points, p95 and p99 where n suffices as broken lines."""
-    series: list[tuple[str, list[charts.Option]]] = []
-    lines: list[charts.Option] = []
-    for report, name in zip(reports, names, strict=True):
-        for key, style in LINE.items():
-            known = [(p, getattr(p, key)) for p in report.points if p.batch > 0 and getattr(p, key)]
-            points = [_dot(report, p, p.batch, v, p.p95_ns, p.p99_ns) for p, v in known]
-            if key == "p50_ns":
-                series.append((name, points))
-            if points:
-                lines.append(_line(name, points, style) | {"id": f"{report.id}|{key}"})
+    curves = {
+        key: _series(reports, names, lambda p, k=key: p.batch > 0 and getattr(p, k), "batch", key, "p95_ns", "p99_ns")
+        for key in LINE
+    }
+    lines = [
+        _line(name, points, LINE[key]) | {"id": f"{report.id}|{key}"}
+        for i, report in enumerate(reports)
+        for key, (name, points) in ((key, curve[i]) for key, curve in curves.items())
+        if points
+    ]
     if not lines:
         return {}
     fields = [("@t:column.batch", "count"), *((f"@t:column.{key}", "ns") for key in LINE)]
-    return charts.scatter(series, fields, lines, ("log2", "log"))
+    return charts.scatter(curves["p50_ns"], fields, lines, ("log2", "log"))
 
 
 def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     """Samples a second over p99 where every shown point has one, else over the median; labelled by batch."""
     shown = [p for r in reports for p in r.points if p.samples_per_s and p.p50_ns]
     key = "p99_ns" if shown and all(p.p99_ns for p in shown) else "p50_ns"
-    series: list[tuple[str, list[charts.Option]]] = []
-    for report, name in zip(reports, names, strict=True):
-        known = [p for p in report.points if p.samples_per_s and p.p50_ns]
-        series.append((name, [_dot(report, p, getattr(p, key), p.samples_per_s, p.batch) for p in known]))
     if not shown:
         return {}
+    series = _series(reports, names, lambda p: p.samples_per_s and p.p50_ns, key, "samples_per_s", "batch")
     fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
     option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
     drawn: Any = option["series"]

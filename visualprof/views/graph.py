@@ -10,17 +10,8 @@ import numpy as np
 from visualprof.reader.graph import ModelGraph, Node, Value
 from visualprof.reader.trace import Floats, Trace
 from visualprof.views import View
-from visualprof.views.answers.kinds import (
-    Column,
-    Counts,
-    Durations,
-    Identifiers,
-    Names,
-    Operations,
-    Sizes,
-    Texts,
-    Words,
-)
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of, shape_text
@@ -36,42 +27,42 @@ class GraphParams:
 class NodeColumns(Columns):
     """Nodes that are drawn; constants are folded into their consumer and counted there."""
 
-    name: Names
-    full_name: Names
-    type: Words
-    attributes: Texts
-    group: Identifiers
-    constants: Counts
-    parameters: Counts
-    parameter_bytes: Sizes
+    name: kinds.Names
+    full_name: kinds.Names
+    type: kinds.Words
+    attributes: kinds.Texts
+    group: kinds.Identifiers
+    constants: kinds.Counts
+    parameters: kinds.Counts
+    parameter_bytes: kinds.Sizes
 
 
 class EdgeColumns(Columns):
     """Edges from node to node; value: row of the values."""
 
-    src: Identifiers
-    dst: Identifiers
-    value: Identifiers
+    src: kinds.Identifiers
+    dst: kinds.Identifiers
+    value: kinds.Identifiers
 
 
 class GroupColumns(Columns):
     """Groups, each before those inside it, row 0 the model. twin: first of the same structure. nodes: all below."""
 
-    name: Names
-    parent: Identifiers
-    kind: Words
-    twin: Identifiers
-    nodes: Counts
-    parameters: Counts
-    parameter_bytes: Sizes
+    name: kinds.Names
+    parent: kinds.Identifiers
+    kind: kinds.Words
+    twin: kinds.Identifiers
+    nodes: kinds.Counts
+    parameters: kinds.Counts
+    parameter_bytes: kinds.Sizes
 
 
 class ValueColumns(Columns):
     """Tensors on edges. shape: `8x64x56x56`, "" unknown."""
 
-    name: Names
-    dtype: Words
-    shape: Words
+    name: kinds.Names
+    dtype: kinds.Words
+    shape: kinds.Words
 
 
 class GraphTensor(msgspec.Struct):
@@ -135,11 +126,11 @@ class NodeDetails(msgspec.Struct):
 class MeasuredColumns(Columns):
     """An entry a node, null where nothing was measured. event: the longest instance's row."""
 
-    time_ns: Durations
-    calls: Counts
-    flops: Operations
-    memory_bytes: Sizes
-    event: Identifiers
+    time_ns: kinds.Durations
+    calls: kinds.Counts
+    flops: kinds.Operations
+    memory_bytes: kinds.Sizes
+    event: kinds.Identifiers
 
 
 class GraphProfile(msgspec.Struct):

@@ -10,19 +10,8 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Bandwidths,
-    Column,
-    Counts,
-    Dims,
-    Duration,
-    Durations,
-    Flags,
-    Names,
-    Ratios,
-    Sizes,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel, launches
@@ -41,35 +30,35 @@ class KernelParams(Params):
 class KernelColumns(Columns, kw_only=True):
     """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch."""
 
-    name: Names
-    operator: Names | None = None
-    grid: Dims | None = None
-    block: Dims | None = None
-    registers_per_thread: Counts | None = None
-    shared_memory_bytes: Sizes | None = None
-    calls: Counts
-    total_ns: Durations
-    mean_ns: Durations
-    max_ns: Durations
-    min_ns: Durations
-    blocks_per_sm: Counts
-    occupancy: Ratios
-    launch_delay_ns: Durations | None = None
-    tensor_core: Flags
+    name: kinds.Names
+    operator: kinds.Names | None = None
+    grid: kinds.Dims | None = None
+    block: kinds.Dims | None = None
+    registers_per_thread: kinds.Counts | None = None
+    shared_memory_bytes: kinds.Sizes | None = None
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    mean_ns: kinds.Durations
+    max_ns: kinds.Durations
+    min_ns: kinds.Durations
+    blocks_per_sm: kinds.Counts
+    occupancy: kinds.Ratios
+    launch_delay_ns: kinds.Durations | None = None
+    tensor_core: kinds.Flags
 
 
 class MemoryOperationColumns(CallColumns):
     """Copies and fills."""
 
-    bytes: Sizes
-    bandwidth_bytes_per_s: Bandwidths
+    bytes: kinds.Sizes
+    bandwidth_bytes_per_s: kinds.Bandwidths
 
 
 class TensorCore(msgspec.Struct):
     """Kernel time with and without tensor cores."""
 
-    used_ns: Duration
-    unused_ns: Duration
+    used_ns: kinds.Duration
+    unused_ns: kinds.Duration
 
 
 class KernelAnswer(Table[KernelColumns]):

@@ -13,21 +13,8 @@ from msgspec import UNSET, UnsetType
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Identifier,
-    Identifiers,
-    Kind,
-    Names,
-    Size,
-    Sizes,
-    Words,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Answer, Coded, Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import with_inner
@@ -64,65 +51,65 @@ class MemoryParams(Params):
 class MemoryDevice(msgspec.Struct):
     """Memory of one device; id -1 is the host. relative: counted from the profile's start, the file has no totals."""
 
-    id: Identifier
+    id: kinds.Identifier
     name: str
-    memory_bytes: Size | None
-    events: Count
+    memory_bytes: kinds.Size | None
+    events: kinds.Count
     relative: bool
-    peak_allocated_bytes: Size
-    peak_reserved_bytes: Size | None
-    fragmentation_bytes: Size | None
+    peak_allocated_bytes: kinds.Size
+    peak_reserved_bytes: kinds.Size | None
+    fragmentation_bytes: kinds.Size | None
 
 
 class CurveColumns(Columns):
     """Totals over time, thinned with the peak kept."""
 
-    ts_ns: Durations
-    allocated_bytes: Sizes
-    reserved_bytes: Sizes
+    ts_ns: kinds.Durations
+    allocated_bytes: kinds.Sizes
+    reserved_bytes: kinds.Sizes
 
 
 class OperatorColumns(Columns, kw_only=True):
     """Memory of operators by name: with those inside, and their own (`self`)."""
 
-    name: Names
-    calls: Counts
-    size_increase_bytes: Sizes
-    self_size_increase_bytes: Sizes
-    allocations: Counts
-    self_allocations: Counts
-    allocated_bytes: Sizes
-    self_allocated_bytes: Sizes
+    name: kinds.Names
+    calls: kinds.Counts
+    size_increase_bytes: kinds.Sizes
+    self_size_increase_bytes: kinds.Sizes
+    allocations: kinds.Counts
+    self_allocations: kinds.Counts
+    allocated_bytes: kinds.Sizes
+    self_allocated_bytes: kinds.Sizes
 
 
 class AllocationColumns(Columns):
     """Allocations, the largest first; `category` where the file has them."""
 
-    name: Names
-    address: Words
-    bytes: Sizes
-    allocated_ns: Durations
-    released_ns: Durations
-    lifetime_ns: Durations
-    released_by: Names
-    event: Identifiers
-    category: Words | None = None
+    name: kinds.Names
+    address: kinds.Words
+    bytes: kinds.Sizes
+    allocated_ns: kinds.Durations
+    released_ns: kinds.Durations
+    lifetime_ns: kinds.Durations
+    released_by: kinds.Names
+    event: kinds.Identifiers
+    category: kinds.Words | None = None
 
 
 class ShareColumns(Columns):
     """Bytes and allocations alive, by label."""
 
-    name: Names
-    bytes: Sizes
-    allocations: Counts
+    name: kinds.Names
+    bytes: kinds.Sizes
+    allocations: kinds.Counts
 
 
 class MemoryPeak(msgspec.Struct):
     """What is alive when most is allocated. known_bytes: allocated during the profile."""
 
-    ts_ns: Duration | None
-    allocated_bytes: Size | None
-    known_bytes: Size | UnsetType = UNSET
+    ts_ns: kinds.Duration | None
+    allocated_bytes: kinds.Size | None
+    known_bytes: kinds.Size | UnsetType = UNSET
     operators: Table[ShareColumns] | UnsetType = UNSET
     modules: Table[ShareColumns] | UnsetType | None = UNSET
     categories: Table[ShareColumns] | UnsetType = UNSET
@@ -131,7 +118,7 @@ class MemoryPeak(msgspec.Struct):
 class MemoryAnswer(Answer):
     """Memory of one device over time. categories: `ts_ns` and the bytes of each category, where the file has them."""
 
-    device: Identifier
+    device: kinds.Identifier
     devices: list[MemoryDevice]
     curve: Table[CurveColumns]
     categories: Table[dict[str, Column]] | None
@@ -297,10 +284,10 @@ def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: in
     size = trace.allocs.bytes[places]
     modules = _name_ids(trace, owners_of(trace, places, trace.events.category == Category.MODULE))
     text = trace.strings.__getitem__
-    kinds = purposes(trace, Lifetimes(places, lives.released[alive], lives.until[alive]))
+    purpose = purposes(trace, Lifetimes(places, lives.released[alive], lives.until[alive]))
     labels, held = held_by_category(trace, device, totals.places[place : place + 1])
     if len(alive) or not labels:
-        by_kind = _shares(kinds.of, kinds.names.__getitem__, size)
+        by_kind = _shares(purpose.of, purpose.names.__getitem__, size)
     else:  # without addresses nobody knows what is alive, but the sums are known
         rows = sorted(((int(h[0]), n) for n, h in zip(labels, held, strict=True) if h[0]), reverse=True)
         unknown = np.full(len(rows), np.nan)

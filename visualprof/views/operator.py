@@ -10,20 +10,8 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Flags,
-    Names,
-    Operations,
-    Ratios,
-    Sizes,
-    Texts,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
@@ -46,27 +34,27 @@ class OperatorParams(Params):
 class OperatorColumns(Columns, kw_only=True):
     """Operators. stacks: number of call stacks."""
 
-    name: Names
-    input_shapes: Texts | None = None
-    call_stack: Texts | None = None
-    stacks: Counts
-    calls: Counts
-    device_self_ns: Durations
-    device_total_ns: Durations
-    host_self_ns: Durations
-    host_total_ns: Durations
-    tensor_core_eligible: Flags
-    tensor_core_self_ratio: Ratios
-    tensor_core_total_ratio: Ratios
-    flops: Operations
-    bytes: Sizes
+    name: kinds.Names
+    input_shapes: kinds.Texts | None = None
+    call_stack: kinds.Texts | None = None
+    stacks: kinds.Counts
+    calls: kinds.Counts
+    device_self_ns: kinds.Durations
+    device_total_ns: kinds.Durations
+    host_self_ns: kinds.Durations
+    host_total_ns: kinds.Durations
+    tensor_core_eligible: kinds.Flags
+    tensor_core_self_ratio: kinds.Ratios
+    tensor_core_total_ratio: kinds.Ratios
+    flops: kinds.Operations
+    bytes: kinds.Sizes
 
 
 class Unlinked(msgspec.Struct):
     """Kernels that no operator owns."""
 
-    kernels: Count
-    total_ns: Duration
+    kernels: kinds.Count
+    total_ns: kinds.Duration
 
 
 class OperatorAnswer(Table[OperatorColumns]):

@@ -10,20 +10,8 @@ import numpy as np
 from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Identifier,
-    Names,
-    Ratio,
-    Ratios,
-    Word,
-    Words,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.findings import Case, Finding, findings
@@ -42,103 +30,103 @@ BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 class StepColumns(Columns):
     """Where the time of each step went."""
 
-    name: Words
-    total_ns: Durations
-    kernel_ns: Durations
-    memcpy_ns: Durations
-    memset_ns: Durations
-    communication_ns: Durations
-    runtime_ns: Durations
-    dataloader_ns: Durations
-    cpu_ns: Durations
-    other_ns: Durations
+    name: kinds.Words
+    total_ns: kinds.Durations
+    kernel_ns: kinds.Durations
+    memcpy_ns: kinds.Durations
+    memset_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    runtime_ns: kinds.Durations
+    dataloader_ns: kinds.Durations
+    cpu_ns: kinds.Durations
+    other_ns: kinds.Durations
 
 
 class AverageStep(msgspec.Struct):
     """The same, averaged over the steps."""
 
     name: str
-    total_ns: Duration
-    kernel_ns: Duration
-    memcpy_ns: Duration
-    memset_ns: Duration
-    communication_ns: Duration
-    runtime_ns: Duration
-    dataloader_ns: Duration
-    cpu_ns: Duration
-    other_ns: Duration
+    total_ns: kinds.Duration
+    kernel_ns: kinds.Duration
+    memcpy_ns: kinds.Duration
+    memset_ns: kinds.Duration
+    communication_ns: kinds.Duration
+    runtime_ns: kinds.Duration
+    dataloader_ns: kinds.Duration
+    cpu_ns: kinds.Duration
+    other_ns: kinds.Duration
 
 
 class StageColumns(Columns):
     """Stages inside the steps; `other` is what no stage covers."""
 
-    name: Words
-    calls: Counts
-    host_total_ns: Durations
-    host_mean_ns: Durations
-    host_max_ns: Durations
-    host_min_ns: Durations
-    host_ratio: Ratios
-    device_total_ns: Durations
-    device_mean_ns: Durations
-    device_max_ns: Durations
-    device_min_ns: Durations
-    device_ratio: Ratios
+    name: kinds.Words
+    calls: kinds.Counts
+    host_total_ns: kinds.Durations
+    host_mean_ns: kinds.Durations
+    host_max_ns: kinds.Durations
+    host_min_ns: kinds.Durations
+    host_ratio: kinds.Ratios
+    device_total_ns: kinds.Durations
+    device_mean_ns: kinds.Durations
+    device_max_ns: kinds.Durations
+    device_min_ns: kinds.Durations
+    device_ratio: kinds.Ratios
 
 
 class StageSteps(Columns):
     """Host time of the stages in every step."""
 
-    name: Words
-    dataloader_ns: Durations
-    forward_ns: Durations
-    backward_ns: Durations
-    optimizer_ns: Durations
-    other_ns: Durations
+    name: kinds.Words
+    dataloader_ns: kinds.Durations
+    forward_ns: kinds.Durations
+    backward_ns: kinds.Durations
+    optimizer_ns: kinds.Durations
+    other_ns: kinds.Durations
 
 
 class EventColumns(Columns):
     """Events by category, host and device apart. total_ns: the union of their time, sum_ns: its sum."""
 
-    category: Words
-    track_kind: Words
-    calls: Counts
-    total_ns: Durations
-    sum_ns: Durations
-    mean_ns: Durations
-    max_ns: Durations
-    min_ns: Durations
+    category: kinds.Words
+    track_kind: kinds.Words
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    sum_ns: kinds.Durations
+    mean_ns: kinds.Durations
+    max_ns: kinds.Durations
+    min_ns: kinds.Durations
 
 
 class AnnotationColumns(Columns):
     """User ranges and stages by name."""
 
-    name: Names
-    calls: Counts
-    host_total_ns: Durations
-    host_mean_ns: Durations
-    host_max_ns: Durations
-    host_min_ns: Durations
-    device_total_ns: Durations
+    name: kinds.Names
+    calls: kinds.Counts
+    host_total_ns: kinds.Durations
+    host_mean_ns: kinds.Durations
+    host_max_ns: kinds.Durations
+    host_min_ns: kinds.Durations
+    device_total_ns: kinds.Durations
 
 
 class Environment(msgspec.Struct):
     """What the file says about where it was taken."""
 
-    framework: Word
-    format: Word
+    framework: kinds.Word
+    format: kinds.Word
     producer: str
     host: str
-    rank: Identifier | None
-    world_size: Count | None
-    device_type: Word
+    rank: kinds.Identifier | None
+    world_size: kinds.Count | None
+    device_type: kinds.Word
     device_work: Literal["kernel", "operator"]
-    events: Count
-    duration_ns: Duration
-    steps: Count
+    events: kinds.Count
+    duration_ns: kinds.Duration
+    steps: kinds.Count
     stages_derived: list[str]
-    process_cpu_ratio: Ratio | None
-    system_cpu_ratio: Ratio | None
+    process_cpu_ratio: kinds.Ratio | None
+    system_cpu_ratio: kinds.Ratio | None
 
 
 class OverviewAnswer(Answer):
@@ -308,11 +296,11 @@ def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
     listed = np.zeros(len(events), bool)
     listed[rows] = True
     above = events.parent[rows]
-    found = np.zeros(len(rows), bool)
+    inside = np.zeros(len(rows), bool)
     while (above >= 0).any():
-        found |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
+        inside |= (above >= 0) & listed[above] & (events.name[above] == events.name[rows])
         above = np.where(above >= 0, events.parent[above], -1)
-    return found
+    return inside
 
 
 def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:

@@ -13,22 +13,10 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind, Values
 from visualprof.views import Params, View
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Bandwidths,
-    Column,
-    Counts,
-    Duration,
-    Durations,
-    Identifiers,
-    Names,
-    OperationRates,
-    Operations,
-    Ratios,
-    Sizes,
-    Texts,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table, at
+from visualprof.views.measure.timing import names
 
 Order = Literal[
     "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
@@ -64,52 +52,34 @@ class ProfileParams(Params):
     copy_time: bool = False
 
 
-@dataclass(frozen=True)
-class Operators:
-    """One row an operator in the order of the graph.
-
-    time: ns, -1 without one. computation: FLO, memory: bytes, NaN unknown.
-    """
-
-    name: list[str]
-    type: list[str]
-    id: list[str]
-    time: Ints
-    computation: Floats
-    memory: Floats
-    in_shapes: list[str]
-    out_shapes: list[str]
-    dtypes: list[str]
-
-
 class ProfileColumns(Columns, kw_only=True):
     """Operators, or aggregates of them; null where the time is 0 or the operand unknown.
 
     ratio: of the total. cumulative: in the order of the rows. computation_flo: 2 a multiply-add. flops: FLO/s.
     """
 
-    device_self_ns: Durations | None = None
-    host_self_ns: Durations | None = None
-    ratio: Ratios
-    cumulative_ns: Durations
-    cumulative_ratio: Ratios
-    name: Names
-    type: Texts
-    id: Identifiers
-    count: Counts
-    computation_flo: Operations
-    flops: OperationRates
-    memory_bytes: Sizes
-    bandwidth: Bandwidths
-    in_shapes: Texts
-    out_shapes: Texts
+    device_self_ns: kinds.Durations | None = None
+    host_self_ns: kinds.Durations | None = None
+    ratio: kinds.Ratios
+    cumulative_ns: kinds.Durations
+    cumulative_ratio: kinds.Ratios
+    name: kinds.Names
+    type: kinds.Texts
+    id: kinds.Identifiers
+    count: kinds.Counts
+    computation_flo: kinds.Operations
+    flops: kinds.OperationRates
+    memory_bytes: kinds.Sizes
+    bandwidth: kinds.Bandwidths
+    in_shapes: kinds.Texts
+    out_shapes: kinds.Texts
 
 
 class ProfileTotals(msgspec.Struct):
     """Time of all operators, whatever the filters."""
 
-    device_ns: Duration
-    host_ns: Duration
+    device_ns: kinds.Duration
+    host_ns: kinds.Duration
 
 
 class ProfileAnswer(Table[ProfileColumns]):
@@ -130,17 +100,15 @@ def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
 
     Source: docs/views.md#profile.
     """
-    totals = {
-        f"{side}_ns": int(np.maximum(_operators(trace, side, "end").time, 0).sum()) for side in ("device", "host")
-    }
-    operators = _operators(trace, params.time, params.top_end_key)
-    rows = _filtered(operators, params)
+    totals = {f"{side}_ns": _total(trace, side) for side in ("device", "host")}
+    operators, dtypes = _operators(trace, params.time, params.top_end_key)
+    types, rows = sorted(set(operators["type"])), _filtered(operators, dtypes, params)
     if params.aggregate_by and not params.aggregate:
         raise BadParameter("aggregate_by needs aggregate", "add aggregate=sum (or mean, max, min)")
-    columns = _aggregated(operators, rows, params) if params.aggregate else _plain(operators, rows)
-    columns = _ordered(columns, params)
+    operators = {name: at(column, rows) for name, column in operators.items()}
+    columns = _ordered(_rated(_aggregated(operators, params) if params.aggregate else operators), params)
     total = totals[f"{params.time}_ns"]
-    spent = np.asarray(columns["time"], np.float64)
+    spent = _values(columns["time"])
     whole = float(total) if total else np.nan
     columns[f"{params.time}_self_ns"] = columns.pop("time")
     cumulative = np.cumsum(spent)
@@ -149,13 +117,20 @@ def compute(trace: Trace, params: ProfileParams) -> ProfileAnswer:
             ratio=spent / whole, cumulative_ns=cumulative, cumulative_ratio=cumulative / whole, **columns
         ),
         totals=ProfileTotals(**totals),
-        types=sorted(set(operators.type)),
-        dtypes=sorted({d for t in operators.dtypes for d in t.split()}),
+        types=types,
+        dtypes=sorted({dtype for text in dtypes for dtype in text.split()}),
     )
 
 
-def _operators(trace: Trace, kind: str, until: str) -> Operators:
-    """Operators with the longest of their times over devices or threads."""
+def _total(trace: Trace, side: str) -> int:
+    return int(np.maximum(_values(_operators(trace, side, "end")[0]["time"]), 0).sum())
+
+
+def _operators(trace: Trace, kind: str, until: str) -> tuple[dict[str, Column], list[str]]:
+    """Operators in the order of the graph with the longest of their times over devices or threads; types of inputs.
+
+    time: ns, -1 without one. computation_flo, memory_bytes: NaN unknown.
+    """
     events = trace.events
     on = TrackKind.STREAM if kind == "device" else TrackKind.THREAD
     rows = np.flatnonzero(trace.track_mask(on))
@@ -166,29 +141,31 @@ def _operators(trace: Trace, kind: str, until: str) -> Operators:
     chosen = rows[first]
 
     def text(name: str) -> list[str]:
-        return [trace.strings[int(i)] for i in trace.arg(name, chosen, 0)]
+        return names(trace, trace.arg(name, chosen, 0))
 
-    return Operators(
-        [trace.strings[i] for i in events.name[chosen].tolist()], text("type"), text("operator_id"), spent[first],
-        trace.arg("flops", chosen, np.nan).astype(np.float64), trace.arg("bytes", chosen, np.nan).astype(np.float64),
-        text("input_shapes"), text("output_shapes"), text("input_types"),
-    )  # fmt: skip
+    columns: dict[str, Column] = {
+        "time": spent[first], "name": names(trace, events.name[chosen]), "type": text("type"),
+        "id": text("operator_id"), "count": np.ones(len(chosen), np.int64),
+        "computation_flo": trace.arg("flops", chosen, np.nan).astype(np.float64),
+        "memory_bytes": trace.arg("bytes", chosen, np.nan).astype(np.float64),
+        "in_shapes": text("input_shapes"), "out_shapes": text("output_shapes"),
+    }  # fmt: skip
+    return columns, text("input_types")
 
 
-def _filtered(operators: Operators, params: ProfileParams) -> list[int]:
+def _filtered(operators: dict[str, Column], dtypes: list[str], params: ProfileParams) -> Ints:
     types = {t.strip() for t in params.type.split(",") if t.strip()}
     name, dtype = _pattern("opr_name", params.opr_name), _pattern("input_dtype", params.input_dtype)
-    seconds = operators.time / 1e9
+    seconds = _values(operators["time"]) / 1e9
     keep = (seconds >= params.min_time) & (seconds <= params.max_time)
-    in_time: list[int] = np.flatnonzero(keep).tolist()
-    return [
-        i
-        for i in in_time
-        if (not types or operators.type[i] in types)
-        and (name is None or name.match(operators.name[i]))
-        and (dtype is None or any(dtype.match(d) for d in operators.dtypes[i].split()))
-        and (not params.copy_time or COPIES.search(operators.type[i]))
-    ]
+    for i, (label, kind, held) in enumerate(zip(operators["name"], operators["type"], dtypes, strict=True)):
+        keep[i] &= (
+            (not types or kind in types)
+            and (name is None or bool(name.match(label)))
+            and (dtype is None or any(map(dtype.match, held.split())))
+            and (not params.copy_time or bool(COPIES.search(kind)))
+        )
+    return np.flatnonzero(keep)
 
 
 def _pattern(name: str, text: str) -> re.Pattern[str] | None:
@@ -198,49 +175,43 @@ def _pattern(name: str, text: str) -> re.Pattern[str] | None:
         raise BadParameter(f"{name}: {text!r} is no regular expression ({error})", "a plain name works, too") from error
 
 
-def _plain(operators: Operators, rows: list[int]) -> dict[str, Column]:
-    places = np.array(rows, np.int64)
-    return {
-        "time": operators.time[places], "name": [operators.name[i] for i in rows],
-        "type": [operators.type[i] for i in rows], "id": [operators.id[i] for i in rows],
-        "count": np.ones(len(rows), np.int64),
-        **_rates(operators.computation[places], operators.memory[places], operators.time[places]),
-        "in_shapes": [operators.in_shapes[i] for i in rows], "out_shapes": [operators.out_shapes[i] for i in rows],
-    }  # fmt: skip
-
-
-def _aggregated(operators: Operators, rows: list[int], params: ProfileParams) -> dict[str, Column]:
+def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str, Column]:
     """One row for all operators, or one a type in the order of their first appearance.
 
     Unknown values are left out of an aggregate.
     """
     groups: dict[str, list[int]] = {}
-    for row in rows:
-        groups.setdefault(operators.type[row] if params.aggregate_by else "all", []).append(row)
+    for row, kind in enumerate(operators["type"]):
+        groups.setdefault(kind if params.aggregate_by else "all", []).append(row)
     join = AGGREGATES[params.aggregate]
-    members = [np.array(m) for m in groups.values()]
 
-    def known(column: Floats) -> Floats:
-        values = [column[m][~np.isnan(column[m])] for m in members]
-        return np.array([join(v) if len(v) else np.nan for v in values], np.float64)
+    def joined(name: str) -> Floats:
+        parts = [_values(operators[name])[rows] for rows in groups.values()]
+        known = [part[~np.isnan(part)] for part in parts]
+        return np.array([join(part) if len(part) else np.nan for part in known], np.float64)
 
-    spent = np.array([join(operators.time[m]) for m in members], np.float64)
-    none: list[Any] = [None] * len(members)
+    none: list[Any] = [None] * len(groups)
     return {
-        "time": spent, "name": none, "type": list(groups), "id": none,
-        "count": np.array([len(m) for m in members], np.int64),
-        **_rates(known(operators.computation), known(operators.memory), spent), "in_shapes": none, "out_shapes": none,
+        "time": joined("time"), "name": none, "type": list(groups), "id": none,
+        "count": np.array([len(rows) for rows in groups.values()], np.int64),
+        "computation_flo": joined("computation_flo"), "memory_bytes": joined("memory_bytes"),
+        "in_shapes": none, "out_shapes": none,
     }  # fmt: skip
 
 
-def _rates(computation: Floats, memory: Floats, spent: Values) -> dict[str, Column]:
+def _rated(columns: dict[str, Column]) -> dict[str, Column]:
+    """With what was done a second."""
+    spent = _values(columns["time"])
     seconds = np.where(spent > 0, spent, np.nan) / 1e9
-    return {
-        "computation_flo": computation,
-        "flops": computation / seconds,
-        "memory_bytes": memory,
-        "bandwidth": memory / seconds,
+    rates = {
+        "flops": _values(columns["computation_flo"]) / seconds,
+        "bandwidth": _values(columns["memory_bytes"]) / seconds,
     }
+    return {**columns, **rates}
+
+
+def _values(column: Column | None) -> Floats:
+    return np.asarray(column, np.float64)
 
 
 def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Column]:
@@ -250,7 +221,7 @@ def _ordered(columns: dict[str, Column], params: ProfileParams) -> dict[str, Col
     values = columns[names.get(key, key)]
     if key == "opr_id":
         values = np.array([float(v) if str(v).isdigit() else np.nan for v in values])
-    numbers = np.asarray(values, np.float64)
+    numbers = _values(values)
     order = np.argsort(
         np.where(np.isnan(numbers), np.inf, numbers if params.order_by.startswith("+") else -numbers), kind="stable"
     )
@@ -266,7 +237,7 @@ def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[
     columns = result.columns
     time = columns.device_self_ns if params.time == "device" else columns.host_self_ns
     spent, work, memory, flops, bandwidth = (
-        np.asarray(column, np.float64)
+        _values(column)
         for column in (time, columns.computation_flo, columns.memory_bytes, columns.flops, columns.bandwidth)
     )
     shown = np.flatnonzero((work > 0) & (memory > 0) & (spent > 0))

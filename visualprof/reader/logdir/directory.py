@@ -137,7 +137,7 @@ class LogDirectory:
     def hurry(self, span: Span) -> None:
         """Somebody waits for this span: it is parsed next."""
         with self._lock:
-            entry = self._files.get(span.found.file)
+            entry = self._files.get(span.log_file.file)
             if entry and entry.job:
                 self._parser.hurry(_key(entry))
 
@@ -153,7 +153,7 @@ class LogDirectory:
                 return trace
         trace = self._cache.load(fingerprint)
         with self._lock:
-            entry = self._files.get(span.found.file)
+            entry = self._files.get(span.log_file.file)
             if trace is None:
                 if entry and not entry.job and entry.span:
                     self._read_again(entry, entry.span)
@@ -173,7 +173,7 @@ class LogDirectory:
             self._parser.hurry(_key(entry))
             return
         failure = Failure(
-            f"{span.found.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
+            f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
         )
         entry.span = replace(span, state="failed", summary=None, failure=failure)
         self._revision += 1

@@ -24,7 +24,7 @@ class Span:
     """
 
     id: str
-    found: LogFile
+    log_file: LogFile
     place: Place
     state: State
     format: str = ""
@@ -35,7 +35,7 @@ class Span:
     @property
     def version(self) -> Version:
         """Of the file, as last seen."""
-        return self.found.version
+        return self.log_file.version
 
     @property
     def rank(self) -> int:
@@ -99,7 +99,7 @@ def arrange(revision: int, spans: Iterable[Span], skipped: Iterable[Problem]) ->
     """Groups spans by the places of their files."""
     runs: dict[str, dict[str, list[Span]]] = {}
     for span in spans:
-        prefix, below = span.found.root.prefix, span.place.run
+        prefix, below = span.log_file.root.prefix, span.place.run
         run = f"{prefix}/{below}" if prefix and below != "." else prefix or below
         runs.setdefault(run, {}).setdefault(span.place.worker, []).append(span)
     return Listing(
@@ -112,15 +112,15 @@ def arrange(revision: int, spans: Iterable[Span], skipped: Iterable[Problem]) ->
 def _run(run: str, workers: dict[str, list[Span]]) -> Run:
     whole = [_worker(name, spans) for name, spans in workers.items()]
     whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, standing(worker.id), natural(worker.id)))
-    name = run if run != "." else whole[0].spans[0].found.root.path.name or run
+    name = run if run != "." else whole[0].spans[0].log_file.root.path.name or run
     return Run(run, name, tuple(whole))
 
 
 def _worker(name: str, spans: list[Span]) -> Worker:
     taken: dict[str, Span] = {}
-    for span in sorted(spans, key=lambda span: (natural(span.place.stamp), span.found.name)):
+    for span in sorted(spans, key=lambda span: (natural(span.place.stamp), span.log_file.name)):
         wanted = span.place.stamp or "1"
-        chosen = span.found.name if wanted in taken else wanted  # the same recording packed and unpacked
+        chosen = span.log_file.name if wanted in taken else wanted  # the same recording packed and unpacked
         taken[chosen] = replace(span, id=chosen)
     return Worker(name, next((span.rank for span in taken.values() if span.rank >= 0), -1), tuple(taken.values()))
 

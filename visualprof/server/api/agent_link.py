@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hmac
-from typing import Any
+import re
+from typing import Annotated, Any
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request, send_file
+from msgspec import Meta
 
-from visualprof.errors import BadParameter, Forbidden
-from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals
+from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Beat, Report
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
-from visualprof.server.bodies import body, decoded
 from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import Query, Resource, change, get, read
 
 LOG_PIECE = 64 << 10
 MAX_POINT = 64 << 10
 _BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
+_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
 
 class Registration(msgspec.Struct):
@@ -65,106 +68,160 @@ class Wish(msgspec.Struct):
     wait_s: float = 0.0
 
 
+class LeaseQuery(Query):
+    """The token of the lease under which a task is reported."""
+
+    hint = "docs/remote.md describes it"
+
+    lease: str = ""
+
+
+class LogQuery(LeaseQuery, kw_only=True):
+    """Where a piece of a log belongs."""
+
+    offset: Annotated[int, Meta(ge=0, lt=10**15)]
+
+
+class PointHead(msgspec.Struct):
+    """What the server reads of a point."""
+
+    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    qps: float
+    p50_ns: int | None
+    stable: bool
+
+
+class Size(msgspec.Struct, omit_defaults=True):
+    """Bytes of a file that are there. cut: some are beyond the cap."""
+
+    size: int
+    cut: bool = False
+
+
 class Announcement(msgspec.Struct):
     """Body of `uploads`."""
 
     files: list[Announced]
 
 
-class PointHead(msgspec.Struct):
-    """What the server reads of a point."""
+class AgentLink(Resource):
+    """The routes for agents: who sends is asked before anything is read."""
 
-    batch: int
-    qps: float
-    p50_ns: int | None
-    stable: bool
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
 
+    def blueprint(self) -> Blueprint:
+        """The routes for an application."""
+        made = super().blueprint()
+        made.before_request(self._admit)
+        made.register_error_handler(Elsewhere, _elsewhere)
+        return made
 
-def blueprint(remote: Remote) -> Blueprint:
-    """The routes."""
-    routes = Blueprint("agent_api", __name__, url_prefix="/api/v1/agent")
-    routes.before_request(lambda: _refuse_browsers(remote))
-    routes.register_error_handler(Elsewhere, elsewhere)
-    _add_agents(routes, remote)
-    _add_tasks(routes, remote)
-    return routes
+    def _admit(self) -> None:
+        if any(name in request.headers for name in _BROWSER) or request.cookies:
+            raise Forbidden("this address is for agents", "a browser uses the Run page")
+        self._remote.refuse_read_only()
+        if request.path.endswith("/register"):
+            g.local = _registers(self._remote)
+        else:
+            g.sender = _sender(self._remote)
 
+    @change("POST", "/agent/register")
+    def register(self, body: Registration) -> Registered:
+        """Register an agent."""
+        if body.protocol != PROTOCOL:
+            error = f"this server speaks version {PROTOCOL} of the protocol, not {body.protocol}"
+            raise BadParameter(error, "install the same version of visualprof on both sides")
+        address = body.address or request.remote_addr or ""
+        agents, known = self._remote.opened().agents, (body.agent, body.token)
+        agent, token = agents.register(body.name, body.public, g.local, address, body.capabilities, known)
+        return Registered(agent, token, self._remote.intervals)
 
-def _add_agents(routes: Blueprint, remote: Remote) -> None:
-    @routes.post("/register")
-    def register() -> Response:
-        local = _registers(remote)
-        wish = decoded(Registration)
-        if wish.protocol != PROTOCOL:
-            told = f"this server speaks version {PROTOCOL} of the protocol, not {wish.protocol}"
-            raise BadParameter(told, "install the same version of visualprof on both sides")
-        known = wish.agent, wish.token
-        address = wish.address or request.remote_addr or ""
-        agents = remote.opened().agents
-        found = agents.register(wish.name, wish.public, local, address, wish.capabilities, known)
-        return answer(Registered(*found, remote.intervals))
+    @change("POST", "/agent/heartbeat")
+    def heartbeat(self, body: Heartbeat) -> Beaten:
+        """Keep leases alive, and hear of those that are over."""
+        agent, queue = _sending()
+        queue.agents.seen(agent, body.capabilities)
+        cancel, stale = queue.leases.beat(agent, body.tasks)
+        return Beaten(cancel, stale, self._remote.intervals)
 
-    @routes.post("/heartbeat")
-    def heartbeat() -> Response:
-        agent, queue = _sender(remote)
-        said = decoded(Heartbeat)
-        queue.agents.seen(agent, said.capabilities)
-        cancel, stale = queue.leases.beat(agent, said.tasks)
-        return answer(Beaten(cancel, stale, remote.intervals))
-
-    @routes.post("/lease")
-    def lease() -> Response:
-        agent, queue = _sender(remote)
-        wish = decoded(Wish)
+    @change("POST", "/agent/lease")
+    def lease(self, body: Wish) -> Lease | Response:
+        """Ask for a task, and wait for one."""
+        agent, queue = _sending()
         queue.agents.seen(agent)
-        wait_s = min(wish.wait_s, remote.intervals.poll_s)
+        wait_s = min(body.wait_s, self._remote.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
-        found = queue.leases.lease(agent, wish.devices[:64], wait_s, gone)
-        return answer(found) if found else Response(status=204)
+        return queue.leases.lease(agent, body.devices[:64], wait_s, gone) or Response(status=204)
 
+    @change("POST", "/agent/tasks/<task>/log")
+    def log(self, task: str, query: LogQuery) -> Size:
+        """Append to a task's log."""
+        agent, queue = _sending()
+        held = queue.leases.holder(agent, task, query.lease)
+        return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
 
-def _add_tasks(routes: Blueprint, remote: Remote) -> None:
-
-    @routes.post("/tasks/<task>/log")
-    def log(task: str) -> Response:
-        agent, queue = _sender(remote)
-        held = queue.leases.holder(agent, task, _lease())
-        size, cut = queue.logs.append(held, _offset(), body(LOG_PIECE))
-        return answer({"size": size, "cut": True} if cut else {"size": size})
-
-    @routes.post("/tasks/<task>/points")
-    def points(task: str) -> Response:
-        agent, queue = _sender(remote)
-        text = body(MAX_POINT)
+    @change("POST", "/agent/tasks/<task>/points")
+    def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
+        """Report a point."""
+        agent, queue = _sending()
+        text = read(MAX_POINT)
         try:
             batch = msgspec.json.decode(text, type=PointHead).batch
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
             raise BadParameter(f"this is no point: {error}", "docs/remote.md describes one") from error
-        if not 0 <= batch < 1 << 62:
-            raise BadParameter(f"batch {batch} is out of range")
-        queue.leases.point(agent, task, _lease(), batch, point)
-        return answer({})
+        queue.leases.point(agent, task, query.lease, batch, point)
+        return {}
 
-    @routes.post("/tasks/<task>/uploads")
-    def uploads(task: str) -> Response:
-        agent, queue = _sender(remote)
-        held = queue.leases.holder(agent, task, _lease())
-        return answer({"files": queue.results.announce(held, decoded(Announcement).files)})
+    @change("POST", "/agent/tasks/<task>/uploads")
+    def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
+        """Announce files of the result; answers where they go."""
+        agent, queue = _sending()
+        return {"files": queue.results.announce(queue.leases.holder(agent, task, query.lease), body.files)}
 
-    @routes.post("/tasks/<task>/finish")
-    def finish(task: str) -> Response:
-        agent, queue = _sender(remote)
-        report = decoded(Report)
-        if report.state not in ("succeeded", "failed", "cancelled"):
-            raise BadParameter(f"a task does not end in state {report.state}")
-        queue.finisher.finish(agent, task, _lease(), report)
-        return answer({})
+    @change("POST", "/agent/tasks/<task>/finish")
+    def finish(self, task: str, query: LeaseQuery, body: Report) -> dict[str, Any]:
+        """Report how a task ended."""
+        if body.state not in ("succeeded", "failed", "cancelled"):
+            raise BadParameter(f"a task does not end in state {body.state}")
+        agent, queue = _sending()
+        queue.finisher.finish(agent, task, query.lease, body)
+        return {}
 
 
-def elsewhere(error: Elsewhere) -> Response:
-    """409 with the size of what is there."""
-    return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
+class AgentFiles(Resource):
+    """Files of the local store: uploaded ones are read, results written. The signed address is the permission."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def blueprint(self) -> Blueprint:
+        """The routes for an application."""
+        made = super().blueprint()
+        made.before_request(self._remote.refuse_read_only)
+        made.register_error_handler(Elsewhere, _elsewhere)
+        return made
+
+    @get("/agent/files/<path:key>")
+    def read_file(self, key: str) -> Response:
+        """A file."""
+        queue = self._remote.needed("no file is kept here")
+        facts = queue.signer.check("get", key, request.args)
+        path = queue.store.path(key)
+        if not path.is_file():
+            raise NotFound(f"{key} is gone")
+        name = facts.get("name") or "file"
+        response = send_file(path, "application/octet-stream", as_attachment=True, download_name=name, conditional=True)
+        response.headers["Cache-Control"] = "private, no-store"
+        return response
+
+    @change("PUT", "/agent/files/<path:key>", status=201)
+    def write(self, key: str) -> Size:
+        """Append to a file of a result."""
+        queue = self._remote.needed("no file is kept here")
+        limit = int(queue.signer.check("put", key, request.args)["size"])
+        return Size(queue.store.append(key, _start(limit), request.stream.read, limit))
 
 
 def refuse_agents() -> None:
@@ -178,10 +235,8 @@ def refuse_agents() -> None:
         raise Forbidden("an agent's token is of no use here", "agents use /api/v1/agent/")
 
 
-def _refuse_browsers(remote: Remote) -> None:
-    if any(name in request.headers for name in _BROWSER) or request.cookies:
-        raise Forbidden("this address is for agents", "a browser uses the Run page")
-    remote.refuse_read_only()
+def _elsewhere(error: Elsewhere) -> Response:
+    return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
 
 
 def _registers(remote: Remote) -> bool:
@@ -189,10 +244,10 @@ def _registers(remote: Remote) -> bool:
 
     Raises: Untrusted.
     """
-    given = _bearer()
-    if _equal(given, remote.token):
+    token = _bearer().encode("utf-8", "replace")
+    if hmac.compare_digest(token, remote.token.encode()):
         return False
-    if _equal(given, remote.local_token):
+    if hmac.compare_digest(token, remote.local_token.encode()):
         return True
     raise Untrusted("this is not the server's token", "the Machines page shows it")
 
@@ -208,6 +263,10 @@ def _sender(remote: Remote) -> tuple[Agent, Queue]:
     return queue.agents.trusted(token), queue
 
 
+def _sending() -> tuple[Agent, Queue]:
+    return g.sender
+
+
 def _bearer() -> str:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -215,16 +274,20 @@ def _bearer() -> str:
     return token.strip()
 
 
-def _equal(given: str, right: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), right.encode())
+def _start(size: int) -> int:
+    """Where the body begins in the whole file.
 
-
-def _lease() -> str:
-    return request.args.get("lease", "")
-
-
-def _offset() -> int:
-    text = request.args.get("offset", "")
-    if not (text.isdecimal() and text.isascii() and len(text) < 16):
-        raise BadParameter(f"offset {text[:40]!r} is no number of bytes")
-    return int(text)
+    Raises: BadParameter: the header contradicts the announcement or the body.
+    """
+    header = request.headers.get("Content-Range")
+    if header is None:
+        return 0
+    match = _RANGE.fullmatch(header)
+    if match is None or (match[3] != "*" and int(match[3]) != size):
+        raise BadParameter(f"Content-Range {header[:80]!r} does not fit", f"bytes START-END/{size}")
+    if match[1] is None:
+        return 0
+    length = int(match[2]) - int(match[1]) + 1
+    if request.content_length is not None and request.content_length != length:
+        raise BadParameter(f"Content-Range has {length} bytes, the body {request.content_length}")
+    return int(match[1])

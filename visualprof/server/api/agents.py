@@ -8,6 +8,7 @@ from flask import Response, request
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.tasks.jobs import revision
+from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
@@ -114,22 +115,9 @@ def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:
     for job in queue.jobs.running():
         for task in job.tasks:
             if task.state == "running" and task.agent:
-                shown = AgentTask(
-                    task.id, job.id, job.request.name or job.request.model.name, task.spec.id, task.phase, task.progress
-                )
-                busy.setdefault(task.agent, []).append(shown)
+                name = job.request.name or job.request.model.name
+                busy.setdefault(task.agent, []).append(row(AgentTask, task, task=task.id, name=name, spec=task.spec.id))
     return [
-        AgentRow(
-            id=each.id,
-            name=each.name,
-            address=each.address,
-            public=each.public,
-            local=each.local,
-            online=each.online(lease_s),
-            last_seen_ns=each.seen_ns,
-            registered_ns=each.registered_ns,
-            capabilities=each.capabilities,
-            tasks=busy.get(each.id, []),
-        )
-        for each in queue.agents.all()
+        row(AgentRow, agent, online=agent.online(lease_s), last_seen_ns=agent.seen_ns, tasks=busy.get(agent.id, []))
+        for agent in queue.agents.all()
     ]

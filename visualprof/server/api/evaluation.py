@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import msgspec
 from flask import Response, request
@@ -18,7 +18,7 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import PARTS, Profile, Report, folders, read_latencies, read_report
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
-from visualprof.server.answers import Polled, csv_file
+from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
@@ -138,15 +138,15 @@ class Reports:
             if self._scans != self._logdir.scans:
                 self._scans = self._logdir.scans
                 self._look()
-            found = [report for _, report in self._known.values() if report]
-            return self._revision, sorted(found, key=lambda r: (-r.finished_ns, r.id))
+            reports = [report for _, report in self._known.values() if report]
+            return self._revision, sorted(reports, key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))
         known = {name: kept for name, kept in self._known.items() if name in now}
         changed = len(known) != len(self._known)
         for name, parts in now.items():
-            versions = tuple(sorted((part, found.version) for part, found in parts.items()))
+            versions = tuple(sorted((part, file.version) for part, file in parts.items()))
             if name not in known or known[name][0] != versions:
                 known[name] = versions, read_report(name, parts)
                 changed = True
@@ -225,20 +225,10 @@ class Evaluation(Resource):
 def _row(report: Report, runs: set[str]) -> ReportRow:
     top = most_samples(report)
     effective = report.effective.get("precision", "")
-    return ReportRow(
-        id=report.id,
-        job=report.job,
-        name=report.name,
-        model=report.model,
-        model_sha256=report.model_sha256,
-        spec=report.spec,
-        backend=report.backend,
-        version=report.version,
-        device=report.device,
-        agent=report.agent,
+    return row(
+        ReportRow,
+        report,
         precision=precision_name(effective) or effective or report.precision,
-        state=cast("Any", report.state),
-        finished_ns=report.finished_ns,
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,
@@ -291,7 +281,7 @@ def _recording(logdir: LogDirectory, now: Listing, file: str) -> tuple[Trace | N
     for run in now.runs:
         for worker in run.workers:
             for span in worker.spans:
-                if span.found.file == file:
+                if span.log_file.file == file:
                     place = {"run": run.id, "worker": worker.id, "span": span.id}
                     return (columns_of(logdir, span) if _readable(span) else None), place
     return None, None

@@ -1,15 +1,19 @@
-"""Jobs in the words of the API. The list is kept as bytes, and only what changed is read again."""
+"""Jobs and their logs in the words of the API. The list is kept as bytes, and only what changed is read again."""
 
 from __future__ import annotations
 
 import threading
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from visualprof.remote.protocol import Phase, Reason, Request, State
+from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
+from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import Query
 from visualprof.views.answers.encoding import encode
 
 
@@ -85,6 +89,24 @@ class JobAnswer(msgspec.Struct):
     unserved: list[str]
 
 
+class LogQuery(Query):
+    """A piece of a log."""
+
+    offset: Annotated[int, Meta(ge=-(1 << 40), lt=1 << 40, description="bytes to skip; from the end when negative")] = 0
+    attempt: Annotated[int, Meta(ge=0, lt=1 << 40, description="which attempt; the last one when absent")] | None = None
+
+
+class LogAnswer(msgspec.Struct):
+    """A piece of a task's log. offset, next_offset: bytes. ended: nothing more will come. cut: bytes beyond the cap."""
+
+    text: str
+    offset: int
+    next_offset: int
+    size_bytes: int
+    ended: bool
+    cut: int
+
+
 class JobList:
     """Every job of a queue, newest first."""
 
@@ -113,35 +135,35 @@ class JobList:
                 self._refresh(queue)
             key = (self._revision, problem)
             if self._kept[0] != key:
-                rows = sorted(self._rows.values(), key=lambda row: (-row.submitted_ns, row.id))
+                rows = sorted(self._rows.values(), key=lambda shown: (-shown.submitted_ns, shown.id))
                 error, hint = problem or (None, None)
                 self._kept = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
             return self._kept[1]
 
-    def one(self, job: str) -> JobAnswer:
+    def one(self, name: str) -> JobAnswer:
         """A job with its points.
 
         Raises: NotFound.
         """
         queue = self.queue()
-        found = queue.jobs.one(job)
-        points = queue.jobs.points(found)
+        job = queue.jobs.one(name)
+        points = queue.jobs.points(job)
         rows = [
-            PointRow(task.id, task.spec.id, each["batch"], each["qps"], each["p50_ns"], each["stable"])
-            for task in found.tasks
-            for each in points[task.id]
+            PointRow(task.id, task.spec.id, point["batch"], point["qps"], point["p50_ns"], point["stable"])
+            for task in job.tasks
+            for point in points[task.id]
         ]
         online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
-        unserved = [spec.id for spec in found.request.specs if not takers(spec, online)]
-        return JobAnswer(self._shown(queue, [found])[0], found.request, rows, unserved)
+        unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
+        return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed = queue.jobs.since(self._revision)
-        self._rows |= {row.id: row for row in self._shown(queue, changed)}
+        self._rows |= {shown.id: shown for shown in self._shown(queue, changed)}
 
     def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
-        blobs |= {each.blob for job in jobs for each in job.request.inputs if each.fill == "file"}
+        blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
         files = queue.blobs.facts(blobs)
         agents = {agent.id: agent.name for agent in queue.agents.all()}
         counts = queue.jobs.counts(jobs)
@@ -151,42 +173,65 @@ class JobList:
         self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
     ) -> JobRow:
         request = job.request
-        data = [files[each.blob][0] for each in request.inputs if each.fill == "file" and each.blob in files]
-        return JobRow(
-            id=job.id,
+        data = [files[source.blob][0] for source in request.inputs if source.fill == "file" and source.blob in files]
+        return row(
+            JobRow,
+            job,
             name=request.name,
             model=request.model.name,
             model_blob=request.model.blob,
             graph=files.get(request.model.blob, ("", None))[1],
             data=data,
-            state=job.state,
             progress=round(job.progress, 4),
-            submitted_ns=job.submitted_ns,
-            updated_ns=job.updated_ns,
             tasks=[self._task(task, agents, counts.get(task.id, 0)) for task in job.tasks],
         )
 
     def _task(self, task: Task, agents: dict[str, str], points: int) -> TaskRow:
         agent = None if task.state == "waiting" else task.agent
         prefix = self._remote.root.prefix
-        return TaskRow(
-            id=task.id,
+        return row(
+            TaskRow,
+            task,
             spec=task.spec.id,
             backend=task.spec.backend,
             version=task.on_version or task.spec.version or None,
             device=task.on_device or task.spec.device,
-            state=task.state,
-            phase=task.phase,
             progress=round(task.progress, 4),
-            attempt=task.attempt,
             agent=agent,
             agent_name=agents.get(agent) if agent else None,
-            reason=task.reason,
-            error=task.error,
-            hint=task.hint,
-            warnings=task.warnings,
-            updated_ns=task.updated_ns,
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
-            log_bytes=task.log_bytes,
         )
+
+
+def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
+    """What the request asks for: bytes from `offset`, or the last ones when it is negative.
+
+    Raises: NotFound.
+    """
+    task = next(task for task in queue.jobs.of_task(name).tasks if task.id == name)
+    attempt = task.attempt if query.attempt is None else query.attempt
+    data, begin, size = queue.logs.read(task, attempt, query.offset)
+    ended = attempt < task.attempt or task.state in FINAL
+    lead = _lead(data) if begin else 0
+    more = begin + len(data) < size or not ended
+    data = data[lead : _end_of_text(data) if more else None]
+    begin += lead
+    cut = task.log_cut if attempt == task.attempt else 0
+    done = ended and begin + len(data) >= size
+    return LogAnswer(data.decode("utf-8", "replace"), begin, begin + len(data), size, done, cut)
+
+
+def _lead(data: bytes) -> int:
+    """Bytes that belong to a character before."""
+    return next((i for i, byte in enumerate(data[:3]) if byte & 0xC0 != 0x80), min(3, len(data)))
+
+
+def _end_of_text(data: bytes) -> int:
+    """Where the last whole character of UTF-8 ends; a cut one comes with the next piece."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:  # the first of a character
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return len(data) - back if length > back else len(data)
+    return len(data)

@@ -8,14 +8,13 @@ import msgspec
 from flask import Blueprint, Response
 from msgspec import Meta
 
-from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import DTYPES, Request
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
 from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
 from visualprof.remote.queue.draft.forms import Draft, Drafted
-from visualprof.server.answers import answer, raw
-from visualprof.server.api.job_log import LogAnswer, LogQuery, piece
-from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer
+from visualprof.server.answers import answer, raw, row
+from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, LogAnswer, LogQuery, piece
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 
@@ -145,7 +144,7 @@ class Jobs(Resource):
     def backends(self) -> BackendsAnswer:
         """Every backend."""
         measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
-        return BackendsAnswer([_backend(backend) for backend in all_backends()], list(DTYPES), measures)
+        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures)
 
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
@@ -164,9 +163,3 @@ def _fields(errors: list[FieldError]) -> list[FieldError]:
 
 def _refused(refusal: Invalid) -> Response:
     return answer(JobRefused(refusal.error, refusal.hint or None, _fields(refusal.errors)), 400)
-
-
-def _backend(backend: Backend) -> BackendEntry:
-    options = {name: list(values) for name, values in backend.options.items()}
-    formats, suffixes, precisions = (list(words) for words in (backend.formats, backend.suffixes, backend.precisions))
-    return BackendEntry(backend.name, backend.package, formats, suffixes, precisions, options)

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -33,20 +33,6 @@ KEPT = 8
 CHUNK = 1 << 20
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A model file. run: id of the run in the same folder, "" without one."""
-
-    id: str
-    name: str
-    path: Path
-    format: str
-    run: str
-    size: int
-    modified_ns: int
-    uploaded: bool = False
-
-
 class ModelEntry(msgspec.Struct):
     """A model file. run: id of the run in the same folder."""
 
@@ -58,6 +44,9 @@ class ModelEntry(msgspec.Struct):
     size_bytes: int
     modified_ns: int
     uploaded: bool
+
+
+Entry = tuple[ModelEntry, Path]
 
 
 class ModelsAnswer(msgspec.Struct):
@@ -117,38 +106,38 @@ class Models:
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        spans = [(s.found, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
+        spans = [(s.log_file, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
         folders = {(f.root.prefix, f.folder): run for f, run in spans}
         files = {f.path: run for f, run in spans}
-        kept = {entry.id: entry for others in self._others for entry in others()}
-        found, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
-        for each in self._candidates():
+        kept = {model.id: (model, path) for others in self._others for model, path in others()}
+        entries, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
+        for file in self._candidates():
             try:
-                kind = self._format(each)
+                format = self._format(file)
             except VisualprofError as error:
-                skipped.append(SkippedFile(each.file, error.error, error.hint or None))
+                skipped.append(SkippedFile(file.file, error.error, error.hint or None))
                 continue
-            if kind:
-                run = files.get(each.path) or folders.get((each.root.prefix, each.folder), "")
-                found.append(
-                    Entry(each.file, each.name, Path(each.path), kind, run, each.version.size, each.version.mtime_ns)
-                )
-        return found, skipped
+            if format:
+                run = files.get(file.path) or folders.get((file.root.prefix, file.folder))
+                size, modified_ns = file.version.size, file.version.mtime_ns
+                model = ModelEntry(file.file, file.name, file.file, format, run, size, modified_ns, uploaded=False)
+                entries.append((model, Path(file.path)))
+        return entries, skipped
 
     def graph(self, name: str) -> ModelGraph:
         """The graph of a model by its id.
 
         Raises: NotFound, FormatError.
         """
-        entry = next((e for e in self.listing()[0] if e.id == name), None)
+        entry, path = next((entry for entry in self.listing()[0] if entry[0].id == name), (None, Path()))
         if entry is None:
             raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
-        key = (str(entry.path), entry.modified_ns)
+        key = (str(path), entry.modified_ns)
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
         try:
             with reading:  # one reader a model; other models are served meanwhile
-                model = self._graphs.get(key) or _named(read_model(entry.path), entry)
+                model = self._graphs.get(key) or _named(read_model(path), entry.name, path)
                 with self._lock:
                     self._graphs[key] = model
                     self._graphs.move_to_end(key)
@@ -159,7 +148,7 @@ class Models:
                 self._reading.pop(key, None)
         return model
 
-    def keep(self, name: str, read: Callable[[int], bytes]) -> Entry:
+    def keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         """Keeps an uploaded model until the server ends.
 
         Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept.
@@ -185,41 +174,32 @@ class Models:
             if isinstance(error, VisualprofError):
                 error.error = error.error.replace(Path(path).name, safe)
             raise
-        entry = Entry(
-            f"upload:{digest.hexdigest()}",
-            safe,
-            Path(path),
-            model.format,
-            "",
-            size,
-            Path(path).stat().st_mtime_ns,
-            uploaded=True,
-        )
+        entry = uploaded(f"upload:{digest.hexdigest()}", safe, model.format, size, Path(path).stat().st_mtime_ns)
         with self._lock:
-            self._uploads[entry.id] = entry
+            self._uploads[entry.id] = entry, Path(path)
         return entry
 
     def _candidates(self) -> Iterable[LogFile]:
-        found = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
-        return (each for each in found if each.version.size)
+        files = self._logdir.files(lambda name: name.lower().endswith(model_suffixes()))
+        return (file for file in files if file.version.size)
 
-    def _format(self, found: LogFile) -> str:
+    def _format(self, file: LogFile) -> str:
         """Model format of a file, "" when it is none.
 
         Raises: UnknownFormat: by its name it should be one. SourceError.
         """
-        key = (found.path, found.version.mtime_ns, found.version.size)
+        key = (file.path, file.version.mtime_ns, file.version.size)
         if key not in self._heads:
             try:
-                chosen = recognise_model(Source(found.path))
+                chosen = recognise_model(Source(file.path))
             except SourceError:
-                if found.name.lower().endswith(model_suffixes(shared=False)):
+                if file.name.lower().endswith(model_suffixes(shared=False)):
                     raise
                 chosen = None
             self._heads[key] = chosen.name if chosen else ""
-        if not self._heads[key] and found.name.lower().endswith(model_suffixes(shared=False)):
+        if not self._heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
-                f"{found.name}: no model format recognises its content", "was it cut while being copied?"
+                f"{file.name}: no model format recognises its content", "was it cut while being copied?"
             )
         return self._heads[key]
 
@@ -240,7 +220,7 @@ class Graphs(Resource):
     def models(self) -> ModelsAnswer:
         """Every model."""
         entries, skipped = self._models.listing()
-        return ModelsAnswer([_shown(entry) for entry in entries], skipped)
+        return ModelsAnswer([model for model, _ in entries], skipped)
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
@@ -250,7 +230,7 @@ class Graphs(Resource):
         """Keep an uploaded model."""
         if self._read_only:
             raise Forbidden("this server is read-only", "put the file into the log directory")
-        return _shown(self._models.keep(query.name, request.stream.read))
+        return self._models.keep(query.name, request.stream.read)
 
     @get("/graph", refuses=SPAN)
     def graph(self, query: ModelQuery) -> graph.Graph:
@@ -276,19 +256,11 @@ class Graphs(Resource):
         return compare(self._models.graph(query.model), self._models.graph(query.other))
 
 
-def _named(model: ModelGraph, entry: Entry) -> ModelGraph:
+def uploaded(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
+    """A model of no log directory. name: its id."""
+    return ModelEntry(name, file, file, format, None, size, modified_ns, uploaded=True)
+
+
+def _named(model: ModelGraph, name: str, path: Path) -> ModelGraph:
     """A model that is called after its file; an uploaded one lies under a made-up name and gets the user's."""
-    return replace(model, name=entry.name) if model.name == entry.path.name else model
-
-
-def _shown(entry: Entry) -> ModelEntry:
-    return ModelEntry(
-        entry.id,
-        entry.name,
-        entry.id if not entry.uploaded else entry.name,
-        entry.format,
-        entry.run or None,
-        entry.size,
-        entry.modified_ns,
-        entry.uploaded,
-    )
+    return replace(model, name=name) if model.name == path.name else model

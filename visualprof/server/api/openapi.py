@@ -138,8 +138,8 @@ def _query(query: type[Any] | None) -> Iterator[Json]:
 
 def _view_paths(view: View, paths: Json) -> Json:
     own = [
-        _parameter(each.name, _value_schema(each), "query", f"parameter of {view.name}", False)
-        for each in parameters(view)
+        _parameter(parameter.name, _value_schema(parameter), "query", f"parameter of {view.name}", False)
+        for parameter in parameters(view)
     ]
     made: Json = {}
     for kind, answer in (("view", view.answer), ("charts", ChartsAnswer)):

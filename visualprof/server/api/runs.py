@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from flask import Response
@@ -14,7 +14,10 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.answers import Polled
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
-State = Literal["waiting", "parsing", "ready", "growing", "failed"]
+# What is known of a file once it is parsed, with what is said of it before.
+_PARSED: dict[str, Any] = {
+    "framework": None, "events": None, "duration_ns": None, "steps": (), "views": (), "warnings": (),
+}  # fmt: skip
 
 
 class Status(msgspec.Struct):
@@ -35,7 +38,7 @@ class Span(msgspec.Struct):
     file: str
     size_bytes: int
     modified_ns: int
-    state: State
+    state: listing.State
     progress: float
     format: str | None
     framework: str | None
@@ -126,22 +129,17 @@ def _run(run: listing.Run) -> Run:
 
 
 def _span(span: listing.Span) -> Span:
-    summary, failure = span.summary, span.failure
+    failure = span.failure
     return Span(
         id=span.id,
         name=span.id,
-        file=span.found.file,
+        file=span.log_file.file,
         size_bytes=span.version.size,
         modified_ns=span.version.mtime_ns,
         state=span.state,
         progress=round(span.progress, 3),
         format=span.format or None,
-        framework=summary.framework if summary else None,
-        events=summary.events if summary else None,
-        duration_ns=summary.duration_ns if summary else None,
-        steps=list(summary.steps) if summary else [],
-        views=list(summary.views) if summary else [],
-        warnings=list(summary.warnings) if summary else [],
         error=failure.error if failure else None,
         hint=(failure.hint or None) if failure else None,
+        **{name: getattr(span.summary, name, unknown) for name, unknown in _PARSED.items()},
     )

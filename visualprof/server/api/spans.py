@@ -16,7 +16,7 @@ class Parsing(NotReady):
         if failure:
             super().__init__(failure.error, failure.hint)
         else:
-            super().__init__(f"{span.found.name} is being read", "ask again in a moment")
+            super().__init__(f"{span.log_file.name} is being read", "ask again in a moment")
         self.state = span.state
         self.progress = round(span.progress, 3)
 
@@ -51,14 +51,14 @@ def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, S
     """
     listing = logdir.listing()
     first = listing.find(run)
-    found: list[tuple[str, Span, Trace]] = []
+    spans: list[tuple[str, Span, Trace]] = []
     for worker in next(r for r in listing.runs if r.id == run).workers:
         span = next((s for s in worker.spans if s.id == span_id), worker.spans[0])
         if span.state != "failed":
-            found.append((worker.id, span, columns_of(logdir, span)))
-    if not found:
+            spans.append((worker.id, span, columns_of(logdir, span)))
+    if not spans:
         raise Unreadable(first)
-    return found
+    return spans
 
 
 def within(name: str, value: int, most: int, least: int = 0) -> int:

@@ -15,27 +15,22 @@ from visualprof.reader.chrome.raw import raw_events
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Trace
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
-from visualprof.views.answers.kinds import Bandwidth, Kind
 from visualprof.views.answers.table import Selection, Table, page
-from visualprof.views.measure.alignment import Offset, epoch_ns, offsets
-from visualprof.views.measure.stacks import Stacks
-from visualprof.views.measure.tiles import TILE_BUCKETS, counter_bytes, groups_of_tracks, on_timeline, tile_bytes
+from visualprof.views.measure.alignment import Offset, offsets
+from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, tile_bytes
+from visualprof.views.measure.timeline import Place, TimelineEvent, TimelineMeta, details, place, timeline_meta
 from visualprof.views.measure.window import (
     DeviceUse,
-    Direction,
-    LinkName,
     WindowColumns,
     busy_profile,
-    linked,
     longest_of,
     longest_of_category,
     rows_in,
     search,
-    self_ns,
     window_table,
     window_utilization,
 )
@@ -44,11 +39,6 @@ MAX_LEVEL = 62
 MAX_EXPORT = 200_000
 BINARY = ("application/octet-stream",)
 Time = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the first event")]
-# What typed arguments hold (docs/trace-model.md); others are texts or counts.
-ARGUMENT_KINDS: dict[str, Kind] = {
-    "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
-    "block": "dims", "external_id": "id", "operator_id": "id", "operator_index": "id", "sequence": "id",
-}  # fmt: skip
 
 
 class MetaQuery(SpanQuery):
@@ -125,97 +115,11 @@ class AlignmentQuery(Query):
     span: str = ""
 
 
-class TimelineTrack(msgspec.Struct):
-    """A track with events; group_lane: its first lane among those of its group's tiles."""
-
-    id: int
-    kind: Literal["thread", "stream", "gpu_annotation"]
-    name: str
-    process: str
-    pid: str
-    tid: str
-    device: int | None
-    stream: int | None
-    lanes: int
-    events: int
-    group: int
-    group_lane: int
-
-
-class TimelineCounter(msgspec.Struct):
-    """A counter track."""
-
-    id: int
-    name: str
-    process: str
-    samples: int
-    min: float
-    max: float
-
-
-class TimelineStep(msgspec.Struct):
-    """A step on the timeline."""
-
-    name: str
-    start_ns: int
-    duration_ns: int
-
-
-class TimelineMeta(msgspec.Struct):
-    """What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript."""
-
-    version: str
-    duration_ns: int
-    epoch_ns: str | None
-    tile_buckets: int
-    categories: list[str]
-    strings: int
-    tracks: list[TimelineTrack]
-    counters: list[TimelineCounter]
-    steps: list[TimelineStep]
-    minimap: dict[str, list[float]]
-    warnings: list[str]
-
-
 class TimelineStrings(msgspec.Struct):
     """A part of the dictionary."""
 
     strings: list[str]
     total: int
-
-
-class Place(msgspec.Struct):
-    """Where an event stands on the timeline."""
-
-    event: int
-    name: str
-    category: str
-    track: int
-    lane: int
-    start_ns: int
-    duration_ns: int
-
-
-class LinkedPlace(Place):
-    """An event linked with another."""
-
-    kind: LinkName
-    direction: Direction
-
-
-class TimelineEvent(Place):
-    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone."""
-
-    self_ns: int
-    step: str | None
-    correlation: int | None
-    columns: dict[str, Any]
-    kinds: dict[str, Kind]
-    bandwidth_bytes_per_s: Bandwidth | None
-    call_stack: str | None
-    arguments: Any
-    parent: Place | None
-    links: list[LinkedPlace]
 
 
 class TimelineHits(msgspec.Struct):
@@ -266,7 +170,7 @@ class Timeline(Resource):
         # The profile goes over all events; a page draws without it first.
         profile = {} if query.minimap == "0" else busy_profile(trace)
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
-        return _meta(trace, span.summary.fingerprint if span.summary else "", minimap)
+        return timeline_meta(trace, span.summary.fingerprint if span.summary else "", minimap)
 
     @get("/timeline/tile", media=BINARY, refuses=SPAN)
     def tile(self, query: TileQuery) -> Response:
@@ -294,8 +198,10 @@ class Timeline(Resource):
         """Everything about one event."""
         span, trace = self._chosen(query)
         row = within("event", query.event, len(trace.events) - 1)
-        # The raw arguments stand in the file itself, which takes longer than all the rest.
-        return _details(trace, row, None if query.arguments == "0" else span.found.path)
+        event = details(trace, row)
+        if query.arguments != "0":  # they stand in the file itself, which takes longer than all the rest
+            event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
+        return event
 
     @get("/timeline/search", refuses=SPAN)
     def search(self, query: SearchQuery) -> TimelineHits:
@@ -303,7 +209,7 @@ class Timeline(Resource):
         trace = self._chosen(query)[1]
         hits = search(trace, query.text, query.exact == "1")
         rows: list[int] = hits.rows[: query.limit].tolist()
-        return TimelineHits(hits.total, [Place(**_place(trace, row)) for row in rows], hits.ticks.tolist())
+        return TimelineHits(hits.total, [place(trace, row) for row in rows], hits.ticks.tolist())
 
     @get("/timeline/longest", refuses=SPAN)
     def longest(self, query: LongestQuery) -> Place:
@@ -318,7 +224,7 @@ class Timeline(Resource):
             raise BadParameter("the parameter 'name' is missing", "or 'category'")
         if row < 0:
             raise NotFound(f"there is no event {what} in this trace", "search for a part of its name")
-        return Place(**_place(trace, row))
+        return place(trace, row)
 
     @get("/timeline/window", refuses=SPAN)
     def window(self, query: WindowTableQuery) -> TimelineWindow:
@@ -337,7 +243,7 @@ class Timeline(Resource):
     def export(self, query: WindowQuery) -> Response:
         """A window as Chrome JSON."""
         span, trace = self._chosen(query)
-        response = raw(_chrome_json(trace, *_window(trace, query), span.found.path), "application/json")
+        response = raw(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
 
@@ -372,118 +278,12 @@ def _alignment(worker: str, offset: Offset, later_ns: int) -> Alignment:
     )
 
 
-def _meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:
-    origin, until = trace.span_ns
-    epoch = epoch_ns(trace)
-    return TimelineMeta(
-        version=version,
-        duration_ns=until - origin,
-        epoch_ns=None if epoch is None else str(epoch + origin),
-        tile_buckets=TILE_BUCKETS,
-        categories=[c.name.lower() for c in Category],
-        strings=len(trace.strings),
-        tracks=_tracks(trace),
-        counters=_counters(trace),
-        steps=[
-            TimelineStep(trace.strings[int(n)], int(ts) - origin, int(dur))
-            for n, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
-        ],
-        minimap=minimap,
-        warnings=list(trace.meta.warnings),
-    )
-
-
-def _tracks(trace: Trace) -> list[TimelineTrack]:
-    group_of = {track: (i, group) for i, group in enumerate(groups_of_tracks(trace)) for track in group}
-    first_lane = trace.pyramid.lane_of_track
-    tracks: list[TimelineTrack] = []
-    for i in on_timeline(trace):
-        track, (number, group) = trace.tracks[i], group_of[i]
-        on_device = track.kind != TrackKind.THREAD
-        tracks.append(
-            TimelineTrack(
-                id=i,
-                kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the three
-                name=track.name,
-                process=track.process,
-                pid=track.pid,
-                tid=track.tid,
-                device=track.device if on_device else None,
-                stream=track.stream if on_device else None,
-                lanes=int(first_lane[i + 1] - first_lane[i]),
-                events=track.count,
-                group=number,
-                group_lane=int(first_lane[i] - first_lane[group.start]),
-            )
-        )
-    return tracks
-
-
-def _counters(trace: Trace) -> list[TimelineCounter]:
-    counters: list[TimelineCounter] = []
-    for i, track in enumerate(trace.tracks):
-        first, last = np.searchsorted(trace.counters.track, [i, i + 1])
-        values = trace.counters.value[first:last]
-        if track.kind == TrackKind.COUNTER and len(values):
-            low, high = float(values.min()), float(values.max())
-            counters.append(TimelineCounter(i, track.name, track.process, len(values), low, high))
-    return counters
-
-
-def _place(trace: Trace, row: int) -> dict[str, Any]:
-    """Where an event stands: the fields of `Place`."""
-    events = trace.events
-    return {
-        "event": row,
-        "name": trace.strings[events.name[row]],
-        "category": Category(events.category[row]).name.lower(),
-        "track": int(events.track[row]),
-        "lane": int(events.depth[row]),
-        "start_ns": int(events.ts[row]) - trace.span_ns[0],
-        "duration_ns": int(max(0, events.dur[row])),
-    }
-
-
 def _category(name: str) -> Category:
     try:
         return Category[name.upper()]
     except KeyError:
         known = ", ".join(c.name.lower() for c in Category)
         raise BadParameter(f"there is no category {name[:40]!r}", f"category: {known}") from None
-
-
-def _details(trace: Trace, row: int, path: str | None) -> TimelineEvent:
-    """Everything about one event; `arguments` come from the file itself, null when it is gone or not asked for."""
-    events, rows = trace.events, np.array([row], np.int32)
-    columns = {
-        name: _argument(trace, name, row)
-        for name, argument in trace.args.items()
-        if len(argument.events)
-        and argument.events[min(np.searchsorted(argument.events, row), len(argument.events) - 1)] == row
-    }
-    stacks = Stacks(trace)
-    moved, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
-    return TimelineEvent(
-        **_place(trace, row),
-        self_ns=self_ns(trace, row),
-        step=trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
-        correlation=int(events.corr[row]) or None,
-        columns=columns,
-        kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
-        bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
-        call_stack=stacks.text(int(stacks.of(rows)[0])) or None,
-        arguments=None if path is None else _arguments(path, int(events.row[row])),
-        parent=Place(**_place(trace, parent)) if parent >= 0 else None,
-        links=[
-            LinkedPlace(**_place(trace, other), kind=kind, direction=direction)
-            for other, kind, direction in linked(trace, row)
-        ],
-    )
-
-
-def _argument(trace: Trace, name: str, row: int) -> object:
-    value = trace.arg(name, np.array([row]))[0].item()
-    return trace.strings[int(value)] if trace.args[name].text else value
 
 
 def _arguments(path: str, row: int) -> object:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from typing import Literal
 
 import msgspec
 from flask import request
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel
+from visualprof.remote.queue.check.inspect import InspectedArray, Tensor
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.uploads import GRAPH, Upload, kept, kept_models, take
-from visualprof.server.api.models import Entry, Models, UploadQuery
+from visualprof.server.answers import row
+from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
 _log = logging.getLogger(__name__)
-
-
-class TensorEntry(msgspec.Struct):
-    """An input or output of a model, as its file declares it.
-
-    dtype: "" and dims: null where the file does not say. A text among dims names a dimension; a null is unknown.
-    """
-
-    name: str
-    dtype: str
-    dims: list[int | str | None] | None
 
 
 class UploadedModel(msgspec.Struct):
@@ -37,19 +26,12 @@ class UploadedModel(msgspec.Struct):
     """
 
     format: str
-    inputs: list[TensorEntry]
-    outputs: list[TensorEntry]
+    inputs: list[Tensor]
+    outputs: list[Tensor]
     dims: dict[str, int]
     backends: list[str]
     warnings: list[str]
     fixed_inputs: bool
-
-
-class UploadedArray(msgspec.Struct):
-    """What the head of an .npy file says."""
-
-    dtype: str
-    shape: list[int]
 
 
 class UploadAnswer(msgspec.Struct):
@@ -60,7 +42,7 @@ class UploadAnswer(msgspec.Struct):
     size_bytes: int
     kind: Literal["model", "array"]
     model: UploadedModel | None
-    array: UploadedArray | None
+    array: InspectedArray | None
     graph: str | None
 
 
@@ -96,19 +78,16 @@ class Uploads(Resource):
 def _entries(remote: Remote) -> list[Entry]:
     """The uploaded models; without them the Graph page still has those of the log directories."""
     try:
-        found = kept_models(remote)
+        models = kept_models(remote)
     except VisualprofError as error:
         _log.warning("uploaded models are not shown: %s", error.error)
         return []
-    return [Entry(m.id, m.name, m.path, m.format, "", m.size, m.kept_ns, uploaded=True) for m in found]
+    return [(uploaded(m.id, m.name, m.format, m.size, m.kept_ns), m.path) for m in models]
 
 
 def _shown(upload: Upload) -> UploadAnswer:
-    model, array = None, None
-    if isinstance(upload.content, InspectedModel):
-        model = msgspec.convert(asdict(upload.content), UploadedModel)
-    else:
-        array = UploadedArray(upload.content.dtype, upload.content.shape)
-    kind = "array" if isinstance(upload.content, InspectedArray) else "model"
-    graph = GRAPH + upload.blob if model else None
-    return UploadAnswer(upload.blob, upload.name, upload.size, kind, model, array, graph)
+    content, blob = upload.content, upload.blob
+    if isinstance(content, InspectedArray):
+        return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)
+    model = row(UploadedModel, content)
+    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, GRAPH + blob)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -17,12 +19,12 @@ from visualprof.server.answers import csv_file
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import columns_of, whole_run, within
-from visualprof.server.results import Results
 from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
+KEPT = 64  # results
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
@@ -95,11 +97,38 @@ class ChartsAnswer(msgspec.Struct):
     charts: dict[str, Option]
 
 
+@dataclass
+class _Entry:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    result: Answer | None = None
+
+
+class Results:
+    """The most recently used results. Who asks for one that is being computed waits for it."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._entries: OrderedDict[object, _Entry] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: object, compute: Callable[[], Answer]) -> Answer:
+        """The kept result of the key, or a new one; an error is not kept."""
+        with self._lock:
+            entry = self._entries.setdefault(key, _Entry())
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._kept:
+                self._entries.popitem(last=False)
+        with entry.lock:
+            if entry.result is None:
+                entry.result = compute()
+            return entry.result
+
+
 class Views(Resource):
     """The routes over what the log directories hold."""
 
-    def __init__(self, logdir: LogDirectory, models: Models, reports: Reports, results: Results) -> None:
-        self._logdir, self._models, self._reports, self._results = logdir, models, reports, results
+    def __init__(self, logdir: LogDirectory, models: Models, reports: Reports) -> None:
+        self._logdir, self._models, self._reports, self._results = logdir, models, reports, Results()
 
     @get("/views")
     def views(self) -> ViewsAnswer:
@@ -144,7 +173,7 @@ class Views(Resource):
             return model, model
         if chosen.subject == "reports":
             reports = self._reports.chosen([_required(query, "reports")])
-            return self._reports.current()[0], reports
+            return (self._reports.current()[0], *(report.id for report in reports)), reports
         run = _required(query, "run")
         if chosen.subject == "run":
             spans = whole_run(self._logdir, run, query.span)
@@ -158,7 +187,7 @@ class Views(Resource):
         trace = columns_of(self._logdir, span)
         if not chosen.needs(trace):
             raise MissingData(
-                f"{span.found.name} has no data for the view {chosen.name!r}",
+                f"{span.log_file.name} has no data for the view {chosen.name!r}",
                 "it has data for: " + ", ".join(span.summary.views if span.summary else ()),
             )
         return span.summary.fingerprint if span.summary else "", trace
@@ -168,13 +197,13 @@ def parameters(chosen: View) -> list[Parameter]:
     """The parameters of a view, read off its dataclass, in the order of its fields."""
     hints = get_type_hints(chosen.params)
     listed: list[Parameter] = []
-    for field in fields(chosen.params):
-        hint, default = hints[field.name], None if field.default is MISSING else field.default
+    for declared in fields(chosen.params):
+        hint, default = hints[declared.name], None if declared.default is MISSING else declared.default
         if get_origin(hint) is Literal:
-            listed.append(Parameter(field.name, "choice", default, [str(choice) for choice in get_args(hint)]))
+            listed.append(Parameter(declared.name, "choice", default, [str(choice) for choice in get_args(hint)]))
         else:
             scalar = next((kind for kind in (hint, *get_args(hint)) if kind in _SCALARS), None)
-            listed.append(Parameter(field.name, _SCALARS[scalar] if scalar else "text", default, None))
+            listed.append(Parameter(declared.name, _SCALARS[scalar] if scalar else "text", default, None))
     return listed
 
 
@@ -202,16 +231,22 @@ def rows_of(query: ViewQuery) -> Selection:
 
 
 def _bounds(prefix: str, filters: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
-    try:
-        return {column: float(text) for column, text in filters[prefix].items()}
-    except ValueError as error:
-        raise BadParameter(f"{prefix}COLUMN: {error}", "in the unit of the column's name") from error
+    bounds: dict[str, float] = {}
+    for column, text in filters[prefix].items():
+        try:
+            bounds[column] = float(text)
+        except ValueError as error:
+            raise BadParameter(
+                f"{prefix}{column}: {text!r} is no number", "in the unit of the column's name"
+            ) from error
+    return bounds
 
 
 def _required(query: SubjectQuery, name: str) -> str:
     value: str = getattr(query, name)
     if not value:
-        raise BadParameter(f"the parameter {name!r} is missing", query.hint)
+        listed = {"model": "models", "reports": "evaluation"}.get(name, "runs")
+        raise BadParameter(f"the parameter {name!r} is missing", f"ids are listed by /api/v1/{listed}")
     return value
 
 

@@ -45,6 +45,11 @@ def _of(kind: Kind) -> Meta:
     return Meta(extra={"kind": kind})
 
 
+def keyed(**kinds: Kind) -> Meta:
+    """Of a dictionary: the kind of what is under each key."""
+    return Meta(extra={"kinds": kinds})
+
+
 def _column(kind: Kind, *types: str) -> Meta:
     items = {"type": [*types, "null"]} if types else {}
     return Meta(extra={"kind": kind}, extra_json_schema={"type": "array", "items": items})
@@ -98,7 +103,7 @@ def _field(field: Field) -> Iterator[tuple[str, Kind]]:
     members = field.type.types if isinstance(field.type, UnionType) else (field.type,)
     for member in members:
         if isinstance(member, Metadata) and member.extra:
-            yield field.encode_name, member.extra["kind"]
+            yield from (member.extra.get("kinds") or {field.encode_name: member.extra["kind"]}).items()
         else:
             yield from _kinds(member)
 

@@ -73,6 +73,14 @@ C = TypeVar("C")
 TableT = TypeVar("TableT", bound="Table[Any]")
 
 
+ColumnsT = TypeVar("ColumnsT", bound=Columns)
+
+
+def from_rows(kind: type[ColumnsT], rows: Sequence[Sequence[Any]]) -> ColumnsT:
+    """Columns of rows that have a value for each field, in its place."""
+    return kind(**{name: [row[i] for row in rows] for i, name in enumerate(kind.__struct_fields__)})
+
+
 class Answer(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a view answers. kinds: what is under each key of it, tables aside, which tell theirs."""
 
@@ -224,12 +232,7 @@ def _matching(table: Table[Any], name: str, rows: Rows, holds: Callable[[Any], b
     column = _column(table, name)
     if isinstance(column, Coded):
         return column.at(rows).where(holds)
-    return np.array([holds(v) for v in _text(table, name, rows)], bool)
-
-
-def _text(table: Table[Any], name: str, rows: Rows) -> list[Any]:
-    column = _column(table, name)
-    return [column[i] for i in rows]
+    return np.array([holds(column[i]) for i in rows], bool)
 
 
 def _numbers(table: Table[Any], name: str, rows: Rows) -> NDArray[np.float64]:

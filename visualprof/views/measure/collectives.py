@@ -69,10 +69,10 @@ def collectives(trace: Trace) -> list[Collective]:
     around = np.where(owner >= 0, _outermost(trace, owner, host), -1)
     order = np.lexsort((events.ts[work], around))
     mine = np.split(work[order], np.searchsorted(around[order], np.stack((rows, rows + 1), axis=1).ravel()))[1::2]
-    found = [_collective(trace, row, part.tolist()) for row, part in zip(rows.tolist(), mine, strict=True)]
-    found += [_collective(trace, -1, [int(w)]) for w in work[around < 0]]
-    done = [c for c in found if not c.is_request]
-    return sorted(done or found, key=lambda c: c.ts)
+    calls = [_collective(trace, row, part.tolist()) for row, part in zip(rows.tolist(), mine, strict=True)]
+    calls += [_collective(trace, -1, [int(w)]) for w in work[around < 0]]
+    done = [c for c in calls if not c.is_request]
+    return sorted(done or calls, key=lambda c: c.ts)
 
 
 def match(ranks: list[list[Collective]]) -> list[Matched]:
@@ -117,10 +117,10 @@ def _collective(trace: Trace, row: int, kernels: list[int]) -> Collective:
     events = trace.events
     parts = np.array(([row] if row >= 0 else []) + kernels, np.int64)
     inside = _inside(trace, row) if row >= 0 else []
-    told = [*parts.tolist(), *inside]
-    name = _told_text(trace, "collective", told) or _short(trace.strings[events.name[parts[0]]])
-    sizes = [b for r in told if (b := _bytes(trace, r)) >= 0]
-    members = [int(v) for r in told if (v := trace.arg("group_size", np.array([r]), -1)[0]) > 0]
+    rows = [*parts.tolist(), *inside]
+    name = _first_text(trace, "collective", rows) or _short(trace.strings[events.name[parts[0]]])
+    sizes = [b for r in rows if (b := _bytes(trace, r)) >= 0]
+    members = [int(v) for r in rows if (v := trace.arg("group_size", np.array([r]), -1)[0]) > 0]
     return Collective(
         name,
         int(events.ts[parts[0]]),
@@ -143,7 +143,7 @@ def _inside(trace: Trace, row: int) -> list[int]:
     return [row + 1 + i for i in inside]
 
 
-def _told_text(trace: Trace, name: str, rows: list[int]) -> str:
+def _first_text(trace: Trace, name: str, rows: list[int]) -> str:
     for row in rows:
         value = int(trace.arg(name, np.array([row]), 0)[0])
         if value > 0:

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
-from visualprof.views.answers.kinds import (
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Energies,
-    Flags,
-    Identifiers,
-    Lists,
-    Names,
-    Number,
-    Ratio,
-    Ratios,
-    Sizes,
-    Texts,
-)
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Columns
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
@@ -40,66 +25,57 @@ _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 class PointColumns(Columns):
     """One row a point; None where unknown, or where n is too small for a percentile."""
 
-    report: Texts
-    spec: Names
-    batch: Counts
-    qps: Counts
-    samples_per_s: Counts
-    whole_samples_per_s: Counts
-    mean_ns: Durations
-    min_ns: Durations
-    max_ns: Durations
-    p50_ns: Durations
-    p90_ns: Durations
-    p95_ns: Durations
-    p99_ns: Durations
-    n: Counts
-    first_ns: Durations
-    load_ns: Durations
-    rss_bytes: Sizes
-    gpu_memory_bytes: Sizes
-    energy_j_per_sample: Energies
-    stable: Flags
-    host_busy: Flags
-    throttled: Flags
-    pressure: Ratios
-    involuntary_switches: Counts
+    report: kinds.Texts
+    spec: kinds.Names
+    batch: kinds.Counts
+    qps: kinds.Counts
+    samples_per_s: kinds.Counts
+    whole_samples_per_s: kinds.Counts
+    mean_ns: kinds.Durations
+    min_ns: kinds.Durations
+    max_ns: kinds.Durations
+    p50_ns: kinds.Durations
+    p90_ns: kinds.Durations
+    p95_ns: kinds.Durations
+    p99_ns: kinds.Durations
+    n: kinds.Counts
+    first_ns: kinds.Durations
+    load_ns: kinds.Durations
+    rss_bytes: kinds.Sizes
+    gpu_memory_bytes: kinds.Sizes
+    energy_j_per_sample: kinds.Energies
+    stable: kinds.Flags
+    host_busy: kinds.Flags
+    throttled: kinds.Flags
+    pressure: kinds.Ratios
+    involuntary_switches: kinds.Counts
 
 
 class BestColumns(Columns):
     """Per report its best point by each objective, None without one, and the ids of its verdicts."""
 
-    report: Texts
-    spec: Names
-    most_samples_batch: Counts
-    most_samples_per_s: Counts
-    least_latency_batch: Counts
-    least_latency_ns: Durations
-    slo_batch: Counts
-    slo_samples_per_s: Counts
-    slo_percentile: Identifiers
-    slo_latency_ns: Durations
-    verdicts: Lists
+    report: kinds.Texts
+    spec: kinds.Names
+    most_samples_batch: kinds.Counts
+    most_samples_per_s: kinds.Counts
+    least_latency_batch: kinds.Counts
+    least_latency_ns: kinds.Durations
+    slo_batch: kinds.Counts
+    slo_samples_per_s: kinds.Counts
+    slo_percentile: kinds.Identifiers
+    slo_latency_ns: kinds.Durations
+    verdicts: kinds.Lists
 
 
-class VerdictEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a verdict, those of its rule."""
-
-    pressure_ratio: Ratio | UnsetType | None = UNSET
-    involuntary_switches_per_s: Number | UnsetType | None = UNSET
-    spread_ratio: Ratio | UnsetType | None = UNSET
-    least_p50_ns: Duration | UnsetType | None = UNSET
-    most_p50_ns: Duration | UnsetType | None = UNSET
-    asked: str | UnsetType | None = UNSET
-    effective: str | UnsetType | None = UNSET
-    samples_per_s: Number | UnsetType | None = UNSET
-    best_samples_per_s: Number | UnsetType | None = UNSET
-    best_batch: Count | UnsetType | None = UNSET
-    first_ns: Duration | UnsetType | None = UNSET
-    p50_ns: Duration | UnsetType | None = UNSET
-    n: Count | UnsetType | None = UNSET
-    needed_n: Count | UnsetType | None = UNSET
-    percentile: Count | UnsetType | None = UNSET
+# The numbers of a verdict, those of its rule.
+VerdictEvidence = Annotated[
+    Mapping[str, int | float | str | None],
+    keyed(
+        pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
+        most_p50_ns="ns", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
+        p50_ns="ns", n="count", needed_n="count", percentile="count",
+    ),
+]  # fmt: skip
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -180,13 +156,20 @@ def _worst(
     name: str,
     severity: Severity,
     measure: Callable[[Point], float | None],
-    evidence: Callable[[Point], VerdictEvidence],
+    **evidence: Callable[[Point], float | None],
 ) -> Iterator[Verdict]:
-    """One verdict for the points for which the measure is a number, at the one where it is largest."""
+    """One verdict for the points for which the measure is a number, with the evidence of that where it is largest."""
     hit = [(value, p) for p in report.points if (value := measure(p)) is not None]
     if hit:
         worst = max(hit, key=lambda h: h[0])[1]
-        yield Verdict(name, severity, report.id, worst.batch, tuple(p.batch for _, p in hit), evidence(worst))
+        numbers = {key: value(worst) for key, value in evidence.items()}
+        yield Verdict(name, severity, report.id, worst.batch, tuple(p.batch for _, p in hit), numbers)
+
+
+def _whole(report: Report, name: str, severity: Severity, asked: str, effective: str) -> Iterator[Verdict]:
+    """One verdict for all points."""
+    evidence = {"asked": asked or None, "effective": effective}
+    yield Verdict(name, severity, report.id, None, tuple(p.batch for p in report.points), evidence)
 
 
 def _spread(point: Point) -> float | None:
@@ -205,7 +188,7 @@ def _host_busy(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "host_busy", "medium",
         lambda p: (p.pressure or (_switches_per_s(p) or 0.0) / 1e6) if p.host_busy else None,
-        lambda p: VerdictEvidence(pressure_ratio=p.pressure, involuntary_switches_per_s=_switches_per_s(p)),
+        pressure_ratio=lambda p: p.pressure, involuntary_switches_per_s=_switches_per_s,
     )  # fmt: skip
 
 
@@ -214,17 +197,13 @@ def _unstable(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "unstable", "medium",
         lambda p: (_spread(p) or 0.0) if p.stable is False and p.n >= ENOUGH[50] else None,
-        lambda p: VerdictEvidence(
-            spread_ratio=_spread(p),
-            least_p50_ns=min(p.window_p50_ns, default=None), most_p50_ns=max(p.window_p50_ns, default=None),
-        ),
+        spread_ratio=_spread, least_p50_ns=lambda p: min(p.window_p50_ns, default=None),
+        most_p50_ns=lambda p: max(p.window_p50_ns, default=None),
     )  # fmt: skip
 
 
 def _throttled(report: Report) -> Iterator[Verdict]:
-    return _worst(
-        report, "throttled", "medium", lambda p: float(p.batch) if p.throttled else None, lambda p: VerdictEvidence()
-    )
+    return _worst(report, "throttled", "medium", lambda p: float(p.batch) if p.throttled else None)
 
 
 def precision_name(text: str) -> str:
@@ -238,9 +217,7 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
     really = precision_name(report.effective.get("precision", ""))
     asked = precision_name(report.precision)
     if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
-        batches = tuple(p.batch for p in report.points)
-        evidence = VerdictEvidence(asked=report.precision or None, effective=really)
-        yield Verdict("precision_changed", "high" if asked else "low", report.id, None, batches, evidence)
+        yield from _whole(report, "precision_changed", "high" if asked else "low", report.precision, really)
 
 
 def _fallback(report: Report) -> Iterator[Verdict]:
@@ -248,21 +225,19 @@ def _fallback(report: Report) -> Iterator[Verdict]:
     effective = report.effective.get("providers") or report.effective.get("device") or ""
     first = effective.partition(",")[0].strip()
     if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
-        batches = tuple(p.batch for p in report.points)
-        evidence = VerdictEvidence(asked=report.device, effective=first)
-        yield Verdict("fallback_provider", "high", report.id, None, batches, evidence)
+        yield from _whole(report, "fallback_provider", "high", report.device, first)
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
     top = most_samples(report)
-    if top is None or not top.samples_per_s:
+    if top is None or not (peak := top.samples_per_s):
         return iter(())
-    limit, peak = top.samples_per_s * FALLS, top.samples_per_s
+    limit = peak * FALLS
     return _worst(
         report, "slower_with_batch", "low",
         lambda p: peak - p.samples_per_s
         if p.batch > top.batch and p.samples_per_s is not None and p.samples_per_s < limit else None,
-        lambda p: VerdictEvidence(samples_per_s=p.samples_per_s, best_samples_per_s=peak, best_batch=top.batch),
+        samples_per_s=lambda p: p.samples_per_s, best_samples_per_s=lambda p: peak, best_batch=lambda p: top.batch,
     )  # fmt: skip
 
 
@@ -270,18 +245,16 @@ def _first_run_slow(report: Report) -> Iterator[Verdict]:
     return _worst(
         report, "first_run_slow", "low",
         lambda p: p.first_ns / p.p50_ns if p.first_ns and p.p50_ns and p.first_ns > SLOW_FIRST * p.p50_ns else None,
-        lambda p: VerdictEvidence(first_ns=p.first_ns, p50_ns=p.p50_ns),
+        first_ns=lambda p: p.first_ns, p50_ns=lambda p: p.p50_ns,
     )  # fmt: skip
 
 
 def _n_too_small(report: Report) -> Iterator[Verdict]:
-    least = [p for p in report.points if p.n < ENOUGH[50]]
+    least = any(p.n < ENOUGH[50] for p in report.points)
     return _worst(
-        report, "n_too_small", "high" if least else "low",
-        lambda p: 1 / p.n if p.n < ENOUGH[99] else None,
-        lambda p: VerdictEvidence(
-            n=p.n, needed_n=ENOUGH[99], percentile=max((k for k, v in ENOUGH.items() if p.n >= v), default=0)
-        ),
+        report, "n_too_small", "high" if least else "low", lambda p: 1 / p.n if p.n < ENOUGH[99] else None,
+        n=lambda p: p.n, needed_n=lambda p: ENOUGH[99],
+        percentile=lambda p: max((k for k, v in ENOUGH.items() if p.n >= v), default=0),
     )  # fmt: skip
 
 

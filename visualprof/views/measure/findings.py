@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace
-from visualprof.views.answers.kinds import Count, Duration, Identifier, Ratio, Size
+from visualprof.views.answers.kinds import Duration, keyed
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel
 from visualprof.views.measure.steps import Windows
@@ -27,34 +27,17 @@ TENSOR_CORE_CAPABILITY = 7.0
 TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The measured numbers of a finding, those of its rule."""
-
-    device: Identifier | None = None
-    devices: Count | None = None
-    backend: str | None = None
-    step: str | None = None
-    calls: Count | None = None
-    pageable_copies: Count | None = None
-    utilization: Ratio | None = None
-    occupancy: Ratio | None = None
-    dataloader_ratio: Ratio | None = None
-    communication_ratio: Ratio | None = None
-    eligible_ratio: Ratio | None = None
-    short_kernel_ratio: Ratio | None = None
-    host_ratio: Ratio | None = None
-    memcpy_ratio: Ratio | None = None
-    dataloader_ns: Duration | None = None
-    communication_ns: Duration | None = None
-    eligible_ns: Duration | None = None
-    idle_ns: Duration | None = None
-    host_ns: Duration | None = None
-    memcpy_ns: Duration | None = None
-    kernel_mean_ns: Duration | None = None
-    median_step_ns: Duration | None = None
-    longest_step_ns: Duration | None = None
-    peak_bytes: Size | None = None
-    memory_bytes: Size | None = None
+# The measured numbers of a finding, those of its rule.
+Evidence = Annotated[
+    Mapping[str, int | float | str],
+    keyed(
+        device="id", devices="count", calls="count", pageable_copies="count", utilization="ratio", occupancy="ratio",
+        dataloader_ratio="ratio", communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio",
+        host_ratio="ratio", memcpy_ratio="ratio", dataloader_ns="ns", communication_ns="ns", eligible_ns="ns",
+        idle_ns="ns", host_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns", median_step_ns="ns", longest_step_ns="ns",
+        peak_bytes="bytes", memory_bytes="bytes",
+    ),
+]  # fmt: skip
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -103,13 +86,18 @@ def findings(case: Case) -> list[Finding]:
     return sorted(every, key=lambda f: (rank[f.severity], -(f.gain_ns_per_step or 0)))
 
 
+def _finding(
+    name: str, severity: Severity, link: str, gain: int | None = None, **evidence: int | float | str
+) -> Iterator[Finding]:
+    yield Finding(name, severity, gain, evidence, link)
+
+
 def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -> Iterator[Finding]:
     """A part fills more than `least` of the average step, badly so from `severe` on."""
-    share = case.share(part)
+    share, spent = case.share(part), round(case.step[f"{part}_ns"])
     if share > least:
-        spent = round(case.step[f"{part}_ns"])
-        numbers: dict[str, Any] = {f"{part}_ratio": share, f"{part}_ns": spent}
-        yield Finding(f"{part}_bound", HIGH if share > severe else MEDIUM, spent, Evidence(**numbers), link)
+        numbers = {f"{part}_ratio": share, f"{part}_ns": spent}
+        yield from _finding(f"{part}_bound", HIGH if share > severe else MEDIUM, link, spent, **numbers)
 
 
 def _dataloader(case: Case) -> Iterator[Finding]:
@@ -117,19 +105,12 @@ def _dataloader(case: Case) -> Iterator[Finding]:
 
 
 def _utilization(case: Case) -> Iterator[Finding]:
-    if not case.on_gpu():
-        return
-    for device in case.devices:
+    for device in case.devices if case.on_gpu() else ():
         used = device.utilization
         if used is not None and used < 0.5:
-            idle = round(case.step["total_ns"] * (1 - used))
-            yield Finding(
-                "low_gpu_utilization",
-                HIGH if used < 0.3 else MEDIUM,
-                idle,
-                Evidence(device=device.id, utilization=used, idle_ns=idle),
-                "/overview?chart=steps",
-            )
+            idle, severity = round(case.step["total_ns"] * (1 - used)), HIGH if used < 0.3 else MEDIUM
+            numbers = {"device": device.id, "utilization": used, "idle_ns": idle}
+            yield from _finding("low_gpu_utilization", severity, "/overview?chart=steps", idle, **numbers)
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
@@ -141,47 +122,33 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
     spent = int(case.times.device_self[eligible].sum())
     kernels = int(np.maximum(case.trace.events.dur[is_kernel(case.trace)], 0).sum())
     if capable and unused and spent:
-        gain = round(spent * (1 - 1 / TENSOR_CORE_SPEEDUP) / case.steps)
-        yield Finding(
-            "tensor_cores_unused",
+        gain, severity = (
+            round(spent * (1 - 1 / TENSOR_CORE_SPEEDUP) / case.steps),
             HIGH if spent > 0.3 * kernels else MEDIUM,
-            gain,
-            Evidence(eligible_ratio=spent / kernels if kernels else 0.0, eligible_ns=spent),
-            "/operator?sort=device_self_ns",
         )
+        numbers = {"eligible_ratio": spent / kernels if kernels else 0.0, "eligible_ns": spent}
+        yield from _finding("tensor_cores_unused", severity, "/operator?sort=device_self_ns", gain, **numbers)
 
 
 def _memory(case: Case) -> Iterator[Finding]:
     allocs = case.trace.allocs
     for device in case.trace.meta.devices:
         here = allocs.device == device.id
-        if not device.memory_bytes or not here.any():
-            continue
-        peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max()))
-        if peak > 0.9 * device.memory_bytes:
-            yield Finding(
-                "memory_nearly_full",
-                MEDIUM,
-                None,
-                Evidence(device=device.id, peak_bytes=peak, memory_bytes=device.memory_bytes),
-                "/memory",
-            )
+        peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max())) if here.any() else 0
+        if device.memory_bytes and peak > 0.9 * device.memory_bytes:
+            numbers = {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}
+            yield from _finding("memory_nearly_full", MEDIUM, "/memory", **numbers)
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
     if len(case.devices) > 1 and any("DataParallel" in s and "Distributed" not in s for s in case.trace.strings):
-        yield Finding("data_parallel", MEDIUM, None, Evidence(devices=len(case.devices)), "/overview")
+        yield from _finding("data_parallel", MEDIUM, "/overview", devices=len(case.devices))
 
 
 def _backend(case: Case) -> Iterator[Finding]:
-    backend = case.trace.meta.properties.get("backend", "nccl")
-    if (
-        case.on_gpu()
-        and case.trace.meta.device_type == "cuda"
-        and backend in ("gloo", "mpi")
-        and max(map(_capability, case.devices)) >= 3.5
-    ):
-        yield Finding("not_nccl", MEDIUM, None, Evidence(backend=backend), "/distributed")
+    backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
+    if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(_capability, case.devices)) >= 3.5:
+        yield from _finding("not_nccl", MEDIUM, "/distributed", backend=backend)
 
 
 def _communication(case: Case) -> Iterator[Finding]:
@@ -196,70 +163,45 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
     if not case.on_gpu() or len(work) < 100:
         return
     short = events.dur[work] < events.dur[call]
-    ratio = float(short.mean())
+    ratio, mean = float(short.mean()), round(float(events.dur[work].mean()))
     if ratio > 0.5 and any(d.utilization is not None and d.utilization < 0.8 for d in case.devices):
         gain = int((events.dur[call] - events.dur[work])[short].sum()) // case.steps
-        yield Finding(
-            "many_small_kernels",
-            MEDIUM,
-            gain,
-            Evidence(short_kernel_ratio=ratio, calls=len(work), kernel_mean_ns=round(float(events.dur[work].mean()))),
-            "/kernel?sort=calls",
-        )
+        numbers = {"calls": len(work), "short_kernel_ratio": ratio, "kernel_mean_ns": mean}
+        yield from _finding("many_small_kernels", MEDIUM, "/kernel?sort=calls", gain, **numbers)
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
     for device in case.devices:
         occupancy, used = device.occupancy, device.utilization
         if occupancy is not None and occupancy < 0.2 and used is not None and used > 0.3:
-            evidence = Evidence(device=device.id, occupancy=occupancy)
-            yield Finding("low_occupancy", LOW, None, evidence, "/kernel?group=launch")
+            yield from _finding("low_occupancy", LOW, "/kernel?group=launch", device=device.id, occupancy=occupancy)
 
 
 def _cpu(case: Case) -> Iterator[Finding]:
-    exposed = case.step["cpu_ns"] + case.step["runtime_ns"]
-    if case.on_gpu() and case.step["total_ns"] and exposed / case.step["total_ns"] > 0.4:
-        yield Finding(
-            "cpu_bound",
-            MEDIUM,
-            round(exposed),
-            Evidence(host_ratio=exposed / case.step["total_ns"], host_ns=round(exposed)),
-            "/operator?sort=host_self_ns",
-        )
+    exposed, total = case.step["cpu_ns"] + case.step["runtime_ns"], case.step["total_ns"]
+    if case.on_gpu() and total and exposed / total > 0.4:
+        spent = round(exposed)
+        numbers = {"host_ratio": exposed / total, "host_ns": spent}
+        yield from _finding("cpu_bound", MEDIUM, "/operator?sort=host_self_ns", spent, **numbers)
 
 
 def _copies(case: Case) -> Iterator[Finding]:
-    share = case.share("memcpy")
-    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n) & (
-        case.trace.events.category == Category.MEMCPY
-    )
+    share, spent = case.share("memcpy"), round(case.step["memcpy_ns"])
+    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
+    pageable &= case.trace.events.category == Category.MEMCPY
     if share > 0.03:
-        spent = round(case.step["memcpy_ns"])
-        yield Finding(
-            "copies_blocking",
-            MEDIUM,
-            spent,
-            Evidence(memcpy_ratio=share, memcpy_ns=spent, pageable_copies=int(pageable.sum())),
-            "/kernel?table=memory_operations",
-        )
+        numbers = {"pageable_copies": int(pageable.sum()), "memcpy_ratio": share, "memcpy_ns": spent}
+        yield from _finding("copies_blocking", MEDIUM, "/kernel?table=memory_operations", spent, **numbers)
 
 
 def _jitter(case: Case) -> Iterator[Finding]:
     length: Ints = case.windows.end - case.windows.start
-    if len(length) >= 5:
-        median = float(np.median(length))
-        worst = int(np.argmax(length))
-        if median > 0 and length[worst] > 1.5 * median:
-            gain = max(0, round(float(length.mean()) - median))
-            yield Finding(
-                "step_jitter",
-                LOW,
-                gain,
-                Evidence(
-                    median_step_ns=round(median), longest_step_ns=int(length[worst]), step=case.windows.names[worst]
-                ),
-                f"/overview?step={case.windows.names[worst]}",
-            )
+    median = float(np.median(length)) if len(length) >= 5 else 0.0
+    if median > 0 and length.max() > 1.5 * median:
+        worst, gain = int(np.argmax(length)), max(0, round(float(length.mean()) - median))
+        step, longest = case.windows.names[worst], int(length[worst])
+        numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
+        yield from _finding("step_jitter", LOW, f"/overview?step={step}", gain, **numbers)
 
 
 def _capability(device: DeviceSummary) -> float:
@@ -269,8 +211,7 @@ def _capability(device: DeviceSummary) -> float:
         return 0.0
 
 
-Rule = Callable[[Case], Iterator[Finding]]
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _dataloader, _utilization, _tensor_cores, _memory, _data_parallel, _backend, _communication,
     _small_kernels, _occupancy, _cpu, _copies, _jitter,
 )  # fmt: skip

@@ -87,22 +87,22 @@ def _collect(
         node_of[i] = _find(trace.strings[int(i)], names)
     node = np.where(label > 0, node_of[label], -1)
     node = np.where(node >= 0, node, _by_layers(trace, rows, names))
-    found = node >= 0
+    has_node = node >= 0
     count = len(model.nodes)
 
     def total(values: NDArray[np.number]) -> NDArray[np.float64]:
-        known = found & ~np.isnan(values.astype(np.float64))
+        known = has_node & ~np.isnan(values.astype(np.float64))
         out = np.bincount(node[known], values[known], count).astype(np.float64)
         out[np.bincount(node[known], minlength=count) == 0] = np.nan
         return out
 
-    order = np.lexsort((trace.events.dur[rows[found]], node[found]))
+    order = np.lexsort((trace.events.dur[rows[has_node]], node[has_node]))
     event = np.full(count, -1, np.int64)
-    event[node[found][order]] = rows[found][order]  # the longest of each node comes last and stays
+    event[node[has_node][order]] = rows[has_node][order]  # the longest of each node comes last and stays
     # Module calls hold each other: what the outermost took is all. The times of operators hold nothing of each other.
     nested = rule == "module"
     whole = spent[_outermost(trace, rows)] if nested else spent
-    matched = spent[found][_outermost(trace, rows[found])] if nested else spent[found]
+    matched = spent[has_node][_outermost(trace, rows[has_node])] if nested else spent[has_node]
     return Join(
         int(whole.sum()), int(matched.sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
         total(trace.arg("flops", rows, np.nan).astype(np.float64)),
@@ -113,10 +113,10 @@ def _collect(
 def _by_layers(trace: Trace, rows: NDArray[np.int64], names: dict[str, int]) -> NDArray[np.int64]:
     """Node of each event by the model's layers that a runtime says it was made of; the first that is a node."""
     layers = np.maximum(trace.arg("layers", rows, 0).astype(np.int64), 0)
-    found = np.full(len(trace.strings), -1, np.int64)
+    node_of = np.full(len(trace.strings), -1, np.int64)
     for i in np.unique(layers[layers > 0]):
-        found[i] = next((names[name] for name in trace.strings[int(i)].split(",") if name in names), -1)
-    return found[layers]
+        node_of[i] = next((names[name] for name in trace.strings[int(i)].split(",") if name in names), -1)
+    return node_of[layers]
 
 
 def _find(name: str, names: dict[str, int]) -> int:

@@ -21,14 +21,22 @@ MIN_BLOCK = 4
 
 @dataclass
 class Group:
-    """A group while the tree grows: children are groups (by row) and nodes (by row), in order of execution."""
+    """A group while the tree grows. children: ("group" or "node", row), in order of execution."""
 
     name: str
     kind: str
     parent: int
-    groups: list[int] = field(default_factory=list[int])
-    nodes: list[int] = field(default_factory=list[int])
-    order: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    children: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+
+    @property
+    def groups(self) -> list[int]:
+        """Rows of the groups in it."""
+        return [row for kind, row in self.children if kind == "group"]
+
+    @property
+    def nodes(self) -> list[int]:
+        """Rows of the nodes that are in none of those."""
+        return [row for kind, row in self.children if kind == "node"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     groups, group = _tree(model, shown)
     return Hierarchy(
         tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
-        _twins(model, shown, groups, src, dst),
+        _twins([model.nodes[row].type for row in shown], groups, group, src, dst),
     )  # fmt: skip
 
 
@@ -107,12 +115,10 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
             if key not in known:
                 known[key] = len(groups)
                 groups.append(Group(scope.name, scope.kind, at))
-                groups[at].groups.append(known[key])
-                groups[at].order.append(("group", known[key]))
+                groups[at].children.append(("group", known[key]))
             at = known[key]
         of.append(at)
-        groups[at].nodes.append(i)
-        groups[at].order.append(("node", i))
+        groups[at].children.append(("node", i))
     _dissolve(groups, of)
     for number in range(len(groups)):
         _cut(groups, number, of)
@@ -122,13 +128,11 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
 def _dissolve(groups: list[Group], of: list[int]) -> None:
     """Scopes that hold a single node, as exporters write for every layer, give it to their parent."""
     for number in reversed(range(1, len(groups))):
-        each, parent = groups[number], groups[groups[number].parent]
-        if each.kind == "scope" and not each.groups and len(each.nodes) == 1:
-            place = parent.order.index(("group", number))
-            parent.order[place] = ("node", each.nodes[0])
-            parent.groups.remove(number)
-            parent.nodes.append(each.nodes[0])
-            of[each.nodes[0]] = each.parent
+        group, children = groups[number], groups[number].children
+        if group.kind == "scope" and len(children) == 1 and children[0][0] == "node":
+            around = groups[group.parent].children
+            around[around.index(("group", number))] = children[0]
+            of[children[0][1]] = group.parent
 
 
 def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]:
@@ -136,7 +140,7 @@ def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]
     names = {t: i for i, t in enumerate(dict.fromkeys(model.nodes[r].type for r in shown))}
     types = np.array([names[model.nodes[r].type] for r in shown])
     free = np.ones(len(types), bool)
-    found: dict[int, tuple[Scope, ...]] = {}
+    blocks: dict[int, tuple[Scope, ...]] = {}
     number = 0
     while True:
         best = (0, 0, 0)
@@ -148,11 +152,11 @@ def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]
                 best = max(best, (repeats * period, -period, start))
         size, negative, start = best
         if size < 2 * MIN_BLOCK:
-            return found
+            return blocks
         period = -negative
         number += 1
         for i in range(start, start + size):
-            found[i] = (Scope(f"block {number}.{(i - start) // period + 1}", "block"),)
+            blocks[i] = (Scope(f"block {number}.{(i - start) // period + 1}", "block"),)
         free[start : start + size] = False
 
 
@@ -168,24 +172,21 @@ def _longest_run(same: Mask) -> tuple[int, int]:
 
 def _cut(groups: list[Group], number: int, of: list[int]) -> None:
     """Cuts a group of too many children into sections in order of execution."""
-    children = groups[number].order
+    children = groups[number].children
     if len(children) <= SECTION:
         return
     count = -(-len(children) // SECTION)
-    groups[number].order, groups[number].groups, groups[number].nodes = [], [], []
+    groups[number].children = []
     for k in range(count):
         part = children[k * len(children) // count : (k + 1) * len(children) // count]
         section = len(groups)
-        groups.append(Group(f"{k + 1}/{count}", "section", number, order=part))
-        groups[number].order.append(("group", section))
-        groups[number].groups.append(section)
+        groups.append(Group(f"{k + 1}/{count}", "section", number, part))
+        groups[number].children.append(("group", section))
         for kind, child in part:
             if kind == "group":
                 groups[child].parent = section
-                groups[section].groups.append(child)
             else:
                 of[child] = section
-                groups[section].nodes.append(child)
 
 
 def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], list[int]]:
@@ -199,8 +200,8 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
     new = {old: i for i, old in enumerate(order)}
     moved = [
         Group(
-            groups[o].name, groups[o].kind, new.get(groups[o].parent, -1), [new[g] for g in groups[o].groups],
-            groups[o].nodes, [(k, new[c] if k == "group" else c) for k, c in groups[o].order],
+            groups[o].name, groups[o].kind, new.get(groups[o].parent, -1),
+            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children],
         )
         for o in order
     ]  # fmt: skip
@@ -208,26 +209,30 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
 
 
 def _twins(
-    model: ModelGraph, shown: Sequence[int], groups: list[Group], src: list[int], dst: list[int]
+    types: Sequence[str], groups: list[Group], of: Sequence[int], src: list[int], dst: list[int]
 ) -> tuple[int, ...]:
-    """The first group of the same structure for every group: same children in the same order, same edges among them."""
-    parent_of_node = [0] * len(shown)
-    for number, each in enumerate(groups):
-        for node in each.nodes:
-            parent_of_node[node] = number
-    chains = [_chain(groups, g) for g in range(len(groups))]
-    place = [{(k, c): i for i, (k, c) in enumerate(g.order)} for g in groups]
+    """The first group of the same structure for every group: same children in the same order, same edges among them.
+
+    Args: types, of: of each shown node, its type and its group.
+    """
+    chains = [_chain(groups, number) for number in range(len(groups))]
+    place = [{child: i for i, child in enumerate(group.children)} for group in groups]
+
+    def child(node: int, around: int) -> int:
+        """Place of the child of a group that holds a node."""
+        chain = chains[of[node]]
+        below = chain[chain.index(around) + 1 :]
+        return place[around]["group", below[0]] if below else place[around]["node", node]
+
     inner: list[list[tuple[int, int]]] = [[] for _ in groups]
     for a, b in zip(src, dst, strict=True):
-        shared = _meet(chains[parent_of_node[a]], chains[parent_of_node[b]])
-        inner[shared].append(
-            (_child(place, chains, parent_of_node, a, shared), _child(place, chains, parent_of_node, b, shared))
-        )
+        shared = _meet(chains[of[a]], chains[of[b]])
+        inner[shared].append((child(a, shared), child(b, shared)))
     digests: dict[int, str] = {}
     first: dict[str, int] = {}
     twin = [0] * len(groups)
     for number in reversed(range(len(groups))):
-        parts = [digests[c] if k == "group" else model.nodes[shown[c]].type for k, c in groups[number].order]
+        parts = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
         text = repr((groups[number].kind, parts, sorted(set(inner[number]))))
         digests[number] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
     for number in range(len(groups)):
@@ -251,13 +256,3 @@ def _meet(a: list[int], b: list[int]) -> int:
             break
         shared = x
     return shared
-
-
-def _child(
-    place: list[dict[tuple[str, int], int]], chains: list[list[int]], parent: list[int], node: int, shared: int
-) -> int:
-    """Place of the child of `shared` that holds a node."""
-    chain = chains[parent[node]]
-    depth = chain.index(shared)
-    key = ("node", node) if depth == len(chain) - 1 else ("group", chain[depth + 1])
-    return place[shared][key]

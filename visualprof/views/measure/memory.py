@@ -83,11 +83,11 @@ def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
     first = np.unique(np.searchsorted(ts - ts[0], edges))
     first = first[first < len(ts)]
     count = np.diff(first, append=len(ts))
-    found = [first, first + count - 1]
+    places = [first, first + count - 1]
     for extreme in (np.minimum, np.maximum):
         equal = np.flatnonzero(value == np.repeat(extreme.reduceat(value, first), count))
-        found.append(equal[np.searchsorted(equal, first)])
-    return np.unique(np.concatenate(found))
+        places.append(equal[np.searchsorted(equal, first)])
+    return np.unique(np.concatenate(places))
 
 
 def changes_of_use(trace: Trace) -> Mask:
@@ -124,8 +124,8 @@ def lifetimes(trace: Trace, device: int) -> Lifetimes:
 
 def owners(trace: Trace) -> Mask:
     """Of each event: are memory events in it its own? Operators; in a trace without them all but memory events."""
-    found = is_operator(trace)
-    return found if found.any() else trace.events.category != Category.MEMORY
+    operators = is_operator(trace)
+    return operators if operators.any() else trace.events.category != Category.MEMORY
 
 
 def owners_of(trace: Trace, places: Ints, wanted: Mask) -> Ids:
@@ -134,16 +134,16 @@ def owners_of(trace: Trace, places: Ints, wanted: Mask) -> Ids:
     return nearest_ancestor(trace.events.parent, wanted, events)
 
 
-def peak(found: Curve) -> int:
+def peak(totals: Curve) -> int:
     """Place of the largest total, the first one; -1 without events."""
-    return int(np.argmax(found.allocated)) if len(found.allocated) else -1
+    return int(np.argmax(totals.allocated)) if len(totals.allocated) else -1
 
 
-def alive_at(trace: Trace, found: Lifetimes, ts: int) -> Mask:
+def alive_at(trace: Trace, lives: Lifetimes, ts: int) -> Mask:
     """Of each allocation: does it live at that time? Without an address nobody knows, and the answer is no."""
     allocs = trace.allocs
-    began = (found.allocated >= 0) & (allocs.ts[found.allocated] <= ts)
-    return began & (found.until > ts) & (allocs.addr[found.allocated] != NO_ADDRESS)
+    began = (lives.allocated >= 0) & (allocs.ts[lives.allocated] <= ts)
+    return began & (lives.until > ts) & (allocs.addr[lives.allocated] != NO_ADDRESS)
 
 
 def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
@@ -156,29 +156,29 @@ def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str]
     after = places + changes_of_use(trace)[places]
     upto = np.searchsorted(at, after, side="right")
     held: list[Ints] = []
-    for each in ids:
-        total = np.cumsum(np.where(allocs.category[at] == each, allocs.bytes[at], 0))
+    for category in ids:
+        total = np.cumsum(np.where(allocs.category[at] == category, allocs.bytes[at], 0))
         held.append(np.concatenate((np.zeros(1, np.int64), total))[upto])
     return [trace.strings[i] or "unknown" for i in ids], held
 
 
-def purposes(trace: Trace, found: Lifetimes) -> Purposes:
+def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
     """What each allocation is for: as the file says, else by the stages in which it began and ended.
 
     forward to backward or later: activation; in backward, kept: gradient; in the optimizer, kept: optimizer_state;
     begun and ended in one stage: temporary; before the profile or unknown: unknown. A heuristic; docs/views.md#memory.
     """
     if trace.allocs.category.any():
-        own = np.where(found.allocated >= 0, trace.allocs.category[np.maximum(found.allocated, 0)], 0)
+        own = np.where(lives.allocated >= 0, trace.allocs.category[np.maximum(lives.allocated, 0)], 0)
         distinct, of = np.unique(own, return_inverse=True)
         ids: list[int] = distinct.tolist()
         return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids))
     stages = find_stages(trace, step_windows(trace))
     names = list(stages)
-    began = _stage_at(trace, [stages[n].spans() for n in names], found.allocated)
-    ended = _stage_at(trace, [stages[n].spans() for n in names], found.released)
+    began = _stage_at(trace, [stages[n].spans() for n in names], lives.allocated)
+    ended = _stage_at(trace, [stages[n].spans() for n in names], lives.released)
     purpose = np.array([PURPOSES.index(KEPT[n]) for n in names] + [0])
-    of = np.where((found.released >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began])
+    of = np.where((lives.released >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began])
     return Purposes(of, PURPOSES)
 
 

@@ -12,19 +12,8 @@ import numpy as np
 from visualprof.reader.results.points import PERCENTILES, Point
 from visualprof.reader.results.report import Report
 from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
-from visualprof.views.answers import charts
-from visualprof.views.answers.kinds import (
-    Column,
-    Count,
-    Counts,
-    Duration,
-    Durations,
-    Energy,
-    Names,
-    Number,
-    Ratio,
-    Size,
-)
+from visualprof.views.answers import charts, kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.evaluation import Verdict, judge, tail
 from visualprof.views.measure.groups import group
@@ -35,6 +24,7 @@ BINS = 80
 LOG_SPREAD = 2  # the longest run takes so many times the shortest: bins of equal ratio, or it squeezes the others
 MOST_BUCKETS = 600
 TOP = 12
+MAY_BE_EMPTY = ("precision", "threads", "reason", "error", "hint", "started_ns")  # of a report, which knows no None
 
 
 def histogram(latencies: Ints, point: Point) -> charts.Option:
@@ -78,8 +68,8 @@ def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
     x, least, middle, most = stretches(latencies)
     whole = int(latencies.sum())
     x = x * (duration_ns / whole) if duration_ns and whole else x
-    kinds = (("max", most), ("median", middle), ("min", least))
-    return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in kinds], ("ns", "ns"), steps=False)
+    curves = (("max", most), ("median", middle), ("min", least))
+    return charts.lines([(f"@t:evaluation.{name}", x, y) for name, y in curves], ("ns", "ns"), steps=False)
 
 
 def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
@@ -112,7 +102,7 @@ def machine(monitor: Trace, start_ns: int, end_ns: int) -> dict[str, charts.Opti
 
 def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> list[tuple[str, Ints, Floats]]:
     """Counters of a unit with their samples in a window; the last one before it holds at its start."""
-    found: list[tuple[str, Ints, Floats]] = []
+    counters: list[tuple[str, Ints, Floats]] = []
     for number, track in enumerate(trace.tracks):
         if track.kind is not TrackKind.COUNTER or not track.name.endswith(unit):
             continue
@@ -120,16 +110,16 @@ def _counters(trace: Trace, unit: str, start: int, end: int, factor: float) -> l
         ts, value = trace.counters.ts[a:b], trace.counters.value[a:b] * factor
         inside = (ts >= start) & (ts <= end)
         if inside.any():
-            found.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
-    return found
+            counters.append((track.name.removesuffix(unit), ts[inside] - start, value[inside]))
+    return counters
 
 
 class WorkColumns(Columns):
     """Where the time of a profile pass went, the largest total first."""
 
-    name: Names
-    calls: Counts
-    total_ns: Durations
+    name: kinds.Names
+    calls: kinds.Counts
+    total_ns: kinds.Durations
 
 
 def work(trace: Trace) -> tuple[str, WorkColumns | None]:
@@ -178,41 +168,41 @@ class PointFacts(msgspec.Struct):
     started_ns, start_ns, end_ns: Unix time.
     """
 
-    batch: Count
-    n: Count
-    duration_ns: Duration | None
-    load_ns: Duration | None
-    first_ns: Duration | None
-    warmup_n: Count | None
-    qps: Number | None
-    samples_per_s: Number | None
-    whole_samples_per_s: Number | None
-    mean_ns: Duration | None
-    min_ns: Duration | None
-    max_ns: Duration | None
-    p50_ns: Duration | None
-    p90_ns: Duration | None
-    p95_ns: Duration | None
-    p99_ns: Duration | None
-    p999_ns: Duration | None
+    batch: kinds.Count
+    n: kinds.Count
+    duration_ns: kinds.Duration | None
+    load_ns: kinds.Duration | None
+    first_ns: kinds.Duration | None
+    warmup_n: kinds.Count | None
+    qps: kinds.Number | None
+    samples_per_s: kinds.Number | None
+    whole_samples_per_s: kinds.Number | None
+    mean_ns: kinds.Duration | None
+    min_ns: kinds.Duration | None
+    max_ns: kinds.Duration | None
+    p50_ns: kinds.Duration | None
+    p90_ns: kinds.Duration | None
+    p95_ns: kinds.Duration | None
+    p99_ns: kinds.Duration | None
+    p999_ns: kinds.Duration | None
     trusted: tuple[float, ...]
-    iqr_ns: Duration | None
+    iqr_ns: kinds.Duration | None
     window_p50_ns: tuple[int, ...]
     stable: bool | None
-    involuntary_switches: Count | None
-    pressure: Ratio | None
+    involuntary_switches: kinds.Count | None
+    pressure: kinds.Ratio | None
     host_busy: bool | None
-    rss_bytes: Size | None
-    gpu_memory_bytes: Size | None
-    energy_j_per_sample: Energy | None
+    rss_bytes: kinds.Size | None
+    gpu_memory_bytes: kinds.Size | None
+    energy_j_per_sample: kinds.Energy | None
     throttled: bool | None
     start_ns: int | None
     end_ns: int | None
     latencies: tuple[int, int] | None
-    tail_percentile: Count | None
-    tail_ns: Duration | None
+    tail_percentile: kinds.Count | None
+    tail_ns: kinds.Duration | None
     precision: str | None
-    threads: Count | None
+    threads: kinds.Count | None
     effective: dict[str, str]
     environment: dict[str, str]
     state: str
@@ -222,25 +212,22 @@ class PointFacts(msgspec.Struct):
     warnings: tuple[str, ...]
     started_ns: int | None
     verdicts: list[Verdict]
-    runs_shown: Count
+    runs_shown: kinds.Count
     kernels_are: str | None
-    profile_batch: Count | None
+    profile_batch: kinds.Count | None
 
 
 def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
-    known = tail(point)
-    fields: dict[str, Any] = {
-        **asdict(point),
-        "tail_percentile": known[0] if known else None,
-        "tail_ns": known[1] if known else None,
-        "precision": report.precision or None,
-        "threads": report.threads or None,
-        "effective": dict(report.effective),
-        "environment": dict(report.environment),
-        "state": report.state, "reason": report.reason or None, "error": report.error or None,
-        "hint": report.hint or None, "warnings": report.warnings, "started_ns": report.started_ns or None,
-        "verdicts": [verdict for verdict in judge([report]) if point.batch in verdict.batches],
-        **measured,
-    }  # fmt: skip
-    return PointFacts(**fields)
+    percent, tail_ns = tail(point) or (None, None)
+    reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
+    return PointFacts(
+        **{**asdict(point), **reported, **measured},
+        tail_percentile=percent,
+        tail_ns=tail_ns,
+        effective=dict(report.effective),
+        environment=dict(report.environment),
+        state=report.state,
+        warnings=report.warnings,
+        verdicts=[verdict for verdict in judge([report]) if point.batch in verdict.batches],
+    )

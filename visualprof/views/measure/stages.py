@@ -48,12 +48,12 @@ def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
     is marked, backward is the time from the first to the last autograd function of a step, forward the time from the
     first operator of the step, data loading aside, to that. Source: docs/views.md#stages.
     """
-    found = {name: stage for name, category in STAGES.items() if (stage := _marked(trace, name, category)) is not None}
-    if "backward" not in found and (stage := _autograd(trace, windows)) is not None:
-        found["backward"] = stage
-    if "forward" not in found and "backward" in found and (stage := _before(trace, windows, found)) is not None:
-        found["forward"] = stage
-    return {name: found[name] for name in STAGES if name in found}
+    stages = {name: stage for name, category in STAGES.items() if (stage := _marked(trace, name, category)) is not None}
+    if "backward" not in stages and (stage := _autograd(trace, windows)) is not None:
+        stages["backward"] = stage
+    if "forward" not in stages and "backward" in stages and (stage := _before(trace, windows, stages)) is not None:
+        stages["forward"] = stage
+    return {name: stages[name] for name in STAGES if name in stages}
 
 
 def _marked(trace: Trace, name: str, category: Category) -> Stage | None:
@@ -81,11 +81,11 @@ def _autograd(trace: Trace, windows: Windows) -> Stage | None:
     return _hull(windows, events.ts[rows], events.end[rows]) if len(rows) else None
 
 
-def _before(trace: Trace, windows: Windows, found: dict[str, Stage]) -> Stage | None:
+def _before(trace: Trace, windows: Windows, stages: dict[str, Stage]) -> Stage | None:
     """Forward: from the first operator of each step that is not data loading to its backward."""
-    events, backward = trace.events, found["backward"]
+    events, backward = trace.events, stages["backward"]
     rows = np.flatnonzero(is_operator(trace) & (events.dur > 0))
-    loading = found["dataloader"].spans() if "dataloader" in found else np.zeros((0, 2), np.int64)
+    loading = stages["dataloader"].spans() if "dataloader" in stages else np.zeros((0, 2), np.int64)
     starts: list[int] = []
     ends: list[int] = []
     for start, end in zip(windows.start, windows.end, strict=True):

@@ -51,9 +51,9 @@ def tile(trace: Trace, tracks: range, exponent: int, index: int) -> Tile:
     if not parts:
         none = np.zeros(0, np.int64)
         return Tile(none.astype(np.int32), none, none, none.astype(np.int32), none.astype(np.int32))
-    found = Tile(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    entries = Tile(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     exact = level >= 0 and int(pyramid.exponent[level]) == exponent
-    return found if exact or not len(found.start) else _coarser(found, exponent, trace.events.dur)
+    return entries if exact or not len(entries.start) else _coarser(entries, exponent, trace.events.dur)
 
 
 def _cut_events(

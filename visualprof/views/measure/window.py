@@ -10,17 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
-from visualprof.views.answers.kinds import (
-    Column,
-    Counts,
-    Durations,
-    Identifier,
-    Identifiers,
-    Names,
-    Ratio,
-    Ratios,
-    Words,
-)
+from visualprof.views.answers import kinds
+from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, union
@@ -39,21 +30,21 @@ LINK_NAMES: dict[LinkKind, LinkName] = {
 class WindowColumns(Columns):
     """Events of a window by name and category. total_ns: inside it; share_ratio: of their union. event: longest."""
 
-    name: Names
-    category: Words
-    calls: Counts
-    total_ns: Durations
-    mean_ns: Durations
-    union_ns: Durations
-    share_ratio: Ratios
-    event: Identifiers
+    name: kinds.Names
+    category: kinds.Words
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    mean_ns: kinds.Durations
+    union_ns: kinds.Durations
+    share_ratio: kinds.Ratios
+    event: kinds.Identifiers
 
 
 class DeviceUse(msgspec.Struct):
     """Share of a window in which a device ran a kernel."""
 
-    device: Identifier
-    utilization: Ratio
+    device: kinds.Identifier
+    utilization: kinds.Ratio
 
 
 def rows_in(trace: Trace, low: int, high: int, tracks: list[int]) -> Rows:

@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+
+const files = import.meta.glob<string>(["./**/*.{ts,vue}", "!./**/*.test.ts"], { query: "?raw", import: "default", eager: true });
+
+function resolved(from: string, path: string): string | undefined {
+  const parts = from.split("/").slice(0, -1);
+  for (const part of path.split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== ".") parts.push(part);
+  }
+  return ["", ".ts", ".vue", "/index.ts"].map((end) => parts.join("/") + end).find((name) => name in files);
+}
+
+const imports = new Map(
+  Object.entries(files).map(([name, text]) => [name, [...text.matchAll(/^(?:import|export)\b[^;]*?from "(\.[^"]*)"/gm)].flatMap(([, path = ""]) => resolved(name, path) ?? [])]),
+);
+
+/** Files on a way from `name` back to itself. */
+function circle(name: string, path: readonly string[] = [], done = new Set<string>()): readonly string[] {
+  if (path.includes(name)) return [...path.slice(path.indexOf(name)), name];
+  if (done.has(name)) return [];
+  for (const next of imports.get(name) ?? []) {
+    const found = circle(next, [...path, name], done);
+    if (found.length > 0) return found;
+  }
+  done.add(name);
+  return [];
+}
+
+describe("the rooms", () => {
+  it("have no circle of imports", () => expect([...imports.keys()].map((name) => circle(name)).filter((found) => found.length > 0)).toEqual([]));
+
+  it("keep each page to itself", () => {
+    const page_of = (name: string) => /^\.\/pages\/(\w+)\//.exec(name)?.[1];
+    const strangers = [...imports].flatMap(([name, targets]) => targets.filter((target) => page_of(target) && page_of(target) !== page_of(name)).map((target) => `${name} -> ${target}`));
+    expect(strangers).toEqual([]);
+  });
+
+  it("keep the shared canvas free of pages", () => {
+    const pages = [...imports].filter(([name]) => name.startsWith("./canvas/")).flatMap(([, targets]) => targets.filter((target) => target.startsWith("./pages/")));
+    expect(pages).toEqual([]);
+  });
+});

@@ -1,0 +1,217 @@
+"""What a page draws of a timeline beside its tiles: tracks, counters and steps, and everything about one event."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.views.answers.kinds import Bandwidth, Kind
+from visualprof.views.measure.alignment import epoch_ns
+from visualprof.views.measure.stacks import Stacks
+from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
+from visualprof.views.measure.window import Direction, LinkName, linked, self_ns
+
+# What typed arguments hold (docs/trace-model.md); others are texts or counts.
+ARGUMENT_KINDS: dict[str, Kind] = {
+    "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
+    "block": "dims", "external_id": "id", "operator_id": "id", "operator_index": "id", "sequence": "id",
+}  # fmt: skip
+
+
+class TimelineTrack(msgspec.Struct):
+    """A track with events; group_lane: its first lane among those of its group's tiles."""
+
+    id: int
+    kind: Literal["thread", "stream", "gpu_annotation"]
+    name: str
+    process: str
+    pid: str
+    tid: str
+    device: int | None
+    stream: int | None
+    lanes: int
+    events: int
+    group: int
+    group_lane: int
+
+
+class TimelineCounter(msgspec.Struct):
+    """A counter track."""
+
+    id: int
+    name: str
+    process: str
+    samples: int
+    min: float
+    max: float
+
+
+class TimelineStep(msgspec.Struct):
+    """A step on the timeline."""
+
+    name: str
+    start_ns: int
+    duration_ns: int
+
+
+class TimelineMeta(msgspec.Struct):
+    """What is on the timeline. epoch_ns: Unix ns of time 0 as text, beyond the whole numbers of JavaScript."""
+
+    version: str
+    duration_ns: int
+    epoch_ns: str | None
+    tile_buckets: int
+    categories: list[str]
+    strings: int
+    tracks: list[TimelineTrack]
+    counters: list[TimelineCounter]
+    steps: list[TimelineStep]
+    minimap: dict[str, list[float]]
+    warnings: list[str]
+
+
+class Place(msgspec.Struct):
+    """Where an event stands on the timeline."""
+
+    event: int
+    name: str
+    category: str
+    track: int
+    lane: int
+    start_ns: int
+    duration_ns: int
+
+
+class LinkedPlace(Place):
+    """An event linked with another."""
+
+    kind: LinkName
+    direction: Direction
+
+
+class TimelineEvent(Place):
+    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone."""
+
+    self_ns: int
+    step: str | None
+    correlation: int | None
+    columns: dict[str, Any]
+    kinds: dict[str, Kind]
+    bandwidth_bytes_per_s: Bandwidth | None
+    call_stack: str | None
+    parent: Place | None
+    links: list[LinkedPlace]
+    arguments: Any = None
+
+
+def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:
+    """What is on the timeline. version: of the file. minimap: from `busy_profile`."""
+    origin, until = trace.span_ns
+    epoch = epoch_ns(trace)
+    return TimelineMeta(
+        version=version,
+        duration_ns=until - origin,
+        epoch_ns=None if epoch is None else str(epoch + origin),
+        tile_buckets=TILE_BUCKETS,
+        categories=[c.name.lower() for c in Category],
+        strings=len(trace.strings),
+        tracks=_tracks(trace),
+        counters=_counters(trace),
+        steps=[
+            TimelineStep(trace.strings[int(n)], int(ts) - origin, int(dur))
+            for n, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
+        ],
+        minimap=minimap,
+        warnings=list(trace.meta.warnings),
+    )
+
+
+def _tracks(trace: Trace) -> list[TimelineTrack]:
+    group_of = {track: (i, group) for i, group in enumerate(groups_of_tracks(trace)) for track in group}
+    first_lane = trace.pyramid.lane_of_track
+    tracks: list[TimelineTrack] = []
+    for i in on_timeline(trace):
+        track, (number, group) = trace.tracks[i], group_of[i]
+        on_device = track.kind != TrackKind.THREAD
+        tracks.append(
+            TimelineTrack(
+                id=i,
+                kind=track.kind.name.lower(),  # pyright: ignore[reportArgumentType] - one of the three
+                name=track.name,
+                process=track.process,
+                pid=track.pid,
+                tid=track.tid,
+                device=track.device if on_device else None,
+                stream=track.stream if on_device else None,
+                lanes=int(first_lane[i + 1] - first_lane[i]),
+                events=track.count,
+                group=number,
+                group_lane=int(first_lane[i] - first_lane[group.start]),
+            )
+        )
+    return tracks
+
+
+def _counters(trace: Trace) -> list[TimelineCounter]:
+    counters: list[TimelineCounter] = []
+    for i, track in enumerate(trace.tracks):
+        first, last = np.searchsorted(trace.counters.track, [i, i + 1])
+        values = trace.counters.value[first:last]
+        if track.kind == TrackKind.COUNTER and len(values):
+            low, high = float(values.min()), float(values.max())
+            counters.append(TimelineCounter(i, track.name, track.process, len(values), low, high))
+    return counters
+
+
+def place(trace: Trace, row: int) -> Place:
+    """Where an event stands."""
+    return Place(**_place(trace, row))
+
+
+def _place(trace: Trace, row: int) -> dict[str, Any]:
+    events = trace.events
+    return {
+        "event": row,
+        "name": trace.strings[events.name[row]],
+        "category": Category(events.category[row]).name.lower(),
+        "track": int(events.track[row]),
+        "lane": int(events.depth[row]),
+        "start_ns": int(events.ts[row]) - trace.span_ns[0],
+        "duration_ns": int(max(0, events.dur[row])),
+    }
+
+
+def details(trace: Trace, row: int) -> TimelineEvent:
+    """Everything about one event but its raw arguments, which only the file has."""
+    events, rows = trace.events, np.array([row], np.int32)
+    columns = {
+        name: _argument(trace, name, row)
+        for name, argument in trace.args.items()
+        if len(argument.events)
+        and argument.events[min(np.searchsorted(argument.events, row), len(argument.events) - 1)] == row
+    }
+    stacks = Stacks(trace)
+    moved, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
+    return TimelineEvent(
+        **_place(trace, row),
+        self_ns=self_ns(trace, row),
+        step=trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
+        correlation=int(events.corr[row]) or None,
+        columns=columns,
+        kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
+        bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
+        call_stack=stacks.text(int(stacks.of(rows)[0])) or None,
+        parent=place(trace, parent) if parent >= 0 else None,
+        links=[
+            LinkedPlace(**_place(trace, other), kind=kind, direction=direction)
+            for other, kind, direction in linked(trace, row)
+        ],
+    )
+
+
+def _argument(trace: Trace, name: str, row: int) -> object:
+    value = trace.arg(name, np.array([row]))[0].item()
+    return trace.strings[int(value)] if trace.args[name].text else value
