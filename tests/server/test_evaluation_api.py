@@ -150,6 +150,22 @@ def test_the_table_is_also_csv(dashboard: Dashboard, result: Path) -> None:
     assert [line.split(",")[:3] for line in lines[1:]] == [["m-1/ort", "ort", "1"], ["m-1/ort", "ort", "4"]]
 
 
+def test_reports_are_a_view_like_others(dashboard: Dashboard) -> None:
+    write_result(dashboard.folder / "m-1" / "ort", {1: FAST, 2: FAST})
+    write_result(dashboard.folder / "m-2" / "b", {1: FAST})
+    dashboard.look()
+    names = [report["id"] for report in dashboard.get("")["reports"]]
+    rows: dict[str, int] = {}
+    for name in names:
+        answer: Any = dashboard.client.get("/api/v1/view/evaluation", query_string={"reports": name}).json
+        rows[name] = answer["total_rows"]
+        assert set(answer["columns"]["report"]) == {name}, "another choice is not answered from what was kept"
+        assert (answer["kinds"]["p50_ns"], answer["kinds"]["spec"]) == ("ns", "name")
+    assert sorted(rows.values()) == [1, 2]
+    refused: Any = dashboard.client.get("/api/v1/view/evaluation")
+    assert (refused.status_code, refused.json["hint"]) == (400, "ids are listed by /api/v1/evaluation")
+
+
 @pytest.mark.parametrize(
     ("path", "query", "status", "error"),
     [

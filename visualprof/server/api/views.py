@@ -173,7 +173,7 @@ class Views(Resource):
             return model, model
         if chosen.subject == "reports":
             reports = self._reports.chosen([_required(query, "reports")])
-            return self._reports.current()[0], reports
+            return (self._reports.current()[0], *(report.id for report in reports)), reports
         run = _required(query, "run")
         if chosen.subject == "run":
             spans = whole_run(self._logdir, run, query.span)
@@ -231,16 +231,21 @@ def rows_of(query: ViewQuery) -> Selection:
 
 
 def _bounds(prefix: str, filters: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
+    return {column: _bound(prefix + column, text) for column, text in filters[prefix].items()}
+
+
+def _bound(name: str, text: str) -> float:
     try:
-        return {column: float(text) for column, text in filters[prefix].items()}
+        return float(text)
     except ValueError as error:
-        raise BadParameter(f"{prefix}COLUMN: {error}", "in the unit of the column's name") from error
+        raise BadParameter(f"{name}: {text!r} is no number", "in the unit of the column's name") from error
 
 
 def _required(query: SubjectQuery, name: str) -> str:
     value: str = getattr(query, name)
     if not value:
-        raise BadParameter(f"the parameter {name!r} is missing", query.hint)
+        listed = {"model": "models", "reports": "evaluation"}.get(name, "runs")
+        raise BadParameter(f"the parameter {name!r} is missing", f"ids are listed by /api/v1/{listed}")
     return value
 
 

@@ -11,3 +11,11 @@ it("a column looks like what it holds, whatever it is called", () => {
   expect(width["input_shapes"]).toBeGreaterThan(width["name"] ?? 0);
   expect(columns.at(-1)?.kind).toBe("text");
 });
+
+it("short texts have the room that they need, within reason", () => {
+  const width = (text: string, name = "address") => columns_of([name], { [name]: "word" }, "", () => ["x", text])[0]?.width_px ?? 0;
+  expect(width("0x7fcbc8000000")).toBeGreaterThan(130);
+  expect(width("一个很长的词")).toBeGreaterThan(width("a word"));
+  expect(width("x".repeat(500))).toBeLessThan(200);
+  expect(width("x")).toBeLessThan(100);
+});

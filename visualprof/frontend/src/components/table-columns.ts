@@ -19,10 +19,10 @@ const NUMBER: Width = [80, 0.6];
 // The first name says what a row is, others what it belongs to.
 const SECOND_NAME: Width = [150, 3];
 const WIDTHS: Partial<Record<Kind, Width>> = {
-  name: [210, 6],
+  name: [200, 6],
   text: [160, 4],
-  word: [116, 1.5],
-  dims: [88, 0.5],
+  word: [70, 1],
+  dims: [84, 0.5],
   id: [56, 0.3],
   flag: [60, 0.6],
   count: [60, 0.6],
@@ -31,20 +31,25 @@ const WIDTHS: Partial<Record<Kind, Width>> = {
   flop_rate: [116, 0.6],
 };
 
+// Short ones are as wide as their texts, up to this.
+const AS_SHOWN = new Set<Kind>(["word", "dims", "id"]);
+const MOST_PX = 170;
+
 /** Wide characters (CJK) take two places of a Latin one. */
-function label_width(label: string): number {
-  return [...label].reduce((all, character) => all + (character > "\u2e80" ? 13.5 : 7.6), 0) + 26;
+function text_width(text: string): number {
+  return [...text].reduce((all, character) => all + (character > "\u2e80" ? 13.5 : /\d/.test(character) ? 8.3 : 7.6), 0);
 }
 
-/** The columns of a table; `scope` is its name in the locales. What the answer does not say the kind of is text. */
-export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = ""): Column[] {
+/** The columns of a table; `scope` is its name in the locales, `texts` what its first rows show. What the answer does not say the kind of is text. */
+export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = "", texts: (name: string, kind: Kind) => string[] = () => []): Column[] {
   const labels = column_labels(names, kinds, scope);
   const lead = names.find((name) => kinds[name] === "name");
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
     const [width, grow] = kind === "name" && name !== lead ? SECOND_NAME : (WIDTHS[kind] ?? NUMBER);
-    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: Math.max(width, label_width(label)), grow };
+    const shown = AS_SHOWN.has(kind) ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
+    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: Math.max(width, text_width(label) + 26, Math.min(MOST_PX, shown)), grow };
   });
 }
 
