@@ -47,5 +47,5 @@ export default defineConfig(({ mode }) => ({
   },
   server: { proxy: { "/api": `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}` } },
   // One environment for all files of a worker: 3 s in place of 10. A page is loaded within a test, by a machine that may be busy.
-  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], isolate: false, testTimeout: 30_000 },
+  test: { environment: "happy-dom", include: ["src/**/*.test.ts"], setupFiles: ["tests/offline.ts"], isolate: false, testTimeout: 30_000 },
 }));

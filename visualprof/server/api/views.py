@@ -231,15 +231,14 @@ def rows_of(query: ViewQuery) -> Selection:
 
 
 def _bounds(prefix: str, filters: Mapping[str, Mapping[str, str]]) -> dict[str, float]:
-    bounds: dict[str, float] = {}
-    for column, text in filters[prefix].items():
-        try:
-            bounds[column] = float(text)
-        except ValueError as error:
-            raise BadParameter(
-                f"{prefix}{column}: {text!r} is no number", "in the unit of the column's name"
-            ) from error
-    return bounds
+    return {column: _bound(prefix + column, text) for column, text in filters[prefix].items()}
+
+
+def _bound(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise BadParameter(f"{name}: {text!r} is no number", "in the unit of the column's name") from error
 
 
 def _required(query: SubjectQuery, name: str) -> str:

@@ -98,10 +98,8 @@ function dress_pie(option: Option, format: ValueFormatter, context: Context): Op
   return {
     ...option,
     legend: {
-      show: context.legend !== false, type: "scroll", orient: "vertical", left: "42%", top: "middle", itemWidth: 10, itemHeight: 10, itemGap: 6,
-      icon: "roundRect", textStyle: { color: ink.text, fontSize: 12 }, pageTextStyle: { color: ink.muted },
+      ...dress_legend(context), orient: "vertical", left: "42%", top: "middle", itemGap: 6,
       tooltip: { ...tooltip_look(context), show: true, formatter: ((entry: TooltipEntry) => escape_html(entry.name)) as ValueFormatter },
-      pageIconColor: ink.muted, pageIconInactiveColor: ink.line, pageIconSize: 10,
       formatter: ((name) => `${abbreviate(String(name), limit)}  ${ratio((values.get(String(name)) ?? 0) / (sum || 1))}`) as ValueFormatter,
     },
     tooltip: { ...tooltip_look(context), trigger: "item", formatter: slice_tooltip(format) as ValueFormatter },

@@ -1,8 +1,7 @@
 // The rows of a server table, fetched in pages as the reader scrolls to them.
 import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
 import { get, type ApiError, type Cell, type Columns, type Table } from "../api";
-import { useLatest } from "../state/latest";
-import { useResource } from "../state/resource";
+import { useLatest, useResource } from "../state";
 
 export const PAGE_ROWS = 200;
 

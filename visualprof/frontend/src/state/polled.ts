@@ -2,7 +2,7 @@
 import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
 import { shallowRef, watch } from "vue";
 import { as_error, get, type ApiError } from "../api/client";
-import { useLatest } from "./latest";
+import { useLatest } from "./signals";
 
 /**
  * Asks `url()` every `pause_ms(last answer)`; a null address asks nothing and forgets.

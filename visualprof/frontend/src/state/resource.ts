@@ -2,7 +2,7 @@
 import { useTimeoutFn } from "@vueuse/core";
 import { ref, shallowRef, watch, type Ref, type ShallowRef } from "vue";
 import { as_error, get, type ApiError } from "../api/client";
-import { useLatest } from "./latest";
+import { useLatest } from "./signals";
 
 const RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 5000;

@@ -1,8 +1,7 @@
 // Measured figures of the shown model in the selected run; none is no error: most models were never profiled.
 import { computed } from "vue";
 import { address } from "../../api/client";
-import { useResource } from "../../state/resource";
-import { file_stamp, selected_query } from "../../state/selection";
+import { file_stamp, selected_query, useResource } from "../../state";
 import { MEASURES, type Measure, type ProfileAnswer } from "../../api/graph";
 import { sums_of, type Sums } from "./heat";
 import type { Session } from "./session";

@@ -1,8 +1,7 @@
 // The models that can be shown, and new ones brought by hand.
 import { computed, ref, shallowRef } from "vue";
 import { address, type ApiError, as_error, get, send } from "../../api/client";
-import { runs } from "../../state/runs";
-import { run } from "../../state/selection";
+import { run, runs } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
 export type Models = ReturnType<typeof useModels>;

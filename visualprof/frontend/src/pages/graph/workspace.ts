@@ -1,7 +1,6 @@
 // Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { theme } from "../../state/preferences";
-import { run } from "../../state/selection";
+import { run, theme } from "../../state";
 import { NO_MARKS, type Marks } from "./canvas/marks";
 import { shown_place } from "./canvas/scene";
 import { box_status, useComparison } from "./comparison";

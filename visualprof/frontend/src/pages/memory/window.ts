@@ -1,7 +1,6 @@
 // The stretch of time that the page looks at, in the address; dragging over the curve sets it.
 import { computed, watch, type ComputedRef } from "vue";
-import { patch_query, query_value } from "../../state/address";
-import { span } from "../../state/selection";
+import { patch_query, query_value, span } from "../../state";
 
 interface TimeWindow {
   start_ns: number;

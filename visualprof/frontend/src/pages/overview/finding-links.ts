@@ -1,8 +1,7 @@
 // Where on the timeline a finding is seen: the step that it names, else the longest event of what it is about.
 import type { RouteLocationRaw } from "vue-router";
 import type { Finding } from "../../api/model";
-import { linked_location } from "../../state/address";
-import { tabs } from "../../state/catalog";
+import { linked_location, tabs } from "../../state";
 
 const CATEGORIES: Record<string, string> = {
   dataloader_bound: "dataloader",

@@ -35,24 +35,16 @@ export function act_on_job(id: string, action: "cancel" | "retry"): Promise<JobA
   return send<JobAnswer>("POST", address(`jobs/${encodeURIComponent(id)}/${action}`));
 }
 
-const distinct = (values: readonly string[]) => [...new Set(values)];
-
-export function backends_of(job: JobRow): string[] {
-  return distinct(job.tasks.map((task) => task.backend));
+/** What its tasks say, each thing once; those that say nothing are left out. */
+function values_of(job: JobRow, value: (task: TaskRow) => string | null | undefined): string[] {
+  return [...new Set(job.tasks.flatMap((task) => value(task) || []))];
 }
 
-export function agents_of(job: JobRow): string[] {
-  return distinct(job.tasks.map((task) => task.agent_name ?? "").filter(Boolean));
-}
-
-export function versions_of(job: JobRow): string[] {
-  return distinct(job.tasks.map((task) => task.version ?? "").filter(Boolean));
-}
-
+export const backends_of = (job: JobRow) => values_of(job, (task) => task.backend);
+export const agents_of = (job: JobRow) => values_of(job, (task) => task.agent_name);
+export const versions_of = (job: JobRow) => values_of(job, (task) => task.version);
 /** The phases that its running tasks are in. */
-export function phases_of(job: JobRow): string[] {
-  return distinct(job.tasks.filter((task) => task.state === "running").map((task) => task.phase ?? "").filter(Boolean));
-}
+export const phases_of = (job: JobRow) => values_of(job, (task) => (task.state === "running" ? task.phase : null));
 
 export function has_result(task: TaskRow): task is TaskRow & { run: string } {
   return task.run !== null;

@@ -1,7 +1,7 @@
 // Search over all events of the shown workers: count, next and previous, ticks, highlighting.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, as_error, get } from "../../api/client";
-import { useLatest } from "../../state/latest";
+import { useLatest } from "../../state/signals";
 import type { Place, SearchAnswer } from "./model";
 import type { Selection } from "./selection";
 import type { Source } from "./source";
@@ -60,7 +60,7 @@ export function useFinder(timeline: Timeline, selection: Selection) {
 
   watch([state.search, sources], ([text, loaded]) => void run(text, loaded), { immediate: true });
   watch([found, state.search], ([all, text]) => {
-    stage.marks = { ...stage.marks, found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) };
+    stage.mark({ found: all.map(({ source, answer }) => ({ source, places: answer.events as Place[] })), searching: text !== "" && all.some(({ answer }) => answer.total > 0) });
     stage.recolor();
   }, { immediate: true });
 

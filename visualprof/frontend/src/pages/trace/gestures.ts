@@ -37,15 +37,13 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
     const { x, y } = point_in(client, area.value);
     const hit = hit_at(scene, x * scene.ratio, y * scene.ratio);
     hover.value = { hit, row: row_at(scene, y), client_x: client.clientX, client_y: client.clientY, x, y };
-    stage.marks = { ...stage.marks, hover: hit, cursor: x };
-    stage.invalidate();
+    stage.mark({ hover: hit, cursor: x });
   }
 
   function leave(): void {
     pointer = null;
     hover.value = null;
-    stage.marks = { ...stage.marks, hover: null, cursor: null };
-    stage.invalidate();
+    stage.mark({ hover: null, cursor: null });
   }
 
   function on_hover(event: PointerEvent): void {
@@ -73,8 +71,7 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
       dragging.value = "area";
       const now = time_at(Math.max(0, Math.min(stage.width, x)));
       area_now = { start: Math.min(begun, now), end: Math.max(begun, now), tracks: with_tracks ? tracks_between(from.y, y) : [] };
-      stage.marks = { ...stage.marks, area: area_now };
-      stage.invalidate();
+      stage.mark({ area: area_now });
     }, (dragged, last) => {
       dragging.value = null;
       if (dragged && last.type === "pointerup" && area_now && area_now.end - area_now.start >= 1) state.area.value = { start: Math.floor(area_now.start), end: Math.ceil(area_now.end), tracks: area_now.tracks };

@@ -1,8 +1,7 @@
 // The selected event: where it is, what is known about it, and where its links lead.
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, as_error, get, type Query } from "../../api/client";
-import { patch_query, query_value } from "../../state/address";
-import { useLatest } from "../../state/latest";
+import { patch_query, query_value, useLatest } from "../../state";
 import type { EventDetails, Place } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
@@ -77,10 +76,7 @@ export function useSelection(timeline: Timeline) {
     }
   }, { immediate: true });
 
-  watch([details, source], ([found, from]) => {
-    stage.marks = { ...stage.marks, selected: found && from ? { source: from, place: found } : null, links: found?.links ?? [] };
-    stage.invalidate();
-  }, { immediate: true });
+  watch([details, source], ([place, from]) => stage.mark({ selected: place && from ? { source: from, place } : null, links: place?.links ?? [] }), { immediate: true });
 
   function select(worker: number, event: number): void {
     state.selected.value = { worker, event };

@@ -1,8 +1,7 @@
 // The traces of the chosen workers, as they become ready.
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, as_error, get, type Query, type Worker } from "../../api";
-import { file_stamp, run, span } from "../../state/selection";
-import { useLatest } from "../../state/latest";
+import { file_stamp, run, span, useLatest } from "../../state";
 import type { Meta } from "./model";
 import { epoch_difference, Source, type SourceId } from "./source";
 import type { State } from "./state";

@@ -75,6 +75,11 @@ export class Stage extends Frames {
     this.invalidate();
   }
 
+  mark(marks: Partial<Marks>): void {
+    this.marks = { ...this.marks, ...marks };
+    this.invalidate();
+  }
+
   set_theme(theme: ThemeName): void {
     this.theme = theme;
     this.ink = null;

@@ -1,8 +1,7 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { monitored, t } from "../../locales";
-import { step } from "../../state/selection";
-import { theme } from "../../state/preferences";
+import { step, theme } from "../../state";
 import { useEmptyTracks } from "./empty-tracks";
 import { layout_of, type Branch } from "./layout";
 import type { Place, Range } from "./model";
