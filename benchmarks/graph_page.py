@@ -87,7 +87,7 @@ def server(models: dict[str, Json]) -> Generator[str]:
     answers: dict[str, Json] = {
         "status": {"version": "", "language": "", "read_only": True, "logdirs": [], "watching": "polling"},
         "runs": {"revision": 1, "runs": [], "skipped": []},
-        "views": {"views": []},
+        "views": {"views": [{"name": "graph", "subject": "model", "parameters": [], "charts": False}]},
         "models": {"models": listing, "skipped": []},
         "graph/node": {
             "name": "", "type": "", "scope": "", "attributes": {}, "inputs": [], "outputs": [], "documentation": None
