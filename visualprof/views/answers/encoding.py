@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def plain(value: Any) -> Any:
-    """Of what msgspec does not know: an array as a list, its numbers as Python's; NaN and infinity become null there.
+def _builtin(value: Any) -> Any:
+    """Of what msgspec does not know: an array or another column as a list, a number of an array as Python's.
 
     Raises: NotImplementedError: it is neither an array nor a sequence.
     """
@@ -21,17 +21,25 @@ def plain(value: Any) -> Any:
     raise NotImplementedError(type(value).__name__)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=plain)
+_ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
 
 
 def encode(body: object) -> bytes:
-    """JSON of any structure of arrays and what msgspec knows.
+    """JSON of any structure of arrays and what msgspec knows; NaN and infinity are null.
 
     Half surrogate pairs, as in the names of files that are not UTF-8, become "?".
     """
     try:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
-        import json
+        return _ENCODER.encode(_readable(msgspec.to_builtins(body, enc_hook=_builtin)))
 
-        return json.dumps(msgspec.to_builtins(body, enc_hook=plain), ensure_ascii=False).encode("utf-8", "replace")
+
+def _readable(value: Any) -> Any:
+    """The same with texts that UTF-8 can say."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        entries = cast("dict[Any, Any]", value).items()
+        return {_readable(key): _readable(member) for key, member in entries}
+    return [_readable(member) for member in cast("list[Any]", value)] if isinstance(value, (list, tuple)) else value
