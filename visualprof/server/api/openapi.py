@@ -91,7 +91,7 @@ def digest() -> str:
 
 
 def _address(route: Route) -> str:
-    return f"{route.root}{route.path}".replace("<", "{").replace(">", "}").replace("path:", "")
+    return f"{route.root}{route.path}".replace("<", "{").replace(">", "}")
 
 
 def _operation(route: Route, handler: Callable[..., Any]) -> Json:

@@ -251,6 +251,10 @@ def _required(query: SubjectQuery, name: str) -> str:
 
 def _cut(result: Answer, limit: int) -> Answer:
     """The tables beside the main one with at most so many rows; `table=` has the rest."""
-    beside = {name: table for name, table in result.tables().items() if name and len(table) > limit}
-    fields = {name: page(table, Selection(limit=limit)) for name, table in beside.items() if hasattr(result, name)}
-    return replace(result, **{n: t for n, t in fields.items() if isinstance(getattr(result, n), Table)})
+    tables: dict[str, Table[Any]] = {
+        name: cast("Table[Any]", value)
+        for name in result.__struct_fields__
+        if isinstance(value := getattr(result, name), Table)
+    }
+    cut = {name: page(table, Selection(limit=limit)) for name, table in tables.items() if len(table) > limit}
+    return replace(result, **cut)

@@ -71,8 +71,6 @@ class Columns(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 C = TypeVar("C")
 TableT = TypeVar("TableT", bound="Table[Any]")
-
-
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 
