@@ -42,8 +42,8 @@ def is_api_call(trace: Trace) -> Mask:
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 
-    A collective's range inside a collective's operator is not a second one, and an operator that is all there is in
-    one of its name is the same call: `aten::sum` in `aten::sum`. Source: torch's `key_averages()`, docs/views.md#operator.
+    A collective's range inside a collective's operator is not a second one, and an operator that is all that there is
+    in one of its name is one call with it: `aten::sum` in `aten::sum`. Source: torch's `key_averages()`.
     """
     events = trace.events
     parent, ops = events.parent, _is_operator_event(trace)
