@@ -109,7 +109,8 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
 
 
 def _is_copy(trace: Trace) -> Mask:
-    return np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & trace.track_mask(TrackKind.STREAM)
+    copy = np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & (trace.events.dur >= 0)
+    return copy & trace.track_mask(TrackKind.STREAM)
 
 
 def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
