@@ -274,6 +274,17 @@ def test_amd_launches_are_joined() -> None:
     assert "hipLaunchKernel" in rows(answer("runtime", path), "calls")
 
 
+@pytest.mark.parametrize("name", ["amd_mi250_minitoy_train_ROCm6_2", "mtia_inference_rank_0"])
+def test_tensor_cores_of_other_makers_are_unknown(name: str) -> None:
+    path = shared(f"traces/kineto/hta/{name}.json.gz")
+    kernels = answer("kernel", path)
+    assert kernels["tensor_core"] is None
+    assert set(kernels["columns"]["tensor_core"]) == {None}
+    operators = answer("operator", path)["columns"]
+    for column in ("tensor_core_eligible", "tensor_core_self_ratio", "tensor_core_total_ratio"):
+        assert set(operators[column]) == {None}
+
+
 def test_triton_launch_through_the_driver_is_a_runtime_call() -> None:
     assert "cuLaunchKernel" in rows(answer("runtime", shared("traces/kineto/hta/triton_example.json.gz")), "calls")
 
