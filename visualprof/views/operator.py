@@ -14,7 +14,7 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import (
@@ -55,6 +55,14 @@ class OperatorColumns(Columns, kw_only=True):
     bytes: kinds.Sizes
 
 
+class RangeColumns(Columns):
+    """Kernels that no operator owns by the user range in which they were launched."""
+
+    name: kinds.Names
+    kernels: kinds.Counts
+    total_ns: kinds.Durations
+
+
 class Unlinked(msgspec.Struct):
     """Kernels that no operator owns."""
 
@@ -66,6 +74,7 @@ class OperatorAnswer(Table[OperatorColumns]):
     """Operators."""
 
     unlinked: Unlinked
+    ranges: Table[RangeColumns]
 
 
 def needs(trace: Trace) -> bool:
@@ -87,11 +96,11 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     at = np.flatnonzero(keep)
     columns = _columns(trace, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
-    lost = joined.work[(joined.op < 0) & is_kernel(trace)[joined.work]]
-    lost = lost[in_step(trace, params.step)[lost]]
+    lost = (joined.op < 0) & (is_kernel(trace) & in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
         columns=OperatorColumns(**ordered(columns, by)),
-        unlinked=Unlinked(len(lost), int(np.maximum(trace.events.dur[lost], 0).sum())),
+        unlinked=Unlinked(int(lost.sum()), int(trace.events.dur[joined.work[lost]].sum())),
+        ranges=Table(columns=_ranges(trace, joined, lost & (joined.range >= 0))),
     )
 
 
@@ -136,6 +145,15 @@ def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParam
         "bytes": _known_sum(trace, groups, rows, "bytes"),
     }
     return columns
+
+
+def _ranges(trace: Trace, joined: Launches, of: Mask) -> RangeColumns:
+    """Some of the device work by the range in which it was launched, the longest first."""
+    name = trace.events.name[joined.range[of]]
+    groups = group(name)
+    spent = groups.sum(trace.events.dur[joined.work[of]])
+    columns: dict[str, Column] = {"name": names(trace, name[groups.first]), "kernels": groups.count, "total_ns": spent}
+    return RangeColumns(**ordered(columns, "total_ns"))
 
 
 def eligible(trace: Trace, rows: Rows) -> Mask:

@@ -32,7 +32,7 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
-from visualprof.reader.trace.matching import entries_of, processes
+from visualprof.reader.trace.matching import Matching
 from visualprof.reader.trace.nesting import innermost_at, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
@@ -201,7 +201,7 @@ class TraceBuilder:
         event_of = np.full(int(row.max()) + 1 if len(row) else 0, -1, np.int32)
         event_of[row] = np.arange(len(row), dtype=np.int32)
         steps = self._sorted_steps()
-        launches = _launches(columns["corr"], kinds, category, processes(t.pid for t in tracks)[track])
+        launches = _launches(columns["corr"], kinds, category, Matching(tracks, track))
         links = self._joined_links(launches, ts, end, parent, bounds, event_of)
         events = Events(**columns, parent=parent, depth=depth, step=_steps_of(ts, kinds, steps, links))
         args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
@@ -338,12 +338,12 @@ def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
         allocs["allocated"][at] = np.cumsum(change) + moved
 
 
-def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes, process: Ids) -> tuple[Ints, Ints]:
+def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes, matching: Matching) -> tuple[Ints, Ints]:
     """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD))
     calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
     device = np.flatnonzero((corr > 0) & (kinds == TrackKind.STREAM))
-    place = entries_of(corr[calls], process[calls], corr[device], process[device])
+    place = matching.entries(corr[calls], calls, corr[device], device)
     return calls[place[place >= 0]], device[place >= 0]
 
 

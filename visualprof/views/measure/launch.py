@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
-from visualprof.reader.trace.matching import entries_of, processes
+from visualprof.reader.trace.matching import Matching
 from visualprof.reader.trace.nesting import nearest_ancestor
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
+RANGES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,15 @@ class Launches:
     """Rows of events, -1 for none.
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
-    unless the call ran from a queue. op: the operator that owns each.
+    unless the call ran from a queue. op: the operator that owns each. range: of work of no operator the innermost user
+    range or stage around what asked for it.
     """
 
     work: Ids
     call: Ids
     issue: Ids
     op: Ids
+    range: Ids
 
 
 def is_kernel(trace: Trace) -> Mask:
@@ -94,7 +97,9 @@ def launches(trace: Trace) -> Launches:
         & (end[named] >= at)
     )
     owner = np.where(holds, named, around)
-    return Launches(work, call, issue, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
+    owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
+    ranges = np.isin(events.category, RANGES) & trace.track_mask(TrackKind.THREAD)
+    return Launches(work, call, issue, owner, nearest_ancestor(events.parent, ranges, np.where(owner < 0, issue, -1)))
 
 
 def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
@@ -104,8 +109,8 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
         return np.full(len(work), -1, np.int32)
     own = _is_operator_event(trace)[column.events] & (column.values > 0)
     rows = column.events[own]
-    pid = processes(t.pid for t in trace.tracks)[trace.events.track]
-    place = entries_of(column.values[own], pid[rows], column.at(work, 0), pid[work])
+    matching = Matching(trace.tracks, trace.events.track)
+    place = matching.entries(column.values[own], rows, column.at(work, 0), work)
     return np.append(nearest_ancestor(trace.events.parent, ops, rows), np.int32(-1))[place]
 
 
