@@ -15,6 +15,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import (
@@ -75,6 +76,7 @@ class OperatorAnswer(Table[OperatorColumns]):
 
     unlinked: Unlinked
     ranges: Table[RangeColumns]
+    parts: Table[PartColumns]
 
 
 def needs(trace: Trace) -> bool:
@@ -101,11 +103,15 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
         columns=OperatorColumns(**ordered(columns, by)),
         unlinked=Unlinked(int(lost.sum()), int(trace.events.dur[joined.work[lost]].sum())),
         ranges=Table(columns=_ranges(trace, joined, lost & (joined.range >= 0))),
+        parts=Table(columns=operator_parts(trace, joined, in_step(trace, params.step))),
     )
 
 
 def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dict[str, charts.Option]:
-    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time."""
+    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time.
+
+    `phases`: what the longest operators spend their host time with, where the framework records that.
+    """
     out: dict[str, charts.Option] = {}
     for column in TIMES:
         total: dict[str, int] = {}
@@ -113,7 +119,21 @@ def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dic
             total[str(name)] = total.get(str(name), 0) + int(ns)
         if any(total.values()):
             out[column.removesuffix("_ns")] = charts.pie(total.items(), top=top)
+        if column == "host_total_ns" and len(result.parts):
+            out["phases"] = _phase_chart(result.parts.columns, total, top)
     return out
+
+
+def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.Option:
+    """Host time of the longest operators by phase; `other` is what no phase covers."""
+    shown = sorted(total, key=lambda name: -total[name])[:top]
+    spent = {phase: dict.fromkeys(shown, 0) for phase in PHASES}
+    for operator, phase, ns in zip(parts.operator, parts.phase, parts.host_total_ns, strict=True):
+        if phase is not None and operator in spent[phase]:
+            spent[phase][operator] += int(ns)
+    series = [(f"@t:category.{phase}", list(times.values())) for phase, times in spent.items()]
+    rest = [total[name] - sum(times[name] for times in spent.values()) for name in shown]
+    return charts.bars(shown, [*series, ("@t:category.other", rest)])
 
 
 def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
