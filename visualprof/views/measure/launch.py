@@ -50,6 +50,23 @@ def is_operator(trace: Trace) -> Mask:
     return np.isin(category, OPERATORS) & host & ~inner
 
 
+def is_device_work(trace: Trace) -> Mask:
+    """Of each event: a kernel, copy or fill on a device."""
+    return trace.track_mask(TrackKind.STREAM) & np.isin(trace.events.category, DEVICE_WORK)
+
+
+def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
+    """`work`, `call` and `issue` of Launches."""
+    links = trace.links
+    work = np.flatnonzero(is_device_work(trace)).astype(np.int32)
+    call, queued = (np.full(len(trace.events) + 1, -1, np.int32) for _ in range(2))
+    for kind, source in ((LinkKind.LAUNCH, call), (LinkKind.ASYNC, queued)):
+        chosen = links.kind == kind
+        source[links.dst[chosen]] = links.src[chosen]
+    call = call[work]
+    return work, call, np.where(queued[call] >= 0, queued[call], call)
+
+
 def launches(trace: Trace) -> Launches:
     """Device work, the call that launched it, and the operator that the call stands in.
 
@@ -58,16 +75,7 @@ def launches(trace: Trace) -> Launches:
     operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
     """
     events = trace.events
-    device = trace.track_mask(TrackKind.STREAM) & np.isin(events.category, DEVICE_WORK)
-    work = np.flatnonzero(device).astype(np.int32)
-    call = np.full(len(events), -1, np.int32)
-    launch = trace.links.kind == LinkKind.LAUNCH
-    call[trace.links.dst[launch]] = trace.links.src[launch]
-    call = call[work]
-    queued = np.full(len(events) + 1, -1, np.int32)
-    later = trace.links.kind == LinkKind.ASYNC
-    queued[trace.links.dst[later]] = trace.links.src[later]
-    issue = np.where(queued[call] >= 0, queued[call], call)
+    work, call, issue = calls(trace)
     ops = is_operator(trace)
     around = nearest_ancestor(events.parent, ops, call)
     named = _named_by_external_id(trace, work, ops)
