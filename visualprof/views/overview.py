@@ -197,7 +197,9 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
     }
     known = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
     if known.keys() - {"other"}:
-        out["stages"] = charts.bars(stages.name, [(f"@t:stage.{s}", column) for s, column in known.items()])
+        derived = result.environment.stages_derived
+        tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in known}
+        out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in known.items()])
     labels = [f"@t:category.{c}" for c in events.category]
     if labels:
         out["events"] = charts.bars(labels, [("@t:metric.total_ns", events.total_ns)], stack=False)
