@@ -114,18 +114,13 @@ def _extents(trace: Trace, marks: Ints) -> tuple[Ints, Ints]:
     own = np.array(marks[:, 1])
     np.maximum.at(own, step[inside], work_end[inside])
     end = np.maximum.accumulate(own)
-    asked = np.where(issue >= 0, trace.events.ts[issue], LONGEST_AGO)
-    early = _ends_of_earlier(marks[:, 0], asked[~inside], work_end[~inside])
-    # What outlasts the step itself is no queue before it but runs beside it.
-    before = np.maximum(np.concatenate(([LONGEST_AGO], end[:-1])), np.where(early < end, early, LONGEST_AGO))
+    # Work of no step is waited for by the first step after it was asked for, unless it runs beside that to its end.
+    asked = np.where(issue >= 0, trace.events.ts[issue], LONGEST_AGO)[~inside]
+    after, early = np.searchsorted(marks[:, 0], asked), work_end[~inside]
+    awaited = (after < len(end)) & (early < np.append(end, LONGEST_AGO)[after])
+    before = np.concatenate(([LONGEST_AGO], end[:-1]))
+    np.maximum.at(before, after[awaited], early[awaited])
     return np.minimum(np.maximum(marks[:, 0], before), end), end
-
-
-def _ends_of_earlier(ts: Ints, asked: Ints, end: Ints) -> Ints:
-    """For each time (n,) the latest end of the work that was asked for before it. asked, end: (m,) ns."""
-    order = np.argsort(asked, kind="stable")
-    last = np.concatenate(([LONGEST_AGO], np.maximum.accumulate(end[order])))
-    return last[np.searchsorted(asked[order], ts)]
 
 
 def step_index(trace: Trace, name: str) -> int:
