@@ -112,5 +112,5 @@ def test_ranks_with_different_steps_are_noted(write: Write) -> None:
 
     op = {"ph": "X", "cat": "cpu_op", "name": "nccl:all_reduce", "pid": 1, "tid": 1, "ts": 1, "dur": 5}
     a = write([step(1, 0), op], name="a.json")
-    b = write([step(1, 0), step(2, 20), op], name="b.json")
+    b = write([step(1, 0), step(2, 20), op, {**op, "ts": 21}], name="b.json")
     assert distributed(a, b)["notes"] == ["different_steps"]

@@ -32,6 +32,7 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
+from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_at, nest
 from visualprof.reader.trace.pyramid import build_pyramid
@@ -203,7 +204,8 @@ class TraceBuilder:
         steps = self._sorted_steps()
         launches = _launches(columns["corr"], kinds, category, processes(t.pid for t in tracks)[track])
         links = self._joined_links(launches, ts, end, parent, bounds, event_of)
-        events = Events(**columns, parent=parent, depth=depth, step=_steps_of(ts, kinds, steps, links))
+        events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
+        events = replace(events, step=steps_of(events, tracks, steps, links))
         args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
         allocs = self._joined_allocs(event_of, parent, category)
         if len(events) == 0:
@@ -372,17 +374,3 @@ def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgCol
     known = events >= 0
     order = np.argsort(events[known], kind="stable")
     return ArgColumn(events[known][order], values[known][order], parts[0][2])
-
-
-def _steps_of(ts: Ints, kinds: NDArray[np.int8], steps: Steps, links: Links) -> Ids:
-    """Step of every event: the one it starts in; of queued and device work the one that issued it."""
-    if len(steps) == 0 or len(ts) == 0:
-        return np.full(len(ts), -1, np.int32)
-    place = np.searchsorted(steps.ts, ts, side="right") - 1
-    step = np.where((place >= 0) & (ts < (steps.ts + steps.dur)[place]), place, -1).astype(np.int32)
-    for kind in (LinkKind.ASYNC, LinkKind.LAUNCH):
-        chosen = links.kind == kind
-        src, dst = links.src[chosen], links.dst[chosen]
-        issued = (kinds[dst] == TrackKind.STREAM) | (kind == LinkKind.ASYNC)
-        step[dst[issued]] = step[src[issued]]
-    return step
