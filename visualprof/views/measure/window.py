@@ -135,12 +135,6 @@ def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
     return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
 
 
-def longest_of_category(trace: Trace, category: Category) -> int:
-    """Row of the longest event of that category, -1 when there is none."""
-    rows = np.flatnonzero(trace.events.category == category)
-    return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
-
-
 def linked(trace: Trace, row: int) -> list[tuple[int, LinkName, Direction]]:
     """Events linked with one: (row, kind, direction `to` or `from`)."""
     out: list[tuple[int, LinkName, Direction]] = []
