@@ -157,7 +157,7 @@ class _Columns:
         parts["place"].append(
             np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
-        parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
+        parts["ts"].append(_nanoseconds([e.ts for e in events], NO_INT))
         parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
         phases = np.array(self._phases)[kind]
         self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
