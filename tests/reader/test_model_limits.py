@@ -122,3 +122,17 @@ def test_a_graph_of_too_many_bytes_is_not_kept(monkeypatch: pytest.MonkeyPatch) 
     builder.node(graph.Node("n" * (1 << 20), "Relu"))
     with pytest.raises(Excess, match="over 1 MiB"):
         graph_file.encode(builder.build())
+
+
+def test_names_that_are_not_utf8_are_shown_as_far_as_they_go(tmp_path: Path) -> None:
+    whole = models.chain(["first", "other"])
+    whole.graph.node[0].metadata_props.add(key="namespace", value="outer: x/inner: y")
+    path = models.save(whole, tmp_path / "odd.onnx")
+    for name in (b"first", b"v1", b"outer"):  # a node, the value between both, a scope
+        path.write_bytes(path.read_bytes().replace(name, b"\xff" + name[1:]))
+    model = read_model(path)
+    assert [n.name for n in model.nodes if n.kind == "operator"] == ["\ufffdirst", "other"]
+    assert model.nodes[1].scope[0].name == "\ufffduter"
+    assert model.nodes[1].outputs == model.nodes[2].inputs  # the edge is still one
+    assert model.warnings == ("4 names are not UTF-8: is the file damaged?",)
+    encode(drawn(graph_file.decode(graph_file.encode(model))))
