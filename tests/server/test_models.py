@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sites import MakeSite, Site
+from sites import MakeSite, Site, kineto
 
 from tests import models
 from visualprof.reader.child import Failure
@@ -167,3 +167,83 @@ def test_no_more_uploads_wait_at_once_than_leave_threads_for_others(make_site: M
     for thread in four:
         thread.join(10)
     assert not any(thread.is_alive() for thread in four)
+
+
+def matches(site: Site, run: str = "run") -> Any:
+    return site.client.get(f"/api/v1/models/match?run={run}").get_json()
+
+
+def test_the_model_of_a_run_is_the_one_with_its_names_and_not_the_newest(site: Site) -> None:
+    # Device time of the run: op0 3.5 + 3.5, op1 8.5, op2 13.5 us, 29 in all.
+    for age, (name, nodes) in enumerate(
+        {
+            "new.onnx": ["conv"],
+            "part.onnx": ["op2"],
+            "most.onnx": ["op1", "op2"],
+            "all.onnx": ["op0", "op1", "op2"],
+        }.items()
+    ):
+        write(site, f"models/{name}", models.chain(nodes))
+        os.utime(site.folder / "models" / name, (2e9 - age, 2e9 - age))
+    site.logdir.rescan()
+    answer = matches(site)
+    assert (answer["best"], answer["rivals"], answer["reading"]) == ("models/all.onnx", [], 0)
+    assert [(m["model"], m["matched_ratio"], m["covered_ratio"]) for m in answer["matches"]] == [
+        ("models/all.onnx", 1.0, 1.0),
+        ("models/most.onnx", pytest.approx(22 / 29), 1.0),
+        ("models/part.onnx", pytest.approx(13.5 / 29), 1.0),
+        ("models/new.onnx", 0.0, 0.0),
+    ]
+
+
+def test_models_that_fit_alike_are_rivals_and_one_in_the_runs_folder_is_preferred(site: Site) -> None:
+    names = ["op0", "op1", "op2"]
+    write(site, "models/a.onnx", models.chain(names))
+    write(site, "models/b.onnx", models.chain(names))
+    answer = matches(site)
+    assert {answer["best"], *answer["rivals"]} == {"models/a.onnx", "models/b.onnx"}
+    write(site, "run/own.onnx", models.chain(names))
+    answer = matches(site)
+    assert (answer["best"], answer["rivals"]) == ("run/own.onnx", [])
+
+
+def test_where_no_model_fits_none_is_named_but_one_that_lies_beside_the_run(site: Site) -> None:
+    write(site, "models/new.onnx", models.chain(["conv", "op0"]))  # 7 of 29 us: names that many models have
+    answer = matches(site)
+    assert (answer["best"], answer["matches"][0]["matched_ratio"]) == (None, pytest.approx(7 / 29))
+    write(site, "run/own.onnx", models.chain(["conv"]))
+    assert matches(site)["best"] == "run/own.onnx"
+    write(site, "run/other.onnx", models.chain(["conv"]))
+    assert matches(site)["best"] is None
+
+
+def test_a_folder_of_several_runs_says_nothing_about_its_models(site: Site) -> None:
+    for name in ("bert.json", "vit.json"):
+        site.write(f"flat/{name}", kineto())
+    write(site, "flat/a.onnx", models.chain(["conv"]))
+    (model,) = site.client.get("/api/v1/models").get_json()["models"]
+    assert model["run"] is None
+    assert matches(site, "flat/vit")["best"] is None
+
+
+def test_the_best_is_known_when_all_are_read_or_none_can_be_better(site: Site) -> None:
+    write(site, "most.onnx", models.chain(["op1", "op2"]))
+    write(site, "broken.onnx", models.calling(1, 1, recursive=True))
+    assert matches(site)["best"] == "most.onnx"
+    assert matches(site)["unread"] == 1
+    site.models.asleep = True
+    write(site, "late.onnx", models.chain(["conv"]))
+    answer = matches(site)
+    assert (answer["best"], answer["reading"]) == (None, 1)
+    assert answer["matches"][0]["model"] == "most.onnx"
+    site.models.asleep = False
+    write(site, "all.onnx", models.chain(["op0", "op1", "op2"]))
+    assert (matches(site)["best"], matches(site)["reading"]) == ("all.onnx", 1)
+
+
+def test_a_run_without_measured_operators_says_that_nothing_is_known(site: Site) -> None:
+    events = [{"ph": "X", "cat": "user_annotation", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 2}]
+    site.write("empty/trace.json", json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    write(site, "a.onnx", models.chain(["x"]))
+    assert matches(site, "empty")["matches"][0]["matched_ratio"] is None
+    assert matches(site, "empty")["best"] is None

@@ -235,7 +235,7 @@ class Graphs(Resource):
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422]},
+        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422], 503: "too many at once"},
     )  # fmt: skip
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
