@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from visualprof.reader.graph import (
+    MAX_NODES,
+    Excess,
     GroupKind,
     ModelBuilder,
     ModelGraph,
@@ -27,6 +29,7 @@ DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 SHOWN = 200
 # First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
 FORMAL = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
+MAX_CALLS = 64  # of functions in functions
 
 
 def sniff(head: bytes) -> bool:
@@ -50,9 +53,44 @@ def read(source: Source) -> ModelGraph:
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
+    _refuse_bomb(model)
     _drop_weights(model, builder)
     _Reader(builder, _inferred(model, builder)).graph()
     return builder.build()
+
+
+def _refuse_bomb(model: Any) -> None:
+    """Counts the nodes with every call of a function written out, as the inference of shapes and the reader do it.
+
+    Raises: Excess: there are too many, or a function calls itself.
+    """
+    functions = {(f.domain, f.name): f for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    calls: list[tuple[str, str]] = []
+
+    def size(part: Any) -> int:
+        total = len(part.node)
+        for node in part.node:
+            total += sum(size(body) for attribute in node.attribute for body in _bodies(attribute))
+            called = node.domain, node.op_type
+            if called in functions:
+                total += of_function(called)
+        return total
+
+    def of_function(called: tuple[str, str]) -> int:
+        if called in calls:
+            raise Excess(f"its function {called[1]!r} calls itself")
+        if len(calls) == MAX_CALLS:
+            raise Excess(f"its functions call each other over {MAX_CALLS} deep")
+        if called not in sizes:
+            calls.append(called)
+            sizes[called] = size(functions[called])
+            calls.pop()
+        return sizes[called]
+
+    total = size(model.graph)
+    if total > MAX_NODES:
+        raise Excess(f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown")
 
 
 def _drop_weights(model: Any, builder: ModelBuilder) -> None:

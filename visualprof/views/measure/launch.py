@@ -42,12 +42,20 @@ def is_api_call(trace: Trace) -> Mask:
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 
-    A collective's range inside a collective's operator is not a second one.
+    A collective's range inside a collective's operator is not a second one, and an operator that is all that there is
+    in one of its name is one call with it: `aten::sum` in `aten::sum`. Source: torch's `key_averages()`.
     """
-    category, parent = trace.events.category, trace.events.parent
-    host = trace.track_mask(TrackKind.THREAD)
-    inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
-    return np.isin(category, OPERATORS) & host & ~inner
+    events = trace.events
+    parent, ops = events.parent, _is_operator_event(trace)
+    inner = ops & (parent >= 0)
+    inside = np.bincount(parent[(parent >= 0) & (events.dur >= 0)], minlength=len(events))
+    again = ops[parent] & (events.name[parent] == events.name) & (inside[parent] == 1)
+    collective = (events.category == Category.COMM) & (events.category[parent] == Category.COMM)
+    return ops & ~(inner & (again | collective))
+
+
+def _is_operator_event(trace: Trace) -> Mask:
+    return np.isin(trace.events.category, OPERATORS) & trace.track_mask(TrackKind.THREAD)
 
 
 def launches(trace: Trace) -> Launches:
@@ -88,8 +96,8 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     column = trace.args.get("external_id")
     if column is None:
         return np.full(len(work), -1, np.int32)
-    own = ops[column.events] & (column.values > 0)
-    ids, rows = column.values[own], column.events[own]
+    own = _is_operator_event(trace)[column.events] & (column.values > 0)
+    ids, rows = column.values[own], nearest_ancestor(trace.events.parent, ops, column.events[own])
     order = np.argsort(ids, kind="stable")
     ids, rows = ids[order], rows[order]
     wanted = column.at(work, 0)
