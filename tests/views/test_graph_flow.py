@@ -15,6 +15,7 @@ from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Trace
 from visualprof.views import graph
+from visualprof.views.measure.graph_compare import compare
 from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.graph_names import related
 from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of
@@ -214,6 +215,21 @@ def test_a_body_may_give_what_it_did_not_make(tmp_path: Path) -> None:
     assert edges_of(read_model(path)) == {
         ("c", "if"), ("x", "if:x"), ("if:x", "y"), ("x", "if:neg"), ("if:neg", "if:n"), ("if:n", "y"),
     }  # fmt: skip
+
+
+def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path) -> None:
+    """Of two loops the second lost its Tanh."""
+    model = onnx.load(FLOW / "flow.onnx")
+    second = next(node for node in model.graph.node if node.name == "while_loop_1")
+    body = next(a.g for a in second.attribute if a.name == "body")
+    tanh = next(i for i, node in enumerate(body.node) if node.op_type == "Tanh")
+    del body.node[tanh]
+    body.node[0].output[0] = "after"
+    onnx.save(model, tmp_path / "less.onnx")
+    tree = hierarchy_of(flow())
+    found = compare(flow(), read_model(tmp_path / "less.onnx"))
+    gone = [i for i, status in enumerate(found.status) if status == "removed"]
+    assert [placed(flow().nodes[tree.shown[i]]) for i in gone] == ["while_loop_1:while/Tanh"]
 
 
 @pytest.mark.parametrize(
