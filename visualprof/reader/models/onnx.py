@@ -198,7 +198,7 @@ class _Reader:
         outputs = [self._named(n, names, own=True) if n else None for n in node.output]
         given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
         constant = node.op_type == "Constant" and not inputs
-        attributes = {a.name: self._attribute(a) for a in node.attribute}
+        attributes = {a.name: self._attribute(a) for a in node.attribute if not _bodies(a)}
         if constant:
             self._constant(node, made)
         place = scope + _inner(own, scope)
