@@ -99,7 +99,7 @@ def add_flows(
         return
     cat = doc.categories()[rows]
     if within_process:
-        cat = cat * len(doc.places) + processes([pid for pid, _ in doc.places])[doc.place[rows]]
+        cat = cat * len(doc.places) + processes(pid for pid, _ in doc.places)[doc.place[rows]]
     phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1)[rows]
     order = np.lexsort((rows, doc.ts[rows], phase, ids, cat))
     a, b = order[:-1], order[1:]
