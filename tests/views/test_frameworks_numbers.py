@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,26 @@ def test_the_phases_of_paddles_operators_equal_visualdls(name: str, path: str) -
         ours = dict(zip(drawn["xAxis"]["data"], series["data"], strict=True))
         expected = dict(zip(told["phase_type"], theirs, strict=True))
         assert {k: v / 1e6 for k, v in ours.items()} == pytest.approx(expected, abs=0.0201)
+
+
+@pytest.mark.parametrize(("name", "path"), PADDLE)
+def test_paddles_events_by_stage_equal_visualdls(name: str, path: str) -> None:
+    told = json.loads(shared(f"{ORACLE}{name}/overview_event_type_perspective.json").read_text())["data"]
+    table = answer("overview", shared(path))["stage_events"]["columns"]
+    stages = {"forward": "Forward", "backward": "Backward", "optimizer": "Optimization", "other": "Other"}
+    types = {"op": "Operator", "comm": "Operator", "runtime": "CudaRuntime"}  # collectives are operators to VisualDL
+    calls: Counter[tuple[str, str]] = Counter()
+    spent: Counter[tuple[str, str]] = Counter()
+    for category, side, stage, n, ns in zip(
+        *(table[k] for k in ("category", "track_kind", "stage", "calls", "sum_ns")), strict=True
+    ):
+        if category in types and side == "host" and stage in stages:  # it leaves data loading out
+            calls[types[category], stages[stage]] += n
+            spent[types[category], stages[stage]] += ns
+    for kind in {"Operator", "CudaRuntime"} & told.keys():
+        for field, found, unit in (("calling_times", calls, 1), ("durations", spent, 1e6)):
+            theirs = dict(zip(told[kind][field]["key"], told[kind][field]["value"], strict=True))
+            assert {k[1]: v / unit for k, v in found.items() if k[0] == kind} == pytest.approx(theirs, abs=0.00501)
 
 
 def test_a_piece_inside_a_phase_is_no_second_one(write: Write) -> None:

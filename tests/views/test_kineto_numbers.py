@@ -310,6 +310,29 @@ def test_kernels_have_the_standard_deviation_of_their_durations(write: Write) ->
     assert rows(answered["memory_operations"], "stddev_ns") == {"copy": [pytest.approx(1000 * 2**0.5)]}
 
 
+def test_events_belong_to_the_stage_that_asked_for_them(write: Write) -> None:
+    # Forward 0..100 holds two operators, one in the other, and launches a kernel that runs in backward 100..200, which
+    # holds an operator and launches nothing; what is before the step is left out.
+    path = write(
+        [
+            span("ProfilerStep#1", 0, 250), op("aten::before", -50, 20), op("aten::add", 210, 5),
+            span("forward", 0, 100), op("aten::linear", 10, 50), op("aten::addmm", 20, 30), call(25, 1),
+            span("backward", 100, 100), op("aten::mul", 110, 20), kernel(120, 1, 60),
+        ]
+    )  # fmt: skip
+    table = answer("overview", path)["stage_events"]["columns"]
+    found = {(c, k, s): rest for c, k, s, *rest in zip(*table.values(), strict=True)}
+    assert found == {
+        ("kernel", "device", "forward"): [1, 60_000, 60_000, 1],
+        ("op", "host", "forward"): [2, 50_000, 80_000, pytest.approx(80 / 105)],
+        ("op", "host", "backward"): [1, 20_000, 20_000, pytest.approx(20 / 105)],
+        ("op", "host", "other"): [1, 5_000, 5_000, pytest.approx(5 / 105)],
+        ("runtime", "host", "forward"): [1, 5_000, 5_000, 1],
+        ("annotation", "host", "forward"): [1, 100_000, 100_000, 0.5],
+        ("annotation", "host", "backward"): [1, 100_000, 100_000, 0.5],
+    }
+
+
 def test_a_fused_optimizers_kernels_are_its_ranges() -> None:
     path = shared("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
     operators = answer("operator", path)  # by hand: 8 multi-tensor kernels in each of six steps
