@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 import numpy as np
 
@@ -56,8 +57,9 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     first = groups.first
     spent = groups.sum(events.dur[rows])
     whole = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], spent)[kind].astype(np.int64)
-    sorted_rows, ends = rows[np.argsort(groups.of, kind="stable")], np.cumsum(groups.count)
-    members = [sorted_rows[end - n : end] for end, n in zip(ends.tolist(), groups.count.tolist(), strict=True)]
+    grouped = rows[np.argsort(groups.of, kind="stable")]
+    counts: list[int] = groups.count.tolist()
+    members = [grouped[end - n : end] for end, n in zip(accumulate(counts), counts, strict=True)]
     order = np.lexsort((stage[first], kind, -whole))
     return StageEventColumns(
         category=[Category(c).name.lower() for c in events.category[rows[first]][order].tolist()],
