@@ -19,7 +19,7 @@ class Launches:
     """Rows of events, -1 for none.
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
-    unless the call ran from a queue. op: the operator that owns each.
+    unless it is of work that ran from a queue. op: the operator that owns each.
     """
 
     work: Ids
@@ -72,7 +72,8 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
         chosen = links.kind == kind
         source[links.dst[chosen]] = links.src[chosen]
     call = call[work]
-    return work, call, np.where(queued[call] >= 0, queued[call], call)
+    around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
+    return work, call, np.where(around >= 0, queued[around], call)
 
 
 def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
