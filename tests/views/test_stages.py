@@ -39,7 +39,8 @@ def training(at: int) -> list[Event]:
         host("user_annotation", LOADER, at, 10),
         forward(at + 10, 12), optimizer("zero_grad", at + 22, 5), forward(at + 27, 8),
         *backward(at + 35, 25),
-        host("cpu_op", "aten::norm", at + 62, 4), optimizer("step", at + 70, 10), host("cpu_op", "aten::item", at + 85, 2),
+        host("cpu_op", "aten::norm", at + 62, 4), optimizer("step", at + 70, 10),
+        host("cpu_op", "aten::item", at + 85, 2),
     ]  # fmt: skip
 
 

@@ -72,6 +72,8 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
         chosen = links.kind == kind
         source[links.dst[chosen]] = links.src[chosen]
     call = call[work]
+    if not (links.kind == LinkKind.ASYNC).any():
+        return work, call, call
     around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
     return work, call, np.where(around >= 0, queued[around], call)
 
