@@ -17,10 +17,9 @@ from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.findings import Case, Finding, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge, union
-from visualprof.views.measure.launch import Launches, launches, operator_times
+from visualprof.views.measure.launch import Launches, launches
 from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
-from visualprof.views.measure.steps import PARTS, DroppedStep, Windows, breakdown, in_step, step_windows
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.steps import PARTS, DroppedStep, Windows, breakdown, exposed, in_step, step_windows
 from visualprof.views.measure.timing import durations, names, ordered
 
 # Of these alone nothing can be told: how long steps and sessions took, not what filled them.
@@ -161,13 +160,13 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     Source: docs/views.md#overview.
     """
     windows = step_windows(trace)
-    parts = breakdown(trace, windows)
+    spans = exposed(trace)
+    parts = breakdown(spans, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
     average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in filled.items()}
     joined = launches(trace)
     devices = device_summary(trace, windows)
-    times = operator_times(trace, joined, names_with(trace, trace.events.name, uses_tensor_core))
     stages = find_stages(trace, windows)
     shown = windows.only(params.step) if params.step else windows
     inside = in_step(trace, params.step)
@@ -181,7 +180,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
         events=Table(columns=_events(trace, inside)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
-        findings=findings(Case(trace, windows, average, devices, joined, times)),
+        findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
     )
 

@@ -18,7 +18,7 @@ from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
-    Category.OPTIMIZER, Category.ANNOTATION, Category.SESSION, Category.MODULE,
+    Category.OPTIMIZER, Category.ANNOTATION, Category.MODULE,
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 COMPLETE_SHARE = 0.8
@@ -143,16 +143,22 @@ def in_step(trace: Trace, name: str) -> Mask:
     return trace.events.step == step_index(trace, name)
 
 
-def breakdown(trace: Trace, windows: Windows) -> dict[str, Ints]:
-    """Nanoseconds of each step by what filled it: every instant counts once, for the first of PARTS that covers it.
+def exposed(trace: Trace) -> dict[str, Ints]:
+    """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
     """
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
     for name, spans in _spans_by_part(trace).items():
-        out[name] = covered(subtract(spans, done), windows.start, windows.end)
+        out[name] = subtract(spans, done)
         done = merge(done, spans)
+    return out
+
+
+def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
+    """Nanoseconds of each step that the parts fill, and other, what they leave."""
+    out = {name: covered(spans, windows.start, windows.end) for name, spans in parts.items()}
     out["other"] = (windows.end - windows.start) - sum(out.values(), np.zeros(len(windows), np.int64))
     return out
 
