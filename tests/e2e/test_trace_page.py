@@ -253,6 +253,8 @@ def test_a_finding_leads_to_its_evidence(samples: Dashboard, visit: Visits, name
     assert address(page)["area"] == f"{start}~{end}"
     low, high = window(page)
     assert low < start < end < high < low + 2 * (end - start)
+    track = next(t for t in meta(samples, CNN)["tracks"] if t["id"] == found[place]["track"])
+    expect(page.locator(".timeline").get_by_text(track["name"].strip()).first).to_be_in_viewport()
     inside = samples.get("timeline/window", run=CNN, start_ns=start, end_ns=end)["columns"]["category"]
     assert category in inside
     assert "kernel" not in inside
