@@ -133,7 +133,8 @@ def test_transfer_and_wait_of_concurrent_collectives_stay_within_the_step(write:
 
 
 def test_a_step_counts_only_what_of_a_collective_lies_in_it(write: Write) -> None:
-    ranks = [[step(1, 0, 50), step(2, 50, 50), event("gloo:barrier", ts, 80 - ts, tid=2)] for ts in (20, 40)]
+    steps = [step(1, 0, 50), step(2, 50, 50), event("aten::mm", 5, 1), event("aten::mm", 55, 1)]
+    ranks = [[*steps, event("gloo:barrier", ts, 80 - ts, tid=2)] for ts in (20, 40)]
     waits = distributed(*(write(rank, name=f"{i}.json") for i, rank in enumerate(ranks)))["waits"]["columns"]
     # The fastest takes 40 us: on both from 40 to 80, 10 us of it in the first step.
     assert (waits["step"], us(waits["transfer_ns"]), us(waits["wait_ns"])) == (
@@ -208,5 +209,5 @@ def test_many_collectives_take_a_moment(tmp_path: Path) -> None:
 def test_ranks_with_different_steps_are_noted(write: Write) -> None:
     op = event("nccl:all_reduce", 1, 5)
     a = write([step(1, 0, 10), op], name="a.json")
-    b = write([step(1, 0, 10), step(2, 20, 10), op], name="b.json")
+    b = write([step(1, 0, 10), step(2, 20, 10), op, event("nccl:all_reduce", 21, 5)], name="b.json")
     assert distributed(a, b)["notes"] == ["different_steps"]

@@ -121,7 +121,7 @@ def search(trace: Trace, text: str, exact: bool = False) -> Hits:
     rows = np.flatnonzero(table[trace.events.name])
     rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
     start, end = trace.span_ns
-    place = (trace.events.ts[rows] - start) * TICKS // max(1, end - start)
+    place = np.floor((trace.events.ts[rows] - start) * (TICKS / max(1, end - start))).astype(np.int64)
     return Hits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICKS - 1), minlength=TICKS))
 
 
