@@ -144,6 +144,19 @@ def test_a_step_counts_only_what_of_a_collective_lies_in_it(write: Write) -> Non
     )
 
 
+def test_a_step_without_collectives_has_none_of_both(write: Write) -> None:
+    rank = [step(1, 0, 50), step(2, 50, 50), event("gloo:barrier", 60, 20, tid=2)]
+    waits = distributed(write(rank, name="a.json"), write(rank, name="b.json"))["waits"]["columns"]
+    assert (
+        list(zip(waits["step"], us(waits["transfer_ns"]), us(waits["wait_ns"]), strict=True))
+        == [
+            ("1", 0, 0),
+            ("2", 20, 0),
+        ]
+        * 2
+    )
+
+
 def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(write: Write) -> None:
     """The host operators last 300 us, the kernels 200 and 50 us: 1 MB over 50 us is 20 GB/s, times 2 (2-1)/2."""
     args = {"Collective name": "allreduce", "In msg nelems": 250_000, "dtype": "Float", "Group size": 2}

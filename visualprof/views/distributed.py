@@ -198,12 +198,14 @@ def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], s
     rows: list[tuple[int, str, int, int]] = []
     for number, win, mine in zip(numbers, windows, matched, strict=True):
         known = mine.part_transfer >= 0
+        if not known.any():
+            continue
         start, end = mine.calls.start[known], mine.calls.end[known]
         transferring = union(end - mine.part_transfer[known], end)
         waiting = subtract(union(start, end), transferring)
         times = (covered(spans, win.start, win.end).tolist() for spans in (transferring, waiting))
         named = zip(win.names, *times, strict=True)
-        rows += [(number, name, a, b) for name, a, b in named if a + b and step in ("", name)]
+        rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 

@@ -366,7 +366,8 @@ def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
         return {}
     track = trace.tracks[int(np.bincount(events.track[python]).argmax())]
     first, last = track.first, track.first + track.count
-    inner = innermost_at(events.ts, events.end, events.parent, first, last, gaps.mean(axis=1).astype(np.int64))
+    middle = gaps[:, 0] + (gaps[:, 1] - gaps[:, 0]) // 2
+    inner = innermost_at(events.ts, events.end, events.parent, first, last, middle)
     row = nearest_ancestor(events.parent, python, inner)
     length = np.where(row >= 0, gaps[:, 1] - gaps[:, 0], 0)
     names, of = np.unique(events.name[row], return_inverse=True)
