@@ -207,6 +207,22 @@ def test_a_straggler_is_late_by_what_its_own_steps_show(write: Write, slept: int
     ]
 
 
+def test_a_collective_belongs_to_the_step_that_asked_for_it(write: Write) -> None:
+    """The hosts are done after 75 us; the devices run each of three steps for 100 us, rank 1 comes 40 us late."""
+
+    def rank(late: int) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for i in range(3):
+            work, comm = launched("gemm", 100 * i + 5, 20 + late, 25 * i + 1), event("nccl:all_reduce", 25 * i + 10, 5)
+            kernel = launched("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
+            out += [step(i, 25 * i, 25), *work, comm, *kernel]
+        return out
+
+    late = distributed(write(rank(0), name="a.json"), write(rank(40), name="b.json"))["stragglers"]
+    found = [(s["rank"], s["steps_last"], s["steps"], s["late_ns_per_step"], s["cause"]) for s in late]
+    assert found == [(1, 3, 3, 40_000, "computation")]
+
+
 def test_many_collectives_take_a_moment(tmp_path: Path) -> None:
     """The work is linear in the collectives: a call cost 0.8 ms when each made its own columns of the whole trace."""
     for rank in (0, 1):
