@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.conftest import Write, answer, trace_of
+from tests.conftest import SAMPLES, Write, answer, shared, trace_of
 
 Events = list[dict[str, Any]]
 GPU = {"deviceProperties": [{"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0}]}
@@ -178,3 +179,23 @@ def test_sharded_data_parallel_is_no_data_parallel(write: Write) -> None:
     assert "data_parallel" in found(write(devices("DataParallel")))
     for other in ("FullyShardedDataParallel", "DistributedDataParallel"):
         assert "data_parallel" not in found(write(devices(other), name=f"{other}.json"))
+
+
+RECORDINGS = [
+    *("pytorch-h200/cnn.pt.trace.json.gz", "pytorch-h200/transformer.pt.trace.json.gz"),
+    *("pytorch-h200/compiled.pt.trace.json.gz", "synthetic-4gpu/rank0.pt.trace.json.gz"),
+    *("onnxruntime-cpu/tinybert_2026-11-20_03-40-11.json.gz", "traces/tracelens/vllm_decode/graph_execution.json.gz"),
+    "traces/kineto/hta/df_index_resolver__v100_rank1of2_nccl_memory.json.gz",
+]
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_nothing_exceeds_the_step(name: str) -> None:
+    path = shared(name) if name.startswith("traces") else SAMPLES / name
+    overview, trace = answer("overview", path), trace_of(path)
+    median = np.median(overview["steps"]["total_ns"])
+    for finding in overview["findings"]:
+        assert (finding["gain_ns_per_step"] or 0) <= median
+        assert all(0 <= value <= 1 for key, value in finding["evidence"].items() if key.endswith("_ratio"))
+        assert finding["start_ns"] is None or 0 <= finding["start_ns"] < finding["end_ns"]
+        assert (finding["end_ns"] or 0) <= trace.span_ns[1] - trace.span_ns[0]
