@@ -340,7 +340,7 @@ def test_the_places_of_damage_are_told(file: WriteFile) -> None:
 
 
 def test_a_damaged_last_event_leaves_the_keys_behind_the_list(file: WriteFile) -> None:
-    text = '{"traceEvents":[%s],"schemaVersion":1,"distributedInfo":{"rank":3}}' % ",".join(events(5))
+    text = '{"traceEvents":[' + ",".join(events(5)) + '],"schemaVersion":1,"distributedInfo":{"rank":3}}'
     trace = read_trace(file(text.replace('"ts":40,', '"ts":"40,')))
     assert (len(trace.events), trace.meta.rank, trace.meta.truncated) == (4, 3, False)
 
