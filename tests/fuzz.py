@@ -30,7 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,20 @@ class Seed:
 
     path: Path
     kind: str
-    data: bytes
+    size: int
     packed: bool
     folder: tuple[Path, ...] = ()
+
+    @property
+    def data(self) -> bytes:
+        """The plain bytes. Of the latest files alone: what is held is copied to every process."""
+        return _plain(self.path)
+
+
+@lru_cache(2)
+def _plain(path: Path) -> bytes:
+    raw = path.read_bytes()
+    return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
 
 
 @dataclass
@@ -229,14 +240,12 @@ def seeds(folders: Sequence[Path], largest: int = LARGEST) -> list[Seed]:
     for path in sorted(p for folder in folders for p in folder.rglob("*") if p.is_file()):
         kind = _kind(path)
         if kind:
-            raw = path.read_bytes()
-            packed = raw.startswith(GZIP_MAGIC)
-            data = gzip.decompress(raw) if packed else raw
-            if len(data) <= largest:
+            size = len(_plain(path))
+            if size <= largest:
                 beside = (
                     tuple(p for p in path.parent.iterdir() if p.is_file() and p != path) if kind == "result" else ()
                 )
-                found.append(Seed(path, kind, data, packed, beside))
+                found.append(Seed(path, kind, size, Source(path).packed, beside))
     return found
 
 
@@ -256,7 +265,7 @@ def _kind(path: Path) -> str:
 
 def drawn(found: Sequence[Seed], count: int, rng: random.Random) -> Iterator[tuple[Seed, int]]:
     """Seeds with a number for each mutation: each in turn at first, then the smaller the more often."""
-    weights = [1 / (100_000 + len(seed.data)) for seed in found]
+    weights = [1 / (100_000 + seed.size) for seed in found]
     chosen = [found[i % len(found)] for i in range(min(count, len(found) * 5))]
     chosen += rng.choices(found, weights, k=count - len(chosen))
     for seed in chosen:
@@ -414,7 +423,7 @@ def judge(seed: Seed, whole: Outcome, data: bytes, out: Outcome) -> str:
     """What is wrong with an outcome, "" when nothing is."""
     if out.failure:
         return out.failure
-    plain = max(len(seed.data), len(data))
+    plain = max(seed.size, len(data))
     if out.cpu_s > CPU_S * max(1, -(-plain // PER_BYTES)):
         return f"slow: {out.cpu_s:.1f} CPU s for {plain / 1e6:.1f} MB"
     if out.memory > MEMORY + TIMES_FILE * plain:
@@ -466,8 +475,9 @@ def work(found: Sequence[Seed], cases: Sequence[tuple[int, int]], keep: Path | N
     report = Report()
     with tempfile.TemporaryDirectory(prefix="visualprof-fuzz-") as folder:
         house = House(Path(folder))
-        house.outcome(min(found, key=lambda seed: len(seed.data)), b"[]")  # what is imported late is imported once
-        house.clear()
+        for seed in {s.kind: s for s in sorted(found, key=lambda seed: -seed.size)}.values():
+            house.outcome(seed, seed.data)  # what is imported late is imported once
+            house.clear()
         whole = cache(lambda i: run_case(house, found[i], found[i].data))
         for place, number in cases:
             seed = found[place]
@@ -506,6 +516,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--largest", type=int, default=LARGEST, help="plain bytes of the files that are mutated")
     parser.add_argument("--keep", type=Path, help="folder for the mutated files that fail")
     parser.add_argument(
         "folders", nargs="*", type=Path, default=[SHARED / "traces", SHARED / "models", SAMPLES, FIXTURES]
@@ -513,7 +524,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
-    found = seeds(args.folders)
+    found = seeds(args.folders, args.largest)
     began = time.monotonic()
     reports = run(found, args.count, args.workers, args.seed, args.keep)
     failures = [f for r in reports for f in r.failures]

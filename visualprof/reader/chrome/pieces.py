@@ -135,6 +135,8 @@ class Pieces:
         rest = data[behind(data, done) if done else 0 :]
         if last:
             self.truncated = bool(rest) or not self.listed  # a bare list may stay open
+            if not self.truncated and data.strip():
+                self._warn(f"the list of events is not closed: if the file was cut, it was after event {self.columns.rows:,}")
             return None
         if len(rest) > HEAD_LIMIT:
             raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
