@@ -136,7 +136,7 @@ class Pieces:
         if last:
             self.truncated = bool(rest) or not self.listed  # a bare list may stay open
             if not self.truncated and data.strip():
-                self._warn(f"the list of events is not closed: if the file was cut, it was after event {self.columns.rows:,}")
+                self._warn(f"the list of events is not closed: the file may be cut, after event {self.columns.rows:,}")
             return None
         if len(rest) > HEAD_LIMIT:
             raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
