@@ -211,8 +211,10 @@ def _throttled(pipe: Connection) -> Progress:
 
 
 def _peak_bytes() -> int:
-    """Memory that this process held at most. Where the system has it only of the program before `exec` too, that is
-    the parent's: a server of 600 MiB would replace its children after every file.
+    """Memory that this process held at most.
+
+    Of Linux only the field of /proc: what `getrusage` tells of a process that was forked is at first its parent's, and
+    a server of 600 MiB would replace its children after every file.
     """
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
