@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -63,10 +63,15 @@ class Hierarchy:
     twin: tuple[int, ...]
 
 
-@lru_cache(maxsize=16)
+_known: WeakKeyDictionary[ModelGraph, Hierarchy] = WeakKeyDictionary()
+
+
 def hierarchy_of(model: ModelGraph) -> Hierarchy:
-    """The hierarchy of a model, kept for the most recent ones."""
-    return build_hierarchy(model)
+    """The hierarchy of a model, kept for as long as somebody keeps the model."""
+    found = _known.get(model)
+    if found is None:
+        found = _known[model] = build_hierarchy(model)
+    return found
 
 
 def shape_text(value: Value) -> str:
