@@ -193,6 +193,24 @@ def test_a_name_that_two_bodies_have_and_nothing_tells_apart_is_ambiguous(tmp_pa
     ]
 
 
+def test_what_a_runtime_made_is_told_by_its_type(tmp_path: Path) -> None:
+    """3 us of a merged operator, 4 us of two conversions, 1 us of a name that the model lacks."""
+    event = {"cat": "Node", "pid": 1, "tid": 1, "ph": "X"}
+    made = [
+        ("BiasGelu_token_7", "BiasGelu", 2), ("BiasGelu", "BiasGelu", 1), ("ReorderInput_token_1", "ReorderInput", 4),
+        ("elsewhere", "Conv", 1), ("Conv.0", "Conv", 5),
+    ]  # fmt: skip
+    events = [
+        event | {"name": f"{name}_kernel_time", "ts": 10 * i, "dur": us, "args": {"op_name": kind}}
+        for i, (name, kind, us) in enumerate(made)
+    ]
+    found = join(flow(), trace_of(ort_file(tmp_path, events)))
+    assert (found.total_ns, found.matched_ns) == (13_000, 5000)
+    assert [(one.name, one.reason, one.time_ns, one.calls) for one in found.unmatched] == [
+        ("ReorderInput", "layout", 4000, 1), ("BiasGelu", "unnamed", 3000, 2), ("elsewhere", "no_node", 1000, 1),
+    ]  # fmt: skip
+
+
 def ort_file(folder: Path, events: list[dict[str, Any]]) -> Path:
     head = {"cat": "Session", "pid": 1, "tid": 1, "ph": "X", "name": "model_run", "ts": 0, "dur": 9, "args": {}}
     path = folder / "ort.json"
