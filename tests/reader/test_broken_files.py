@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import SAMPLES
+from tests.conftest import SAMPLES, answer
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
@@ -152,13 +152,31 @@ def test_numbers_as_text_are_numbers(file: WriteFile) -> None:
 
 def test_missing_fields_are_tolerated(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","name":"no times"}', '{"ph":"X","ts":5}', "{}", *events(1))))
-    assert len(trace.events) == 3
+    assert len(trace.events) == 2
+    assert "1 events do not say when they began" in trace.meta.warnings[0]
+    assert "1 events have no duration" in trace.meta.warnings[1]
 
 
-def test_a_negative_duration_is_shown_with_zero(file: WriteFile) -> None:
-    trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":10,"dur":-5}')))
-    assert trace.events.dur.tolist() == [0]
-    assert "negative duration" in trace.meta.warnings[0]
+@pytest.mark.parametrize("dur", ["-5", '"NaN"', "null", '"Infinity"'])
+def test_a_duration_that_is_none_makes_an_instant_that_counts_in_no_table(file: WriteFile, dur: str) -> None:
+    event = '{"ph":"X","cat":"%s","name":"a","pid":1,"tid":1,"ts":%d,"dur":%s,"args":{"correlation":1}}'
+    cats = ("cpu_op", "cuda_runtime", "kernel", "gpu_memcpy")
+    events = [event % (cat, ts, time) for cat in cats for ts, time in ((10, dur), (20, "3"))]
+    path = file(document(*events))
+    trace = read_trace(path)
+    assert sorted(trace.events.dur.tolist()) == [-1] * 4 + [3000] * 4
+    assert "4 events have no duration" in trace.meta.warnings[0]
+    kernels = answer("kernel", path)
+    for table in (answer("operator", path), answer("runtime", path), kernels, kernels["memory_operations"]):
+        assert table["columns"]["calls"] == [1]
+
+
+@pytest.mark.parametrize("ts", ['"NaN"', "null"])
+def test_an_event_that_does_not_say_when_it_began_is_left_out_with_a_warning(file: WriteFile, ts: str) -> None:
+    memory = '{"ph":"i","cat":"cpu_instant_event","name":"[memory]","pid":1,"tid":1,"ts":%s,"args":{"Bytes":5}}'
+    trace = read_trace(file(document(EVENT % (ts, 1), EVENT % (10, 1), memory % ts, memory % 20)))
+    assert (trace.span_ns, trace.allocs.ts.tolist()) == ((10_000, 20_000), [20_000])
+    assert "2 events do not say when they began" in trace.meta.warnings[0]
 
 
 def test_huge_numbers_do_not_overflow(file: WriteFile) -> None:

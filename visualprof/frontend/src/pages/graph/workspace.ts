@@ -27,7 +27,7 @@ export function theWorkspace(): Workspace {
 export function useWorkspace() {
   const state = useGraphState();
   const models = useModels();
-  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : (models.sorted.value[0] ?? null)));
+  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : models.default_model.value));
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
   const model = computed(() => chosen.value?.id ?? null);
   const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
