@@ -81,6 +81,15 @@ def placed(node: Node) -> str:
     return ":".join([*[s.name for s in node.scope if s.kind in ("control", "function")][-1:], node.name])
 
 
+def test_a_body_does_not_repeat_the_place_of_its_node() -> None:
+    """`/model/decoder/rnn/x` stands in `rnn` of the branch of an If of `/model/decoder`, in no scope of one of the rnn."""
+    model = read_model(shared("models/onnx_real/silero_vad_16k_op15.onnx"))
+    places = ["/".join(s.name for s in node.scope) for node in model.nodes if node.name == "/model/decoder/rnn/LSTM"]
+    assert places == ["model/decoder/If_1/then_branch/rnn"]
+    deep = max((node.scope for node in model.nodes), key=len)
+    assert [s.name for s in deep if s.kind == "scope"] in (["model", "decoder", "rnn"], ["model", "decoder", "rnn_1"])
+
+
 def edges_of(model: ModelGraph) -> set[tuple[str, str]]:
     """Edges by names, with the node around."""
     tree = hierarchy_of(model)

@@ -326,12 +326,10 @@ def _formal(type: str, body: Any, inputs: Rows, outputs: Rows) -> tuple[Rows, Ro
 
 def _inner(own: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
     """The scopes of a node in a body without those that repeat the place of the body."""
-    around = [s.name for s in scope if s.kind != "subgraph"]
-    names = [s.name for s in own]
-    for size in range(min(len(own), len(around)), 0, -1):
-        if any(around[start : start + size] == names[:size] for start in range(len(around) - size + 1)):
-            return own[size:]
-    return own
+    same = 0
+    for around in scope:
+        same += same < len(own) and around.kind != "subgraph" and around.name == own[same].name
+    return own[same:]
 
 
 def _last(name: str) -> str:
