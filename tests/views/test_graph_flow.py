@@ -82,7 +82,7 @@ def placed(node: Node) -> str:
 
 
 def test_a_body_does_not_repeat_the_place_of_its_node() -> None:
-    """`/model/decoder/rnn/x` stands in `rnn` of the branch of an If of `/model/decoder`, in no scope of one of the rnn."""
+    """`/model/decoder/rnn/x` stands in `rnn` of the branch of an If of `/model/decoder`, not in that of one inside."""
     model = read_model(shared("models/onnx_real/silero_vad_16k_op15.onnx"))
     places = ["/".join(s.name for s in node.scope) for node in model.nodes if node.name == "/model/decoder/rnn/LSTM"]
     assert places == ["model/decoder/If_1/then_branch/rnn"]
