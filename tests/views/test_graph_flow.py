@@ -260,6 +260,32 @@ def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
+    ("kind", "through"),
+    [
+        ("Scan", {("x", "n:a"), ("s", "n:b"), ("n:c", "y"), ("n:d", "z")}),
+        ("SequenceMap", {("x", "n:a"), ("s", "n:b"), ("n:c", "y"), ("n:d", "z")}),
+        ("Loop", {("x", "n"), ("s", "n"), ("n", "n:a"), ("n", "n:b"), ("n:c", "n"), ("n:d", "y"), ("n", "z")}),
+        ("BeamSearch", {("x", "n"), ("s", "n"), ("n", "n:a"), ("n", "n:b"), ("n:c", "n"), ("n:d", "n"), ("n", "y")}),
+    ],
+)
+def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, through: set[tuple[str, str]]) -> None:
+    """A Loop of two inputs has only the turns and the condition; what is known of no node is the node's own."""
+
+    def scalar(name: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+
+    inside = [helper.make_node("Add", ["a", "b"], ["c"], name="add"), helper.make_node("Neg", ["c"], ["d"], name="neg")]
+    body = helper.make_graph(inside, "body", [scalar("a"), scalar("b")], [scalar("c"), scalar("d")])
+    node = helper.make_node(kind, ["x", "s"], ["y", "z"], name="n", body=body)
+    whole = helper.make_graph([node], "g", [scalar("x"), scalar("s")], [scalar("y"), scalar("z")])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    inner = {("n:a", "n:add"), ("n:b", "n:add"), ("n:add", "n:neg"), ("n:add", "n:c"), ("n:neg", "n:d")}
+    assert inner | through <= edges_of(read_model(path))
+    test_from_every_input_the_data_can_be_followed_to_an_output(path)
+
+
+@pytest.mark.parametrize(
     ("node", "ran", "does"),
     [
         ("Conv", "FusedConv", True), ("Conv", "QLinearConv", True), ("MatMulInteger", "DynamicQuantizeMatMul", True),

@@ -321,7 +321,8 @@ def _formal(type: str, body: Any, inputs: Rows, outputs: Rows) -> tuple[Rows, Ro
     count = len(body.input)
     taken = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
     given = [None] * gives + outputs + [None] * len(body.output)
-    return [None] * takes + taken[len(taken) - count + takes :], given[: len(body.output)]
+    taken = [None] * takes + taken[len(taken) - count + takes :]
+    return taken[:count], given[: len(body.output)]
 
 
 def _inner(own: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
