@@ -146,7 +146,8 @@ class MeasuredColumns(Columns):
 class UnmatchedColumns(Columns):
     """Operators that found no node, the longest first; the 100 largest.
 
-    reason: `layout` conversions that the runtime put in, `ambiguous` names that several nodes have, else `no_node`.
+    reason: `layout` conversions that the runtime put in, `unnamed` operators that it made and called after their type,
+    `ambiguous` names that several nodes have, else `no_node`.
     """
 
     name: kinds.Names

@@ -321,15 +321,15 @@ def _formal(type: str, body: Any, inputs: Rows, outputs: Rows) -> tuple[Rows, Ro
     count = len(body.input)
     taken = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
     given = [None] * gives + outputs + [None] * len(body.output)
-    return [None] * takes + taken[len(taken) - count + takes :], given[: len(body.output)]
+    taken = [None] * takes + taken[len(taken) - count + takes :]
+    return taken[:count], given[: len(body.output)]
 
 
 def _inner(own: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
     """The scopes of a node in a body without those that repeat the place of the body."""
-    around = [s.name for s in scope if s.kind != "subgraph"]
     same = 0
-    while same < min(len(own), len(around)) and own[same].name == around[same]:
-        same += 1
+    for around in scope:
+        same += same < len(own) and around.kind != "subgraph" and around.name == own[same].name
     return own[same:]
 
 
