@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,7 @@ ITEM_BYTES = {
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+MAX_DEPTH = 64  # scopes in a scope
 
 
 class Scope(NamedTuple):
@@ -44,7 +45,10 @@ class Value:
 
 @dataclass(frozen=True)
 class Node:
-    """An operator, a constant, or an input or output of the model. inputs, outputs: rows of values."""
+    """An operator, a constant, or an input or output of the model. inputs, outputs: rows of values.
+
+    placed: its name says where it stands; else `scope` is what is around it for certain, its neighbours tell the rest.
+    """
 
     name: str
     type: str
@@ -54,6 +58,7 @@ class Node:
     outputs: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     documentation: str = ""
+    placed: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +145,14 @@ class Names:
 def scopes_of(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:
     """Scopes and last part of a name such as `/encoder/layer.0/MatMul` or `layer1.0.conv1.Convolution`."""
     parts = [p for p in path.split(separator) if p]
-    return tuple(Scope(p) for p in parts[:-1]), parts[-1] if parts else ""
+    return tuple(Scope(p) for p in parts[:-1][:MAX_DEPTH]), parts[-1] if parts else ""
+
+
+def shared_scopes(places: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
+    """The scopes that all places begin with; at least one place."""
+    first, last = min(places), max(places)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:shared]
 
 
 def tensor_bytes(dtype: str, shape: Sequence[int | str] | None) -> int:

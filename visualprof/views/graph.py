@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import msgspec
@@ -291,12 +292,11 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
 
 
 def _label(node: Node) -> str:
-    """A node's own part of its name: what its scopes do not say already."""
-    if node.scope and "/" in node.name:
-        return node.name.rstrip("/").rsplit("/", 1)[-1]
-    if node.scope and "." in node.name and "(" not in node.name:
-        return node.name.rsplit(".", 1)[-1]
-    return node.name
+    """A node's own part of its name: what its scopes do not say; `reshape[236]` of `reshape(a.b.MatMul)[236]`."""
+    if not node.placed and "(" in node.name:
+        return re.sub(r"\(.*\)", "", node.name)
+    separator = "/" if "/" in node.name else "."
+    return node.name.rstrip(separator).rsplit(separator, 1)[-1] if node.scope else node.name
 
 
 def _tensor(value: Value, constant: bool) -> GraphTensor:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.graph import (
+    ModelBuilder,
+    ModelGraph,
+    Names,
+    Node,
+    Scope,
+    Value,
+    scopes_of,
+    shared_scopes,
+    tensor_bytes,
+)
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -122,7 +132,7 @@ class _Reader:
             self._node(node, index, names, scope)
 
     def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
-        own, label = self._place(node, index)
+        own, label, placed = self._place(node, index)
         inputs = tuple(self._named(n, names) for n in node.input if n)
         outputs = tuple(self._named(n, names, own=True) for n in node.output if n)
         constant = node.op_type == "Constant" and not inputs
@@ -136,7 +146,7 @@ class _Reader:
         self.builder.node(
             Node(
                 label, node.op_type, place, "constant" if constant else "operator", inputs, outputs, attributes,
-                DOCUMENTATION.format(node.op_type) if standard else "",
+                DOCUMENTATION.format(node.op_type) if standard else "", placed,
             )
         )  # fmt: skip
         for attribute in node.attribute:
@@ -164,16 +174,18 @@ class _Reader:
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
-    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str]:
-        """Scopes and full name of a node: from the exporter's metadata, else from the name's slashes."""
+    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
+        """Scopes and full name of a node, and whether it tells them: in the exporter's metadata, or by slashes.
+
+        A node made of several has all of their names, joined by `;`: it stands in the scopes that they share.
+        """
         metadata = {p.key: p.value for p in getattr(node, "metadata_props", ())}
         namespace = metadata.get("namespace")
         if namespace:
             parts = [p.split(":")[0].strip() for p in namespace.split("/")]
-            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1]
-        if "/" in node.name:
-            return scopes_of(node.name, "/")[0], node.name
-        return (), node.name or f"{node.op_type}_{index}"
+            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1], True
+        scopes = shared_scopes([scopes_of(name, "/")[0] for name in node.name.split(";")])
+        return scopes, node.name or f"{node.op_type}_{index}", "/" in node.name
 
     def _named(self, name: str, names: Names, own: bool = False) -> int:
         row = names.own(name) if own else names.get(name)

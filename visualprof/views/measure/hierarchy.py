@@ -7,16 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import numpy as np
-
 from visualprof.reader.graph import ModelGraph, Scope, Value
-from visualprof.reader.trace.types import Mask
+from visualprof.views.measure.blocks import blocks
+from visualprof.views.measure.places import places
 
 SECTION = 300  # a group with more children is cut into sections
-FLAT_SHARE = 0.2  # a model with fewer scoped nodes than this share is searched for repeated blocks
-MAX_PERIOD = 400
-MIN_REPEATS = 2
-MIN_BLOCK = 4
 
 
 @dataclass
@@ -93,24 +88,22 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
             else:
                 held[v] = None
         folded.append(tuple(held))
-    groups, group = _tree(model, shown)
+    groups, group = _tree(model, shown, src, dst)
     return Hierarchy(
         tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
         _twins([model.nodes[row].type for row in shown], groups, group, src, dst),
     )  # fmt: skip
 
 
-def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
+def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -> tuple[list[Group], list[int]]:
     """Groups from scopes (or repeated blocks), large ones cut into sections."""
-    operators = [r for r in shown if model.nodes[r].kind == "operator"]
-    scoped = sum(bool(model.nodes[r].scope) for r in operators)
-    blocks = {} if scoped >= FLAT_SHARE * max(1, len(operators)) else _blocks(model, shown)
+    nodes = [model.nodes[row] for row in shown]
     groups = [Group(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
     of: list[int] = []
-    for i, row in enumerate(shown):
+    for i, place in enumerate(blocks(nodes, src, dst) or places(nodes, src, dst)):
         at = 0
-        for scope in blocks.get(i, model.nodes[row].scope):
+        for scope in place:
             key = (at, scope)
             if key not in known:
                 known[key] = len(groups)
@@ -127,47 +120,19 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
 
 def _dissolve(groups: list[Group], of: list[int]) -> None:
     """Scopes that hold a single node, as exporters write for every layer, give it to their parent."""
-    for number in reversed(range(1, len(groups))):
-        group, children = groups[number], groups[number].children
-        if group.kind == "scope" and len(children) == 1 and children[0][0] == "node":
-            around = groups[group.parent].children
-            around[around.index(("group", number))] = children[0]
-            of[children[0][1]] = group.parent
+    for number in reversed(range(len(groups))):
+        group = groups[number]
+        group.children = [_alone(groups, child) for child in group.children]
+        for kind, row in group.children:
+            if kind == "node":
+                of[row] = number
 
 
-def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]:
-    """Blocks of a flat model: the longest stretches in which the operator types repeat with some period."""
-    names = {t: i for i, t in enumerate(dict.fromkeys(model.nodes[r].type for r in shown))}
-    types = np.array([names[model.nodes[r].type] for r in shown])
-    free = np.ones(len(types), bool)
-    blocks: dict[int, tuple[Scope, ...]] = {}
-    number = 0
-    while True:
-        best = (0, 0, 0)
-        for period in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1):
-            same = (types[:-period] == types[period:]) & free[:-period] & free[period:]
-            start, run = _longest_run(same)
-            repeats = run // period + 1
-            if repeats >= MIN_REPEATS and run >= period and len(set(types[start : start + period].tolist())) > 2:
-                best = max(best, (repeats * period, -period, start))
-        size, negative, start = best
-        if size < 2 * MIN_BLOCK:
-            return blocks
-        period = -negative
-        number += 1
-        for i in range(start, start + size):
-            blocks[i] = (Scope(f"block {number}.{(i - start) // period + 1}", "block"),)
-        free[start : start + size] = False
-
-
-def _longest_run(same: Mask) -> tuple[int, int]:
-    """Start and length of the longest run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-    if not len(edges):
-        return 0, 0
-    starts, lengths = edges[::2], edges[1::2] - edges[::2]
-    best = int(np.argmax(lengths))
-    return int(starts[best]), int(lengths[best])
+def _alone(groups: list[Group], child: tuple[str, int]) -> tuple[str, int]:
+    """The only node of a scope, else the child itself."""
+    kind, row = child
+    inner = groups[row].children if kind == "group" and groups[row].kind == "scope" else []
+    return inner[0] if len(inner) == 1 and inner[0][0] == "node" else child
 
 
 def _cut(groups: list[Group], number: int, of: list[int]) -> None:
