@@ -73,21 +73,28 @@ def test_a_node_that_names_no_scope_stands_where_its_data_goes_in_and_out() -> N
     found = paths(
         made([
             ("in", "", ""), ("conv1", "net.a", "in"), ("relu1", "net.a", "conv1"), ("shape", "?", "relu1"),
-            ("cast", "?", "shape"), ("conv2", "net.a", "relu1 cast"), ("move", "?", "conv2"),
-            ("conv3", "net.b", "move"), ("relu3", "net.b", "conv3"), ("flip", "?", "relu3"),
+            ("cast", "?", "shape"), ("conv2", "net.a", "relu1 cast"), ("relu2", "?", "conv2"),
+            ("transpose", "?", "relu2"), ("conv3", "net.b", "transpose"), ("relu3", "net.b", "conv3"),
+            ("flip", "?", "relu3"),
         ])
     )  # fmt: skip
     assert found == {
         "in": "", "conv1": "net.a", "relu1": "net.a", "shape": "net.a", "cast": "net.a", "conv2": "net.a",
-        "move": "net", "conv3": "net.b", "relu3": "net.b", "flip": "net.b",
+        "relu2": "net", "transpose": "net.b", "conv3": "net.b", "relu3": "net.b", "flip": "net.b",
     }  # fmt: skip
 
 
 def test_a_node_between_scopes_of_two_sides_stands_between_them() -> None:
-    found = paths(
-        made([("a1", "a", ""), ("a2", "a", "a1"), ("cast", "?", "a2"), ("b1", "b", "cast"), ("b2", "b", "b1")])
-    )
-    assert found["cast"] == ""
+    ends = [
+        ("a1", "a", ""),
+        ("a2", "a", "a1"),
+        ("relu", "?", "a2"),
+        ("cast", "?", "relu"),
+        ("b1", "b", "cast"),
+        ("b2", "b", "b1"),
+    ]
+    found = paths(made(ends))
+    assert (found["relu"], found["cast"]) == ("", "b"), "what only moves data goes with what reads it"
 
 
 def test_what_only_feeds_an_adopted_node_stands_beside_it() -> None:
@@ -130,6 +137,7 @@ def test_operators_that_megengine_made_stand_with_those_they_serve() -> None:
     found = paths(model)
     assert not any("(" in group.name for group in hierarchy_of(model).groups)
     assert {p.partition(".")[0] for p in found.values()} == {"", "emb", "layers", "head"}
+    assert sorted(name for name, path in found.items() if not path) == ["mask", "out", "tokens"]
     assert found["shape_of(layers.0.attn.qkv.MatrixMul)[128]"] == "layers.0.attn.qkv"
     assert found["concat(subtensor[112],subtensor[130])[132]"] == "layers.0.attn.qkv"
     shown = drawn(model).nodes

@@ -128,4 +128,4 @@ def _content(types: list[str]) -> str:
 
     distinct = list(dict.fromkeys(types))
     chosen = sorted(distinct, key=weight)[:WORDS]
-    return "·".join(t for t in distinct if t in chosen)
+    return "·".join(t.replace("Normalization", "Norm") for t in distinct if t in chosen)

@@ -101,7 +101,7 @@ def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -
     groups = [Group(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
     of: list[int] = []
-    for i, place in enumerate(blocks(nodes, src, dst) or places(nodes, src, dst)):
+    for i, place in enumerate(blocks(nodes, src, dst) or places(nodes, model.values, src, dst)):
         at = 0
         for scope in place:
             key = (at, scope)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from visualprof.reader.graph import Node, Scope, shared_scopes
+from visualprof.reader.graph import Node, Scope, Value, shared_scopes
+from visualprof.views.measure.blocks import MOVING
 
 Place = tuple[Scope, ...]
 _Child = Scope | int  # a group in a group, or a node by its place
 _Edge = tuple[_Child, _Child]
 
 FEW = 32  # places around a node that are told apart; more are seen as what they have in common
+MAX_RANK = 16  # a vector of more elements is no shape
 KNOT_WORK = 4_000_000  # nodes times groups of a knot that is untied
 
 
-def places(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
+def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
     """Scopes of each node, the outermost first; nodes stand in the order of execution.
 
-    A node whose name does not tell its place is adopted, so that no data leaves a group to it and comes back. Where
-    data comes back to a group from nodes that are placed outside, its module was called again: `name#2`. Cost: about
-    5 us a node and level of scopes.
+    A node whose name does not tell its place is adopted, so that no data leaves a group to it and comes back; what only
+    moves data or computes shapes goes with what reads it. Where data comes back to a group from nodes that are placed
+    outside, its module was called again: `name#2`. Cost: about 5 us a node and level of scopes.
 
     Args: src, dst: the edges, as places in `nodes`.
     """
@@ -28,18 +30,32 @@ def places(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> lis
     for a, b in zip(src, dst, strict=True):
         before[b].append(a)
         after[a].append(b)
-    return _called(_adopted(nodes, before, after), before)
+    return _called(_adopted(nodes, before, after, _moving(nodes, values, after)), before)
 
 
-def _adopted(nodes: Sequence[Node], before: list[list[int]], after: list[list[int]]) -> list[Place]:
+def _moving(nodes: Sequence[Node], values: Sequence[Value], after: list[list[int]]) -> list[bool]:
+    """Nodes whose names tell no place, that only move data or compute shapes and are read by no other such nodes."""
+    moving = [False] * len(nodes)
+    for i in range(len(nodes) - 1, -1, -1):
+        node = nodes[i]
+        shapes = all(len(values[v].shape or (0, 0)) < 2 and values[v].elements <= MAX_RANK for v in node.outputs)
+        alone = all(nodes[j].placed or moving[j] for j in after[i])
+        moving[i] = not node.placed and alone and (shapes or bool(MOVING.search(node.type)))
+    return moving
+
+
+def _adopted(nodes: Sequence[Node], before: list[list[int]], after: list[list[int]], moving: list[bool]) -> list[Place]:
     """The scopes that the nodes name; those that name none stand by their neighbours."""
     known: list[Place | None] = [n.scope if n.placed and n.kind == "operator" else None for n in nodes]
     forwards, backwards = range(len(nodes)), range(len(nodes) - 1, -1, -1)
     above, below = _nearest(known, before, forwards), _nearest(known, after, backwards)
-    places = [
-        n.scope if n.placed or not (above[i] and below[i]) else _between(n.scope, above[i], below[i])
-        for i, n in enumerate(nodes)
-    ]
+    places = [n.scope for n in nodes]
+    for i, node in enumerate(nodes):
+        if not node.placed and above[i] and below[i]:
+            places[i] = _between(node.scope, above[i], below[i])
+            readers = shared_scopes(below[i])
+            if moving[i] and readers[: len(places[i])] == places[i]:
+                places[i] = readers
     # Those with placed nodes on one side only go with what is next to them there.
     for order, side, near in ((backwards, below, after), (forwards, above, before)):
         for i in order:
