@@ -11,7 +11,7 @@ NodeKind = Literal["operator", "input", "output", "constant"]
 ITEM_BYTES = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "bool": 1, "complex64": 8, "complex128": 16,
+    "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 MAX_DEPTH = 64  # scopes in a scope
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visualprof.reader.graph import Node, Scope
 from visualprof.reader.trace.types import Mask
 
-FLAT_SHARE = 0.2  # a model with fewer scoped operators than this share is flat
+FLAT_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
 MAX_PERIOD = 400
 MIN_REPEATS = 2
 MIN_BLOCK = 4
