@@ -48,10 +48,14 @@ def names(tree: Hierarchy, group: int) -> list[str]:
 
 
 def assert_no_edge_leads_back(tree: Hierarchy) -> None:
-    """At every level: nodes and groups can be put in an order in which all edges lead onwards."""
+    """At every level: nodes and groups can be put in an order in which all edges lead onwards.
+
+    Edges between what a node holds and the node are none between its neighbours.
+    """
 
     def chain(node: int) -> list[tuple[str, int]]:
-        around, group = [("node", node)], tree.group[node]
+        group = tree.group[node]
+        around = [] if tree.groups[group].node == node else [("node", node)]
         while group >= 0:
             around.append(("group", group))
             group = tree.groups[group].parent
@@ -59,8 +63,8 @@ def assert_no_edge_leads_back(tree: Hierarchy) -> None:
 
     order: TopologicalSorter[tuple[str, int]] = TopologicalSorter()
     for a, b in zip(tree.src, tree.dst, strict=True):
-        first, second = next((x, y) for x, y in zip(chain(a), chain(b), strict=False) if x != y)
-        order.add(second, first)
+        for first, second in [(x, y) for x, y in zip(chain(a), chain(b), strict=False) if x != y][:1]:
+            order.add(second, first)
     order.prepare()  # raises CycleError
 
 
@@ -153,6 +157,27 @@ def test_the_scope_of_a_node_made_of_several_is_what_their_names_share() -> None
     groups = hierarchy_of(read_model(shared("models/onnx_real/basic_pitch_nmp.onnx"))).groups
     assert not any(";" in group.name for group in groups)
     assert [groups[g].name for g in groups[0].groups] == ["model_1"]
+
+
+def test_what_a_node_holds_goes_with_it() -> None:
+    builder = ModelBuilder("m", "made")
+    values = [builder.value(Value(f"v{i}")) for i in range(8)]
+
+    def node(name: str, scope: tuple[Scope, ...], reads: int, makes: int, body: Scope | None = None) -> None:
+        placed = bool(scope)
+        builder.node(Node(name, "Op", scope, "operator", (values[reads],), (values[makes],), placed=placed, body=body))
+
+    net, body = (Scope("net"), Scope("a")), Scope("If", "control")
+    node("first", net, 0, 1)
+    node("If", (), 1, 3, body)
+    node("inner", (body,), 1, 2)
+    node("inner2", (body,), 2, 3)
+    node("second", net, 3, 4)
+    model = builder.build()
+    found = paths(model)
+    assert (found["If"], found["inner"], found["inner2"]) == ("net.a.If",) * 3
+    tree = hierarchy_of(model)
+    assert tree.groups[tree.group[1]].node == 1
 
 
 def flat(types: list[str]) -> list[tuple[str, list[str]]]:

@@ -1,4 +1,18 @@
-"""A model as a graph: nodes, values and the scopes that nodes stand in. Weights are counted, never kept."""
+"""A model as a graph: nodes, values and the scopes that nodes stand in. Weights are counted, never kept.
+
+Control flow and calls (If, Loop, Scan, While, TensorIterator, a function): the node stays one operator with its inputs
+and outputs, and has a `body`, the scope in which the nodes of its bodies stand: their scopes begin with
+`(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind "subgraph"
+below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
+
+- A formal input of a body is a node of kind "input" inside: it takes the value outside (`inputs`) and makes the value
+  inside (`outputs`). Without `inputs` the node itself makes it: the number of the iteration.
+- A formal output is a node of kind "output" inside: it takes the value inside and makes the node's output (`outputs`);
+  the branches of an If make the same one. Without `outputs` it goes to the node itself: the condition to go on.
+- A body may also read values from around it, and make the node's outputs directly: calls of functions bind their
+  arguments to values and have no formal nodes.
+- An input that nothing inside takes, such as the condition of an If, is the node's own: it governs all inside.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-GroupKind = Literal["scope", "block", "subgraph", "function", "section"]
+GroupKind = Literal["scope", "block", "control", "function", "subgraph", "section"]
 NodeKind = Literal["operator", "input", "output", "constant"]
 ITEM_BYTES = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
@@ -14,6 +28,14 @@ ITEM_BYTES = {
     "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
 MAX_DEPTH = 64  # scopes in a scope
+
+MAX_NODES = 100_000  # the largest models of today have 30,000
+MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
+MAX_DIMENSION = 1 << 53
+
+
+class Excess(Exception):
+    """A model that is larger than can be shown, or than it can be: its message says how."""
 
 
 class Scope(NamedTuple):
@@ -40,13 +62,16 @@ class Value:
         total = 1
         for size in self.shape:
             total *= int(size)
+            if total > MAX_ELEMENTS:
+                return -1
         return total
 
 
 @dataclass(frozen=True)
 class Node:
-    """An operator, a constant, or an input or output of the model. inputs, outputs: rows of values.
+    """An operator, a constant, or an input or output of the model or of a body. inputs, outputs: rows of values.
 
+    body: the scope that this node is, of kind "control" or "function"; from `ModelBuilder.body`.
     placed: its name says where it stands; else `scope` is what is around it for certain, its neighbours tell the rest.
     """
 
@@ -59,6 +84,12 @@ class Node:
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     documentation: str = ""
     placed: bool = True
+    body: Scope | None = None
+
+    @property
+    def place(self) -> tuple[Scope, ...]:
+        """The scopes of the node, with the one that it is."""
+        return self.scope if self.body is None else (*self.scope, self.body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,24 +116,35 @@ class ModelBuilder:
         self._values: list[Value] = []
         self._nodes: list[Node] = []
         self._warnings: dict[str, None] = {}
+        self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
     def value(self, value: Value) -> int:
         """Adds a value and gives its row."""
-        self._values.append(value)
+        self._values.append(_possible(value))
         return len(self._values) - 1
 
     def describe(self, row: int, value: Value) -> None:
         """Replaces a value by one that is better known."""
-        self._values[row] = value
+        self._values[row] = _possible(value)
 
     def known(self, row: int) -> Value:
         """The value of a row."""
         return self._values[row]
 
     def node(self, node: Node) -> int:
-        """Adds a node and gives its row."""
+        """Adds a node and gives its row.
+
+        Raises: Excess: there are too many.
+        """
+        if len(self._nodes) == MAX_NODES:
+            raise Excess(f"the model has over {MAX_NODES:,} nodes, more than can be shown")
         self._nodes.append(node)
         return len(self._nodes) - 1
+
+    def body(self, around: tuple[Scope, ...], name: str, kind: GroupKind) -> Scope:
+        """A scope for the bodies of one node, told from others of its name by a suffix `#2`, `#3`, ..."""
+        number = self._bodies[around, name] = self._bodies.get((around, name), 0) + 1
+        return Scope(name, kind) if number == 1 else self.body(around, f"{name}#{number}", kind)
 
     def warn(self, warning: str) -> None:
         """Notes a tolerated oddity, once."""
@@ -119,6 +161,14 @@ class ModelBuilder:
             self.properties,
             tuple(self._warnings),
         )
+
+
+def _possible(value: Value) -> Value:
+    """A value without a shape or size that no tensor has."""
+    shape = value.shape
+    if shape and any(isinstance(size, int) and abs(size) > MAX_DIMENSION for size in shape):
+        shape = None
+    return Value(value.name, value.dtype, shape, value.bytes if 0 <= value.bytes <= 16 * MAX_ELEMENTS else -1)
 
 
 class Names:
@@ -140,6 +190,17 @@ class Names:
     def set(self, name: str, row: int) -> None:
         """Names a row."""
         self._rows[name] = row
+
+
+def holders(nodes: Sequence[Node]) -> list[int]:
+    """Row of the innermost node in whose body each node stands; -1 in none."""
+    of = {node.place: row for row, node in enumerate(nodes) if node.body}
+
+    def around(scope: tuple[Scope, ...]) -> int:
+        return next((of[scope[:size]] for size in range(len(scope), 0, -1) if scope[:size] in of), -1)
+
+    known = {scope: around(scope) for scope in {node.scope for node in nodes}}
+    return [known[node.scope] for node in nodes]
 
 
 def scopes_of(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:

@@ -47,13 +47,17 @@ class EdgeColumns(Columns):
 
 
 class GroupColumns(Columns):
-    """Groups, each before those inside it, row 0 the model. twin: first of the same structure. nodes: all below."""
+    """Groups, each before those inside it, row 0 the model. twin: first of the same structure. operators: all below.
+
+    node: row of the node that the group is, as an If is the group of its branches.
+    """
 
     name: kinds.Names
     parent: kinds.Identifiers
     kind: kinds.Words
     twin: kinds.Identifiers
-    nodes: kinds.Counts
+    node: kinds.Identifiers
+    operators: kinds.Counts
     parameters: kinds.Counts
     parameter_bytes: kinds.Sizes
 
@@ -185,7 +189,8 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
             parent=[g.parent for g in tree.groups],
             kind=[g.kind for g in tree.groups],
             twin=tree.twin,
-            nodes=_nodes_below(tree),
+            node=[g.node if g.node >= 0 else None for g in tree.groups],
+            operators=_operators_below(tree, nodes),
             parameters=_below(tree, weights, elements),
             parameter_bytes=_below(tree, weights, size),
         ),
@@ -253,11 +258,11 @@ def _summary(model: ModelGraph, name: str) -> GraphModel:
     )
 
 
-def _nodes_below(tree: Hierarchy) -> list[int]:
-    """Nodes of each group with everything inside it."""
+def _operators_below(tree: Hierarchy, nodes: list[Node]) -> list[int]:
+    """Operators of each group with everything inside it, the one that it is included."""
     sums = [0] * len(tree.groups)
-    for group in tree.group:
-        sums[group] += 1
+    for group, node in zip(tree.group, nodes, strict=True):
+        sums[group] += node.kind == "operator"
     for number in reversed(range(1, len(tree.groups))):
         sums[tree.groups[number].parent] += sums[number]
     return sums

@@ -174,7 +174,7 @@ def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
 def _device(trace: Trace, device: int, totals: Curve) -> MemoryDevice:
     known = next((d for d in trace.meta.devices if d.id == device), None)
     reserved = int(totals.reserved.max())
-    both = (totals.reserved >= 0) & (totals.allocated >= 0) & (not totals.relative)
+    both = (totals.reserved >= totals.allocated) & (totals.allocated >= 0) & (not totals.relative)
     return MemoryDevice(
         id=device,
         name="host" if device < 0 else known.name if known else "",
@@ -322,8 +322,7 @@ def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[st
         return {}  # nothing, or a static plan: there is no time over which to draw it
     ts, allocated, reserved = curve.ts_ns, curve.allocated_bytes, curve.reserved_bytes
     series = [("@t:memory.allocated", ts, allocated)]
-    # Files of machines without a caching allocator say 0 throughout.
-    if (np.nan_to_num(np.asarray(reserved, np.float64)) > 0).any():
+    if facts.peak_reserved_bytes is not None:
         series.insert(0, ("@t:memory.reserved", ts, reserved))
     option = charts.lines(series, ("ns", "bytes"))
     line = cast("list[charts.Option]", option["series"])[-1]

@@ -89,23 +89,17 @@ class _Columns:
         self._dropped: list[str] = []
         self._loose = 0
 
-    def add(self, text: bytes) -> None:
-        """Decodes one JSON list of events and appends its columns. Raises msgspec.DecodeError."""
-        try:
-            events = self._usable_events(text)
-        except RecursionError as error:
-            raise FormatError(
-                f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?"
-            ) from error
-        self._append(events, text)
+    def add(self, text: bytes | memoryview) -> None:
+        """Decodes one JSON list of events and appends its columns. Raises what `Sink.add` does."""
+        self._append(self._usable_events(text), text)
 
-    def _usable_events(self, text: bytes) -> list[Event[Any, Any]]:
+    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         try:
             return self._decode(text)
         except msgspec.ValidationError:
             return self._decode_one_by_one(text)
 
-    def _decode(self, text: bytes) -> list[Event[Any, Any]]:
+    def _decode(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         if not self._needs_exact:
             events: list[Event[Any, Any]] = self._fast.decode(text)
             probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
@@ -114,7 +108,7 @@ class _Columns:
             self._needs_exact = True
         return self._exact.decode(text)
 
-    def _decode_one_by_one(self, text: bytes) -> list[Event[Any, Any]]:
+    def _decode_one_by_one(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
         time = Decimal if self._needs_exact else float
         typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
@@ -151,7 +145,7 @@ class _Columns:
                     continue
         return self._args(**usable)
 
-    def _append(self, events: list[Event[Any, Any]], text: bytes) -> None:
+    def _append(self, events: list[Event[Any, Any]], text: bytes | memoryview) -> None:
         n = len(events)
         if n == 0:
             return
@@ -162,7 +156,7 @@ class _Columns:
         parts["place"].append(
             np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
-        parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
+        parts["ts"].append(_nanoseconds([e.ts for e in events], NO_INT))
         parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
         phases = np.array(self._phases)[kind]
         self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
@@ -216,7 +210,7 @@ class _Columns:
         ints = _integers(list(map(get, args)))
         return ints, ints != NO_INT
 
-    def _append_samples(self, text: bytes, rows: Ints) -> None:
+    def _append_samples(self, text: bytes | memoryview, rows: Ints) -> None:
         """Counter events: their arguments are the series, so they are decoded a second time as they are."""
         if not len(rows):
             return

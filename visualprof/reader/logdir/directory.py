@@ -68,7 +68,7 @@ class LogDirectory:
     def __init__(
         self,
         paths: Sequence[str | Path],
-        parser: Parser,
+        parser: Parser[Summary],
         cache: Cache,
         *,
         events: bool = True,

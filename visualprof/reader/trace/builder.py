@@ -32,6 +32,7 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
+from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_at, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
@@ -92,11 +93,17 @@ class TraceBuilder:
         row: Rows,
         corr: Rows | None = None,
     ) -> None:
-        """Adds events. All (n,), or one for all: times ns (dur -1 for an instant), name string ids, row in the file."""
-        negative = int(np.count_nonzero(np.less(dur, -1)))
-        if negative:
-            self.warn(f"{negative:,} events have a negative duration and are shown with 0")
-            dur = np.where(np.less(dur, -1), 0, dur)
+        """Adds events. All (n,), or one for all: times ns, name string ids, row in the file.
+
+        dur is -1 for an instant; what has less has an unknown duration and becomes an instant, with a warning.
+        """
+        unknown = int(np.count_nonzero(np.less(dur, -1)))
+        if unknown:
+            self.warn(
+                f"{unknown:,} events have no duration (it is missing, negative or no number): "
+                "they are drawn as instants and count in no table"
+            )
+            dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
         self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENTS, len(ts)))
 
@@ -194,7 +201,7 @@ class TraceBuilder:
         event_of = np.full(int(row.max()) + 1 if len(row) else 0, -1, np.int32)
         event_of[row] = np.arange(len(row), dtype=np.int32)
         steps = self._sorted_steps()
-        launches = _launches(columns["corr"], kinds, category)
+        launches = _launches(columns["corr"], kinds, category, processes(t.pid for t in tracks)[track])
         links = self._joined_links(launches, ts, end, parent, bounds, event_of)
         events = Events(**columns, parent=parent, depth=depth, step=_steps_of(ts, kinds, steps, links))
         args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
@@ -331,16 +338,13 @@ def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
         allocs["allocated"][at] = np.cumsum(change) + moved
 
 
-def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Ints, Ints]:
-    """Rows of (call, device event) with the same correlation id; one call may launch many."""
+def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes, process: Ids) -> tuple[Ints, Ints]:
+    """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD))
-    calls = calls[np.lexsort((category[calls] != Category.RUNTIME, corr[calls]))]
+    calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
     device = np.flatnonzero((corr > 0) & (kinds == TrackKind.STREAM))
-    if not len(calls) or not len(device):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    place = np.minimum(np.searchsorted(corr[calls], corr[device]), len(calls) - 1)
-    known = corr[calls[place]] == corr[device]
-    return calls[place[known]], device[known]
+    place = entries_of(corr[calls], process[calls], corr[device], process[device])
+    return calls[place[place >= 0]], device[place >= 0]
 
 
 def _lookup(event_of: Ids, rows: Rows) -> Ids:

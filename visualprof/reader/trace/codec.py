@@ -104,10 +104,10 @@ _HEADER = msgspec.json.Decoder(_Header)
 
 
 @cache
-def reader_version() -> str:
+def reader_version(folders: tuple[str, ...] = _LAYS_OUT) -> str:
     """Changes with every change of what reads a profile or lays out a trace; 30 files, about a millisecond."""
     digest = zlib.crc32(__version__.encode())
-    for folder in _LAYS_OUT:
+    for folder in folders:
         for path in sorted((Path(__file__).parents[1] / folder).glob("*.py")):
             with contextlib.suppress(OSError):
                 digest = zlib.crc32(path.read_bytes(), digest)

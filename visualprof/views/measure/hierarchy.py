@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from visualprof.reader.graph import ModelGraph, Scope, Value
-from visualprof.views.measure.blocks import blocks
+from visualprof.reader.graph import ModelGraph, Scope, Value, holders
 from visualprof.views.measure.places import places
 
 SECTION = 300  # a group with more children is cut into sections
@@ -16,12 +15,17 @@ SECTION = 300  # a group with more children is cut into sections
 
 @dataclass
 class Group:
-    """A group while the tree grows. children: ("group" or "node", row), in order of execution."""
+    """A group while the tree grows.
+
+    children: ("group" or "node", row), in order of execution. node: place of the shown node that the group is, no child
+    of it; -1 where it is none.
+    """
 
     name: str
     kind: str
     parent: int
     children: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    node: int = -1
 
     @property
     def groups(self) -> list[int]:
@@ -70,24 +74,11 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     """The groups and edges of a model. Cost: about 20 us a node."""
     shown = [i for i, n in enumerate(model.nodes) if n.kind != "constant"]
     place = {row: i for i, row in enumerate(shown)}
-    producer = {v: i for i, n in enumerate(model.nodes) for v in n.outputs}
-    src: list[int] = []
-    dst: list[int] = []
-    value: list[int] = []
-    folded: list[tuple[int, ...]] = []
-    for i, row in enumerate(shown):
-        held: dict[int, None] = {}
-        for v in model.nodes[row].inputs:
-            origin = producer.get(v)
-            if origin is None:
-                continue
-            if origin in place:
-                src.append(place[origin])
-                dst.append(i)
-                value.append(v)
-            else:
-                held[v] = None
-        folded.append(tuple(held))
+    edges = _edges(model)
+    src, dst = ([place[edge[end]] for edge in edges] for end in (0, 1))
+    value = [edge[2] for edge in edges]
+    constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
+    folded = [tuple(dict.fromkeys(v for v in model.nodes[row].inputs if v in constants)) for row in shown]
     groups, group = _tree(model, shown, src, dst)
     return Hierarchy(
         tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
@@ -95,13 +86,40 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     )  # fmt: skip
 
 
+def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
+    """Rows of the nodes at both ends of each edge, and of its value.
+
+    A node with bodies takes and makes itself what nothing inside takes and makes, and what formal inputs and outputs
+    have from nowhere else.
+    """
+    holder_of = holders(model.nodes)
+    around: list[tuple[int, ...]] = []
+    for holder in holder_of:  # which stands before what it holds
+        around.append((*around[holder], holder) if holder >= 0 else ())
+    taken = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.inputs}
+    given = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.outputs}
+    makers: dict[int, list[int]] = {}
+    for row, node in enumerate(model.nodes):
+        for v in node.outputs if node.kind != "constant" else ():
+            if (row, v) not in given:
+                makers.setdefault(v, []).append(row)
+    edges: list[tuple[int, int, int]] = []
+    for row, (node, holder) in enumerate(zip(model.nodes, holder_of, strict=True)):
+        edges += [(m, row, v) for v in node.inputs if (row, v) not in taken for m in makers.get(v, ())]
+        if holder >= 0 and node.kind == "input" and not node.inputs:
+            edges += [(holder, row, v) for v in node.outputs]
+        if holder >= 0 and node.kind == "output" and not node.outputs:
+            edges += [(row, holder, v) for v in node.inputs]
+    return edges
+
+
 def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -> tuple[list[Group], list[int]]:
-    """Groups from scopes (or repeated blocks), large ones cut into sections."""
+    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections."""
     nodes = [model.nodes[row] for row in shown]
     groups = [Group(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
     of: list[int] = []
-    for i, place in enumerate(blocks(nodes, src, dst) or places(nodes, model.values, src, dst)):
+    for i, place in enumerate(places(nodes, model.values, src, dst)):
         at = 0
         for scope in place:
             key = (at, scope)
@@ -111,7 +129,10 @@ def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -
                 groups[at].children.append(("group", known[key]))
             at = known[key]
         of.append(at)
-        groups[at].children.append(("node", i))
+        if nodes[i].body:
+            groups[at].node = i
+        else:
+            groups[at].children.append(("node", i))
     _dissolve(groups, of)
     for number in range(len(groups)):
         _cut(groups, number, of)
@@ -166,7 +187,7 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
     moved = [
         Group(
             groups[o].name, groups[o].kind, new.get(groups[o].parent, -1),
-            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children],
+            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children], groups[o].node,
         )
         for o in order
     ]  # fmt: skip
@@ -184,10 +205,10 @@ def _twins(
     place = [{child: i for i, child in enumerate(group.children)} for group in groups]
 
     def child(node: int, around: int) -> int:
-        """Place of the child of a group that holds a node."""
+        """Place of the child of a group that holds a node; -1 for the node that the group is."""
         chain = chains[of[node]]
         below = chain[chain.index(around) + 1 :]
-        return place[around]["group", below[0]] if below else place[around]["node", node]
+        return place[around]["group", below[0]] if below else place[around].get(("node", node), -1)
 
     inner: list[list[tuple[int, int]]] = [[] for _ in groups]
     for a, b in zip(src, dst, strict=True):
@@ -198,7 +219,8 @@ def _twins(
     twin = [0] * len(groups)
     for number in reversed(range(len(groups))):
         parts = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
-        text = repr((groups[number].kind, parts, sorted(set(inner[number]))))
+        whole = groups[number].kind if groups[number].node < 0 else types[groups[number].node]
+        text = repr((whole, parts, sorted(set(inner[number]))))
         digests[number] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
     for number in range(len(groups)):
         twin[number] = first.setdefault(digests[number], number)

@@ -60,7 +60,10 @@ def devices_of(trace: Trace) -> list[int]:
 
 
 def curve(trace: Trace, device: int) -> Curve:
-    """Totals of a device as recorded, events without one left out; or added up from its first event."""
+    """Totals of a device as recorded, events without one left out; or added up from its first event.
+
+    Where nothing is ever reserved, nobody reserves: files say 0 of memory without a caching allocator.
+    """
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
     recorded = allocs.allocated[at]
@@ -69,7 +72,8 @@ def curve(trace: Trace, device: int) -> Curve:
     if not relative and not known.all():
         at, recorded = at[known], recorded[known]
     total = np.cumsum(allocs.bytes[at]) if relative else recorded
-    return Curve(allocs.ts[at], total, allocs.reserved[at], at, relative)
+    reserved = allocs.reserved[at]
+    return Curve(allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, relative)
 
 
 def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 
-from visualprof.reader.graph import Node, Scope, Value, shared_scopes
-from visualprof.views.measure.blocks import MOVING
+from visualprof.reader.graph import Node, Scope, Value, holders, shared_scopes
+from visualprof.views.measure.blocks import MOVING, blocks
 
 Place = tuple[Scope, ...]
 _Child = Scope | int  # a group in a group, or a node by its place
@@ -17,14 +18,53 @@ KNOT_WORK = 4_000_000  # nodes times groups of a knot that is untied
 
 
 def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
-    """Scopes of each node, the outermost first; nodes stand in the order of execution.
+    """Scopes of each node, the outermost first, with the one that it is; nodes stand in the order of execution.
 
-    A node whose name does not tell its place is adopted, so that no data leaves a group to it and comes back; what only
-    moves data or computes shapes goes with what reads it. Where data comes back to a group from nodes that are placed
-    outside, its module was called again: `name#2`. Cost: about 5 us a node and level of scopes.
+    A flat model has blocks. Else a node whose name does not tell its place is adopted, so that no data leaves a group
+    to it and comes back; what only moves data or computes shapes goes with what reads it. Where data comes back to a
+    group from nodes that are placed outside, its module was called again: `name#2`. What a node holds goes with it.
+    Cost: about 5 us a node and level of scopes.
 
     Args: src, dst: the edges, as places in `nodes`.
     """
+    around = holders(nodes)
+    src, dst = _beside(around, src, dst)
+    found = blocks(nodes, src, dst) or _placed(nodes, values, src, dst)
+    out: list[Place] = []
+    taken: set[Place] = set()
+    for i, (node, holder) in enumerate(zip(nodes, around, strict=True)):
+        place = found[i]
+        if holder >= 0:
+            place = (*out[holder], *place[len(nodes[holder].place) :])
+        if node.body:
+            place = next(p for p in _named_apart(place, node.body) if p not in taken)
+            taken.add(place)
+        out.append(place)
+    return out
+
+
+def _named_apart(around: Place, body: Scope) -> Iterator[Place]:
+    """The place of a body, then with `#2`, `#3`, ..."""
+    yield (*around, body)
+    yield from ((*around, Scope(f"{body.name}#{i}", body.kind)) for i in count(2))
+
+
+def _beside(around: Sequence[int], src: Sequence[int], dst: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The edges between nodes in the same body: for what lies deeper stands the node that holds it."""
+    depth: list[int] = []
+    for holder in around:
+        depth.append(depth[holder] + 1 if holder >= 0 else 0)
+    ends: list[tuple[int, int]] = []
+    for a, b in zip(src, dst, strict=True):
+        while around[a] != around[b]:
+            a, b = (around[a] if depth[a] >= depth[b] else a), (around[b] if depth[b] >= depth[a] else b)
+        if a != b:
+            ends.append((a, b))
+    return [a for a, _ in ends], [b for _, b in ends]
+
+
+def _placed(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
+    """The scopes that nodes name, those of the nodes around them where they name none, calls told apart."""
     before: list[list[int]] = [[] for _ in nodes]
     after: list[list[int]] = [[] for _ in nodes]
     for a, b in zip(src, dst, strict=True):

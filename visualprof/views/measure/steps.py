@@ -13,7 +13,7 @@ from visualprof.views.measure.launch import DEVICE_WORK, is_kernel
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
-    Category.OPTIMIZER, Category.ANNOTATION, Category.SESSION, Category.MODULE,
+    Category.OPTIMIZER, Category.ANNOTATION, Category.MODULE,
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 TRAILING_SHARE = 0.8

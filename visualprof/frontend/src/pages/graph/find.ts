@@ -13,6 +13,9 @@ function texts_of(graph: Graph): string[] {
     out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;
   });
   for (const name of groups.name) out.push(name);
+  graph.item.forEach((item, n) => {
+    if (item !== n) [out[item], out[n]] = [`${out[item] ?? ""}\n${out[n] ?? ""}`, ""];
+  });
   const lowered = out.map((text) => text.toLowerCase());
   texts.set(graph, lowered);
   return lowered;
@@ -40,7 +43,7 @@ export function named_items(graph: Graph, name: string): number[] {
   ];
   for (const rule of rules) {
     const hits = all.filter(rule);
-    if (hits.length > 0) return hits;
+    if (hits.length > 0) return hits.map((n) => graph.item[n] ?? n);
   }
   return [];
 }

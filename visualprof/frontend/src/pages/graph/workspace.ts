@@ -108,13 +108,15 @@ export function useWorkspace() {
     return main.graph.value?.shown(item, main.open.value) ?? item;
   }
 
-  function show_other(item: number): void {
+  function show_other(node: number): void {
+    const item = second.graph.value?.item[node] ?? node;
     select_other(item);
     show_in(second, other_stage, item);
   }
 
   /** Selects, opens what hides it, and brings it into sight. */
-  function go_to(item: number): void {
+  function go_to(node: number): void {
+    const item = main.graph.value?.item[node] ?? node;
     select(item);
     show_in(main, stage, item);
   }
