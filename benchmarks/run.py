@@ -31,7 +31,7 @@ from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
 from benchmarks.peers import table as peers
 from benchmarks.queue import queue
-from benchmarks.ranks import many_ranks
+from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.rows import ROOT, Row, measured
 from benchmarks.tiles import levels, tiles
 from benchmarks.timeline_page import timeline_page
@@ -175,6 +175,7 @@ def main() -> int:
             serving(folder),
             memory_view(folder, options.events),
             many_ranks(folder),
+            many_collectives(folder),
             queue(folder),
             harness(),
             pages(10_000_000 if options.huge else options.events),

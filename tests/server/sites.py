@@ -32,6 +32,7 @@ class InlineParser:
         self.task = task
         self.asleep = False
         self.failure: Failure | None = None
+        self.submitted: list[str] = []
         self.hurried: list[str] = []
         self._listener: Listener[Any] | None = None
 
@@ -40,6 +41,7 @@ class InlineParser:
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         assert self._listener
+        self.submitted.append(key)
         self._listener.progressed(key, 0.0)
         if self.asleep:
             self._listener.progressed(key, 0.4)
@@ -65,6 +67,7 @@ class Site:
     folder: Path
     parser: InlineParser
     models: InlineParser
+    reader: ModelReader
     logdir: LogDirectory
     app: Flask
     client: FlaskClient
@@ -90,12 +93,13 @@ def make_site(tmp_path: Path) -> MakeSite:
         parser = InlineParser(cache)
         logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
         models = InlineParser(cache, keep_graph)
+        reader = ModelReader(models, cache)
         app = create_app(
             logdir,
             Settings(**{"dist": tmp_path / "dist", **settings}),  # type: ignore[arg-type]
-            reader=ModelReader(models, cache),
+            reader=reader,
         )
-        return Site(folder, parser, models, logdir, app, app.test_client())
+        return Site(folder, parser, models, reader, logdir, app, app.test_client())
 
     return make
 

@@ -174,8 +174,10 @@ def test_v100_kernels() -> None:
 
 
 def test_v100_findings() -> None:
-    found = {f["id"]: f["evidence"] for f in answer("overview", shared(V100))["findings"]}
-    assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.4
+    overview = answer("overview", shared(V100))
+    found, average = {f["id"]: f["evidence"] for f in overview["findings"]}, overview["average_step"]
+    assert round(average["dataloader_ns"] / average["total_ns"] * 100, 1) == 33.4  # torch-tb-profiler's share
+    assert round(found["dataloader_bound"]["dataloader_ratio"] * 100, 1) == 33.5  # that of the median step
     assert round(found["tensor_cores_unused"]["eligible_ratio"] * 100) == 68
 
 

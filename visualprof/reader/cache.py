@@ -1,7 +1,7 @@
 """Parsed traces on disk, memory-mapped: the second opening of a file costs milliseconds. Graphs of models too.
 
 A file is written under a temporary name and renamed, so no reader ever sees half of it; one that does not
-validate counts as absent. Its name is the key: the content's fingerprint, the schema version and a digest
+validate, its checksum included, counts as absent. Its name is the key: the content's fingerprint, the schema version and a digest
 of the reader's own source, so that a changed reader never meets old columns.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import mmap
 import os
 import tempfile
 import threading
@@ -82,10 +81,9 @@ class Cache:
         """The trace, its columns memory-mapped and read-only; None when it is not here or not whole."""
         path = self.path(fingerprint)
         try:
-            with path.open("rb") as file:
-                mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            trace = decode(mapped, fingerprint)
-        except (OSError, ValueError, Damaged):  # ValueError: an empty file cannot be mapped
+            with path.open("rb", buffering=0) as file:
+                trace = decode(file, fingerprint)
+        except (OSError, Damaged):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # its time of change is its time of use

@@ -1,9 +1,9 @@
 """A model as a graph: nodes, values and the scopes that nodes stand in. Weights are counted, never kept.
 
 Control flow and calls (If, Loop, Scan, While, TensorIterator, a function): the node stays one operator with its inputs
-and outputs, and has a `body`, the scope in which the nodes of its bodies stand: their scopes begin with
-`(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind "subgraph"
-below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
+and outputs, stands before the nodes of its bodies and has a `body`, the scope in which those stand: their scopes begin
+with `(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind
+"subgraph" below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
 
 - A formal input of a body is a node of kind "input" inside: it takes the value outside (`inputs`) and makes the value
   inside (`outputs`). Without `inputs` the node itself makes it: the number of the iteration.

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from visualprof.errors import FormatError, SourceError
 
@@ -183,7 +183,7 @@ class Source:
             raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
 
 
-def _until_damage(inflater: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
+def _until_damage(inflater: Any, piece: bytes) -> Iterator[bytes]:
     """What can be unpacked of a damaged piece, byte by byte (0.1 s once a file), as whole calls give all or nothing."""
     plain: list[bytes] = []
     with contextlib.suppress(zlib.error):

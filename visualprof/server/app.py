@@ -19,6 +19,7 @@ from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agent
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
+from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.runs import Runs
@@ -70,6 +71,7 @@ def create_app(
         Views(logdir, models, reports),
         Timeline(logdir),
         Graphs(logdir, models, settings.read_only),
+        Matches(logdir, models),
         Uploads(remote, models),
         Jobs(remote),
         Agents(remote),

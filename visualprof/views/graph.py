@@ -13,11 +13,13 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views import View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of, shape_text
+from visualprof.views.measure.launch import is_operator
 
 ATTRIBUTE_CHARS = 80
+MOST_UNMATCHED = 100
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,29 @@ class NodeDetails(msgspec.Struct):
 
 
 class MeasuredColumns(Columns):
-    """An entry a node, null where nothing was measured. event: the longest instance's row."""
+    """An entry a node, null where nothing was measured.
+
+    event: the longest instance's row. operator: its name in the table of operators, null where it stands in none.
+    """
 
     time_ns: kinds.Durations
     calls: kinds.Counts
     flops: kinds.Operations
     memory_bytes: kinds.Sizes
+    event: kinds.Identifiers
+    operator: kinds.Names
+
+
+class UnmatchedColumns(Columns):
+    """Operators that found no node, the longest first; the 100 largest.
+
+    reason: `layout` conversions that the runtime put in, `ambiguous` names that several nodes have, else `no_node`.
+    """
+
+    name: kinds.Names
+    reason: kinds.Words
+    time_ns: kinds.Durations
+    calls: kinds.Counts
     event: kinds.Identifiers
 
 
@@ -148,6 +167,7 @@ class GraphProfile(msgspec.Struct):
     calls_total: int
     rule: str
     columns: MeasuredColumns
+    unmatched: UnmatchedColumns
 
 
 def compute(model: ModelGraph, params: GraphParams) -> GraphAnswer:
@@ -220,6 +240,9 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
     joined = join(model, trace)
     shown = np.array(hierarchy_of(model).shown, np.int64)
     event = joined.event[shown]
+    listed = {int(i): trace.strings[int(i)] for i in np.unique(trace.events.name[is_operator(trace)])}
+    label = [int(trace.events.name[row]) if row >= 0 else -1 for row in event.tolist()]
+    lost = joined.unmatched[:MOST_UNMATCHED]
     return GraphProfile(
         total_ns=joined.total_ns,
         matched_ns=joined.matched_ns,
@@ -233,7 +256,9 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
             flops=_whole(joined.flops[shown]),
             memory_bytes=_whole(joined.memory_bytes[shown]),
             event=[row if row >= 0 else None for row in event.tolist()],
+            operator=[listed.get(i) for i in label],
         ),
+        unmatched=from_rows(UnmatchedColumns, lost),
     )
 
 

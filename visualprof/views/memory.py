@@ -162,12 +162,17 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
 
 
 def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
-    """Start and end of what is shown: of the step that is named, else of the window, else of everything."""
+    """Start and end of what is shown: of the step that is named, else of the window, else of everything.
+
+    Where the memory that a step asked for changes after its mark, as queued work does, the step is when it changes.
+    """
     origin, last = trace.span_ns[0], int(trace.allocs.ts[-1]) + 1
     if params.step and params.end_ns < 0 and not params.start_ns:
         number = step_index(trace, params.step)
-        start = int(trace.steps.ts[number])
-        return start, start + int(trace.steps.dur[number])
+        start, end = int(trace.steps.ts[number]), int(trace.steps.ts[number] + trace.steps.dur[number])
+        event = trace.allocs.event
+        own = trace.allocs.ts[(event >= 0) & (trace.events.step[event] == number)]
+        return (start, end) if not len(own) or own.max() <= end else (int(own.min()), int(own.max()) + 1)
     return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 

@@ -20,15 +20,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.salvage import UNREADABLE
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
 
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
 EXACT_US = 2.0**43
+_MOST_NS = 2**62  # the builder leaves such times out
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
@@ -273,14 +274,14 @@ def _nanoseconds(us: list[Any], missing: int) -> Ints:
         return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
     values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
     known = np.isfinite(values)
-    values = np.clip(np.where(known, values, 0.0), -9e15, 9e15)
+    values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
     whole = np.floor(values)
     ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
     return np.where(known, ns, missing)
 
 
 def _clip(ns: int) -> int:
-    return max(-(2**62), min(2**62, ns))
+    return max(-_MOST_NS, min(_MOST_NS, ns))
 
 
 def _integers(values: list[Any]) -> Ints:
@@ -299,6 +300,9 @@ def _label(value: int | str | float | None) -> str:
 def _text(raw: bytes) -> str:
     """A JSON value as the text to show: a string without its quotes, anything else on one line."""
     text = raw.decode("utf-8", "replace")
-    if text.startswith('"'):
-        return str(msgspec.json.decode(text))
-    return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+    try:
+        if text.startswith('"'):
+            return str(msgspec.json.decode(text))
+        return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+    except UNREADABLE:  # the decoder passes over some escapes that it cannot decode
+        return text.strip('"')

@@ -135,7 +135,8 @@ def _argument_ns(doc: Document, name: str) -> Ints:
     for i in used:
         number, _, unit = doc.texts[i].partition(" ")
         try:
-            values[i] = round(float(number) * UNITS_NS.get(unit, 1e3))
+            ns = round(float(number) * UNITS_NS.get(unit, 1e3))
+            values[i] = ns if ns < 2**61 else -1
         except (ValueError, OverflowError):
             continue
     out[rows] = values[ids]

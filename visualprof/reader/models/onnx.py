@@ -54,10 +54,29 @@ def read(source: Source) -> ModelGraph:
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
+    if unreadable := _decode_names(model):
+        builder.warn(f"{unreadable} names are not UTF-8: is the file damaged?")
     _refuse_bomb(model)
     _drop_weights(model, builder)
     _Reader(builder, _inferred(model, builder)).graph()
     return builder.build()
+
+
+def _decode_names(message: Any) -> int:
+    """Makes text of names that protobuf leaves as bytes because they are none, and gives their number."""
+    found = 0
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING and not isinstance(value, str):
+            texts = [value] if isinstance(value, bytes) else list(value)
+            found += sum(isinstance(text, bytes) for text in texts)
+            whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
+            if isinstance(value, bytes):
+                setattr(message, field.name, whole[0])
+            else:
+                value[:] = whole
+        elif field.message_type is not None:
+            found += sum(map(_decode_names, [value] if hasattr(value, "ListFields") else value))
+    return found
 
 
 def _refuse_bomb(model: Any) -> None:
@@ -180,7 +199,7 @@ class _Reader:
         outputs = [self._named(n, names, own=True) if n else None for n in node.output]
         given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
         constant = node.op_type == "Constant" and not inputs
-        attributes = {a.name: self._attribute(a) for a in node.attribute}
+        attributes = {a.name: self._attribute(a) for a in node.attribute if not _bodies(a)}
         if constant:
             self._constant(node, made)
         place = scope + _inner(own, scope)

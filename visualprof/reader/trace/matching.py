@@ -18,7 +18,8 @@ def processes(pids: Iterable[str]) -> Ids:
 def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
     """The entry that each wanted id means, -1 for none: the first one of that id in the same process.
 
-    A seeker of a process without entries (kernels stand under their device's number) finds what only one process has.
+    Where nothing of a process is found in itself (kernels stand under their device's number), it finds what only one
+    other process has.
 
     Args:
         ids, process: (n,) of the entries, those to prefer first.
@@ -36,6 +37,6 @@ def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
         place = np.concatenate(([0], np.cumsum(ids[1:] != ids[:-1]))) * (int(own.max()) + 1) + own
         exact = np.minimum(np.searchsorted(place, place[first] - own[first] + seeker), len(ids) - 1)
         same = (ids[exact] == wanted) & (own[exact] == seeker)
-        found &= same | ((own[first] == own[last]) & ~np.isin(seeker, own))
+        found &= same | ((own[first] == own[last]) & ~np.isin(seeker, seeker[same]))
         first = np.where(same, exact, first)
     return np.where(found, order[first], -1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -97,7 +99,7 @@ class Models:
         self._reader = reader
         self._heads: dict[tuple[str, int, int], str] = {}
         self._uploads: dict[str, Entry] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder = ""
         self._others: list[Callable[[], Iterable[Entry]]] = []
         self._uploading = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.Lock()
@@ -158,9 +160,11 @@ class Models:
 
     def _keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         with self._lock:
-            self._folder = self._folder or tempfile.TemporaryDirectory(prefix="visualprof-models-")
+            if not self._folder:
+                self._folder = tempfile.mkdtemp(prefix="visualprof-models-")
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         safe = Path(name.replace("\\", "/")).name[:200] or "model"
-        handle, path = tempfile.mkstemp(dir=self._folder.name, suffix=Path(safe).suffix[:16])
+        handle, path = tempfile.mkstemp(dir=self._folder, suffix=Path(safe).suffix[:16])
         digest, size = hashlib.blake2b(digest_size=8), 0
         try:
             with os.fdopen(handle, "wb") as file:
@@ -231,7 +235,7 @@ class Graphs(Resource):
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422]},
+        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422], 503: "too many at once"},
     )  # fmt: skip
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""

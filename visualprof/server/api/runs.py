@@ -112,6 +112,7 @@ class Runs(Resource):
         if self._read_only:
             raise Forbidden("the server is read-only", "start it without --read-only")
         self._reader.forget_failures()
+        self._logdir.retry()
         self._logdir.rescan()
 
 

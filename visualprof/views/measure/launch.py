@@ -64,6 +64,39 @@ def _is_operator_event(trace: Trace) -> Mask:
     return np.isin(trace.events.category, OPERATORS) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
 
 
+def is_device_work(trace: Trace) -> Mask:
+    """Of each event: a kernel, copy or fill on a device."""
+    return trace.track_mask(TrackKind.STREAM) & np.isin(trace.events.category, DEVICE_WORK) & _timed(trace)
+
+
+def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
+    """`work`, `call` and `issue` of Launches."""
+    links = trace.links
+    work = np.flatnonzero(is_device_work(trace)).astype(np.int32)
+    call, queued = (np.full(len(trace.events) + 1, -1, np.int32) for _ in range(2))
+    for kind, source in ((LinkKind.LAUNCH, call), (LinkKind.ASYNC, queued)):
+        chosen = links.kind == kind
+        source[links.dst[chosen]] = links.src[chosen]
+    call = call[work]
+    return work, call, np.where(queued[call] >= 0, queued[call], call)
+
+
+def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
+    """When the host asked for what happened at times in events, (n,) ns.
+
+    On a thread that works off a queue that is when the last work that it began was put there.
+
+    Args: rows: (n,) events in which it happened, -1 for none. ts: (n,) ns.
+    """
+    events, later = trace.events, trace.links.kind == LinkKind.ASYNC
+    source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
+    source[trace.links.dst[later]] = trace.links.src[later]
+    last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
+    queued = last[rows]
+    known = (queued >= 0) & (events.track[queued] == events.track[rows])
+    return np.where(known, events.ts[source[queued]], ts)
+
+
 def launches(trace: Trace) -> Launches:
     """Device work, the call that launched it, and the operator that the call stands in.
 
@@ -72,16 +105,7 @@ def launches(trace: Trace) -> Launches:
     operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
     """
     events = trace.events
-    device = trace.track_mask(TrackKind.STREAM) & np.isin(events.category, DEVICE_WORK) & _timed(trace)
-    work = np.flatnonzero(device).astype(np.int32)
-    call = np.full(len(events), -1, np.int32)
-    launch = trace.links.kind == LinkKind.LAUNCH
-    call[trace.links.dst[launch]] = trace.links.src[launch]
-    call = call[work]
-    queued = np.full(len(events) + 1, -1, np.int32)
-    later = trace.links.kind == LinkKind.ASYNC
-    queued[trace.links.dst[later]] = trace.links.src[later]
-    issue = np.where(queued[call] >= 0, queued[call], call)
+    work, call, issue = calls(trace)
     ops = is_operator(trace)
     around = nearest_ancestor(events.parent, ops, call)
     named = _named_by_external_id(trace, work, ops)

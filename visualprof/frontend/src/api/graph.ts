@@ -3,6 +3,7 @@ import type { Schemas } from "./model";
 
 export type ModelEntry = Schemas["ModelEntry"];
 export type ModelsAnswer = Schemas["ModelsAnswer"];
+export type MatchesAnswer = Schemas["MatchesAnswer"];
 /** Of a value on an edge no more is known than these three. */
 export type Tensor = Pick<Schemas["GraphTensor"], "name" | "dtype" | "shape"> & Partial<Schemas["GraphTensor"]>;
 export type NodeAnswer = Schemas["NodeDetails"];

@@ -31,12 +31,13 @@ export function found_items(graph: Graph, search: string): number[] {
   return hits;
 }
 
-/** Nodes that a profile's row means: of that very name, else ending in it, else of that type. */
-export function named_items(graph: Graph, name: string): number[] {
+/** Nodes that a profile's row means: that it measured, else of that very name, else ending in it, else of that type. */
+export function named_items(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
   const all = [...names.keys()];
   const rules: ((n: number) => boolean)[] = [
+    (n) => measured[n] === name,
     (n) => names[n] === name,
     (n) => (names[n] ?? "").split(/[/.]/).pop() === name || name.endsWith(`/${names[n] ?? ""}`),
     (n) => type[n] === name || type[n] === name.replace(/^.*::/, ""),

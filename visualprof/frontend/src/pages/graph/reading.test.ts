@@ -37,6 +37,8 @@ describe("search", () => {
     expect(named_items(graph, "downsample").length).toBe(4);
     expect(named_items(graph, "aten::MaxPool").length).toBe(1);
     expect(named_items(graph, "nothing")).toEqual([]);
+    const merged = Array.from({ length: graph.nodes }, (_, n) => (n === 7 ? "relued_nchwc" : null));
+    expect(named_items(graph, "relued_nchwc", merged)).toEqual([7]);
   });
 });
 
@@ -92,7 +94,7 @@ describe("measured figures", () => {
   const { graph, scene } = drawn();
   const none = new Array<number | null>(graph.nodes).fill(null);
   const time = none.map((_, node) => (node % 2 === 0 ? 1000 : null));
-  const profile: ProfileAnswer = { total_ns: 1e6, matched_ns: 1, matched_ratio: 1, matched_nodes: 1, calls_total: 1, rule: "name", columns: { time_ns: time, calls: none, flops: none, memory_bytes: none, event: none } };
+  const profile: ProfileAnswer = { total_ns: 1e6, matched_ns: 1, matched_ratio: 1, matched_nodes: 1, calls_total: 1, rule: "name", columns: { time_ns: time, calls: none, flops: none, memory_bytes: none, event: none, operator: none.map(() => null) }, unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] } };
   const sums = sums_of(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
