@@ -148,6 +148,13 @@ def test_operators_that_megengine_made_stand_with_those_they_serve() -> None:
     assert shown.name[list(shown.full_name).index("reshape(layers.0.attn.Reshape)[236]")] == "reshape[236]"
 
 
+def test_a_node_alone_in_its_scope_has_the_scopes_name() -> None:
+    nodes = drawn(read_model(shared("models/megengine/resnet18_w16.mge"))).nodes
+    label = dict(zip(nodes.full_name, nodes.name, strict=True))
+    assert (label["layer1.0.conv2.Convolution"], label["layer1.0.bn2.BatchNorm"]) == ("conv2", "bn2")
+    assert label["layer1.0.relu.RELU[0]"] == "relu.RELU[0]"
+
+
 def test_callbacks_of_a_traced_megengine_graph_are_not_chained() -> None:
     found = paths(read_model(shared("traces/megengine/lenet.trace_get_profile.json")))
     assert set(found.values()) == {"", "conv1", "pool", "conv2", "pool#2", "fc1", "fc2", "fc3"}

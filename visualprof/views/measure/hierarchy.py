@@ -42,13 +42,15 @@ class Group:
 class Hierarchy:
     """The nodes of a model that are drawn, with their edges and groups; constants are folded into their consumers.
 
-    shown: rows of the model's nodes. group: of each shown node. src, dst, value: edges between shown nodes (places in
-    `shown`) and the row of their value. folded: rows of the values of the constants folded into each shown node, each
-    once. groups: the tree, row 0 the model. twin: first group of the same structure.
+    shown: rows of the model's nodes. group: of each shown node. lost: names of the scopes that held it alone. src, dst,
+    value: edges between shown nodes (places in `shown`) and the row of their value. folded: rows of the values of the
+    constants folded into each shown node, each once. groups: the tree, row 0 the model. twin: first group of the same
+    structure.
     """
 
     shown: tuple[int, ...]
     group: tuple[int, ...]
+    lost: tuple[tuple[str, ...], ...]
     src: tuple[int, ...]
     dst: tuple[int, ...]
     value: tuple[int, ...]
@@ -79,9 +81,9 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     value = [edge[2] for edge in edges]
     constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
     folded = [tuple(dict.fromkeys(v for v in model.nodes[row].inputs if v in constants)) for row in shown]
-    groups, group = _tree(model, shown, src, dst)
+    groups, group, lost = _tree(model, shown, src, dst)
     return Hierarchy(
-        tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
+        tuple(shown), tuple(group), tuple(lost), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
         _twins([model.nodes[row].type for row in shown], groups, group, src, dst),
     )  # fmt: skip
 
@@ -113,8 +115,10 @@ def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
     return edges
 
 
-def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -> tuple[list[Group], list[int]]:
-    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections."""
+def _tree(
+    model: ModelGraph, shown: list[int], src: list[int], dst: list[int]
+) -> tuple[list[Group], list[int], list[tuple[str, ...]]]:
+    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections, and what nodes lost."""
     nodes = [model.nodes[row] for row in shown]
     groups = [Group(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
@@ -133,27 +137,26 @@ def _tree(model: ModelGraph, shown: list[int], src: list[int], dst: list[int]) -
             groups[at].node = i
         else:
             groups[at].children.append(("node", i))
-    _dissolve(groups, of)
+    lost = _dissolve(groups, of)
     for number in range(len(groups)):
         _cut(groups, number, of)
-    return _parents_first(groups, of)
+    return *_parents_first(groups, of), lost
 
 
-def _dissolve(groups: list[Group], of: list[int]) -> None:
-    """Scopes that hold a single node, as exporters write for every layer, give it to their parent."""
+def _dissolve(groups: list[Group], of: list[int]) -> list[tuple[str, ...]]:
+    """Scopes that hold a single node, as exporters write for every layer, give it to their parent.
+
+    Returns: the names of the scopes that each node lost so, the outermost first.
+    """
+    lost: list[tuple[str, ...]] = [() for _ in of]
     for number in reversed(range(len(groups))):
-        group = groups[number]
-        group.children = [_alone(groups, child) for child in group.children]
-        for kind, row in group.children:
-            if kind == "node":
-                of[row] = number
-
-
-def _alone(groups: list[Group], child: tuple[str, int]) -> tuple[str, int]:
-    """The only node of a scope, else the child itself."""
-    kind, row = child
-    inner = groups[row].children if kind == "group" and groups[row].kind == "scope" else []
-    return inner[0] if len(inner) == 1 and inner[0][0] == "node" else child
+        children = groups[number].children
+        for at, (kind, row) in enumerate(children):
+            inner = groups[row] if kind == "group" else None
+            if inner and inner.kind == "scope" and len(inner.children) == 1 and inner.children[0][0] == "node":
+                node = inner.children[0][1]
+                children[at], of[node], lost[node] = ("node", node), number, (inner.name, *lost[node])
+    return lost
 
 
 def _cut(groups: list[Group], number: int, of: list[int]) -> None:
