@@ -12,7 +12,7 @@ Place = tuple[Scope, ...]
 _Child = Scope | int  # a group in a group, or a node by its place
 _Edge = tuple[_Child, _Child]
 
-FEW = 32  # places around a node that are told apart; more are seen as what they have in common
+FEW = 32  # nodes that a node stands by
 MAX_RANK = 16  # a vector of more elements is no shape
 KNOT_WORK = 4_000_000  # nodes times groups of a knot that is untied
 
@@ -64,13 +64,35 @@ def _beside(around: Sequence[int], src: Sequence[int], dst: Sequence[int]) -> tu
 
 
 def _placed(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
-    """The scopes that nodes name, those of the nodes around them where they name none, calls told apart."""
+    """The scopes that nodes name, calls told apart; those of the nodes around them where they name none."""
     before: list[list[int]] = [[] for _ in nodes]
     after: list[list[int]] = [[] for _ in nodes]
     for a, b in zip(src, dst, strict=True):
         before[b].append(a)
         after[a].append(b)
-    return _called(_adopted(nodes, before, after, _moving(nodes, values, after)), before)
+    above = _nearest(nodes, before, range(len(nodes)))
+    below = _nearest(nodes, after, range(len(nodes) - 1, -1, -1))
+    called = _called({i: n.scope for i, n in enumerate(nodes) if n.placed}, above)
+    places = [called.get(i, n.scope) for i, n in enumerate(nodes)]
+    moving = _moving(nodes, values, after)
+    for i, node in enumerate(nodes):
+        if not node.placed and above[i] and below[i]:
+            readers = [called[j] for j in below[i]]
+            places[i] = _between(node.scope, [called[j] for j in above[i]], readers)
+            inner = shared_scopes(readers)
+            if moving[i] and inner[: len(places[i])] == places[i]:
+                places[i] = inner
+    # Those with placed nodes on one side only go with what is next to them there.
+    for order, side, near in ((range(len(nodes) - 1, -1, -1), below, after), (range(len(nodes)), above, before)):
+        for i in order:
+            if not nodes[i].placed and side[i] and not (above[i] and below[i]):
+                places[i] = _between(nodes[i].scope, [places[j] for j in near[i] if side[j] or _stands(nodes[j])], ())
+    return places
+
+
+def _stands(node: Node) -> bool:
+    """Others stand by it."""
+    return node.placed and node.kind == "operator"
 
 
 def _moving(nodes: Sequence[Node], values: Sequence[Value], after: list[list[int]]) -> list[bool]:
@@ -84,37 +106,15 @@ def _moving(nodes: Sequence[Node], values: Sequence[Value], after: list[list[int
     return moving
 
 
-def _adopted(nodes: Sequence[Node], before: list[list[int]], after: list[list[int]], moving: list[bool]) -> list[Place]:
-    """The scopes that the nodes name; those that name none stand by their neighbours."""
-    known: list[Place | None] = [n.scope if n.placed and n.kind == "operator" else None for n in nodes]
-    forwards, backwards = range(len(nodes)), range(len(nodes) - 1, -1, -1)
-    above, below = _nearest(known, before, forwards), _nearest(known, after, backwards)
-    places = [n.scope for n in nodes]
-    for i, node in enumerate(nodes):
-        if not node.placed and above[i] and below[i]:
-            places[i] = _between(node.scope, above[i], below[i])
-            readers = shared_scopes(below[i])
-            if moving[i] and readers[: len(places[i])] == places[i]:
-                places[i] = readers
-    # Those with placed nodes on one side only go with what is next to them there.
-    for order, side, near in ((backwards, below, after), (forwards, above, before)):
-        for i in order:
-            if not nodes[i].placed and side[i] and (not above[i] or not below[i]):
-                places[i] = _between(
-                    nodes[i].scope, [places[j] for j in near[i] if side[j] or known[j] is not None], ()
-                )
-    return places
-
-
-def _nearest(known: list[Place | None], near: list[list[int]], order: Iterable[int]) -> list[tuple[Place, ...]]:
-    """Places of the next nodes in one direction whose place is known, through those whose place is not."""
-    found: list[tuple[Place, ...]] = [()] * len(known)
+def _nearest(nodes: Sequence[Node], near: list[list[int]], order: Iterable[int]) -> list[list[int]]:
+    """The next nodes in one direction that others stand by, through those that do not."""
+    found: list[list[int]] = [[] for _ in nodes]
     for i in order:
-        around: dict[Place, None] = {}
+        around: dict[int, None] = {}
         for other in near[i]:
-            place = known[other]
-            around.update(dict.fromkeys(found[other] if place is None else (place,)))
-        found[i] = tuple(around) if len(around) <= FEW else (shared_scopes(around),)
+            around.update(dict.fromkeys([other] if _stands(nodes[other]) else found[other]))
+        ends = sorted(around, key=lambda j: nodes[j].scope)
+        found[i] = ends if len(ends) <= FEW else [*ends[: FEW - 1], ends[-1]]  # first and last tell what all share
     return found
 
 
@@ -134,10 +134,10 @@ def _between(body: Place, above: Iterable[Place], below: Iterable[Place]) -> Pla
         above, below = ([p for p in side if p[:depth] == at] for side in (above, below))
 
 
-def _called(named: list[Place], before: list[list[int]]) -> list[Place]:
+def _called(named: dict[int, Place], before: list[list[int]]) -> dict[int, Place]:
     """The places with `#2`, `#3`, ... where a group is entered again from what it gave to."""
-    out: list[list[Scope]] = [[] for _ in named]
-    todo = [list(range(len(named)))]
+    out: dict[int, list[Scope]] = {i: [] for i in named}
+    todo = [list(named)]
     while todo:
         members = todo.pop()
         depth = len(out[members[0]]) if members else 0
@@ -151,7 +151,7 @@ def _called(named: list[Place], before: list[list[int]]) -> list[Place]:
                 out[i].append(scope)
                 groups.setdefault(scope, []).append(i)
         todo += groups.values()
-    return [tuple(scopes) for scopes in out]
+    return {i: tuple(scopes) for i, scopes in out.items()}
 
 
 def _calls(child: dict[int, _Child], before: list[list[int]]) -> dict[int, int]:
