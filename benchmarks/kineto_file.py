@@ -1,10 +1,11 @@
 """Write a Kineto-like profile of any size: the input of the speed measurements.
 
-    python benchmarks/kineto_file.py OUT.json --events 1000000
+    python benchmarks/kineto_file.py OUT.json --events 1000000 [--rank 0 --ranks 2 --every 1]
 
 The mix (operators with shapes, CUDA calls, kernels with launch attributes, flow arrows, memory
 instants, Python frames) and the bytes an event takes follow torch 2.x files of GPU training runs:
-about 350 bytes an event, eight operators of nesting depth two to four for each kernel burst.
+about 350 bytes an event, eight operators of nesting depth two to four for each kernel burst. Of a rank among
+several every so many-th kernel is an all-reduce, launched by an `nccl:all_reduce` with its message in its arguments.
 """
 
 from __future__ import annotations
@@ -57,12 +58,16 @@ HEAD = """{
   "baseTimeNanoseconds": 1711964646000000000,
   "traceEvents": [
 """
+NCCL_KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+MESSAGE = '"Collective name": "allreduce", "In msg nelems": 6553600, "dtype": "Float", '
 PID, THREAD, STREAM, BURSTS_A_STEP = 4242, 4242, 7, 2000
 
 
-def burst(i: int, ts: float, rng: random.Random) -> Iterator[str]:
+def burst(i: int, ts: float, rng: random.Random, collective: bool = False) -> Iterator[str]:
     """One operator tree of 40 us with its launch, kernel, flow, allocation: ten events."""
-    op, inner = OPS[i % len(OPS)], OPS[(i * 7 + 3) % len(OPS)]
+    op, inner, kernel, message = OPS[i % len(OPS)], OPS[(i * 7 + 3) % len(OPS)], KERNELS[i % len(KERNELS)], ""
+    if collective:
+        op, inner, kernel, message = "c10d::allreduce_", "nccl:all_reduce", NCCL_KERNEL, MESSAGE
     shape = SHAPES[i % len(SHAPES)]
     corr = 100_000 + i
 
@@ -92,12 +97,12 @@ def burst(i: int, ts: float, rng: random.Random) -> Iterator[str]:
         f'"correlation": {corr}\n    }}\n  }}'
     )
     yield (
-        f'  {{\n    "ph": "X", "cat": "kernel", "name": "{KERNELS[i % len(KERNELS)]}", "pid": 0, "tid": {STREAM},\n'
+        f'  {{\n    "ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": {STREAM},\n'
         f'    "ts": {ts + 30:.3f}, "dur": {20 + rng.random() * 15:.3f},\n    "args": {{\n      '
         f'"External id": {i * 8 + 1}, "queued": 0, "device": 0, "context": 1,\n      "stream": {STREAM}, '
         f'"correlation": {corr},\n      "registers per thread": 128, "shared memory": 49152, '
         f'"blocks per SM": 4.740741, "warps per SM": 75.851852,\n      "grid": [{64 + i % 4}, 8, 1], '
-        f'"block": [128, 1, 1],\n      "est. achieved occupancy %": 75\n    }}\n  }}'
+        f'"block": [128, 1, 1],\n      {message}"est. achieved occupancy %": 75\n    }}\n  }}'
     )
     for ph, pid, tid, at, end in (("s", PID, THREAD, ts + 20, ""), ("f", 0, STREAM, ts + 30, ', "bp": "e"')):
         yield (
@@ -107,7 +112,7 @@ def burst(i: int, ts: float, rng: random.Random) -> Iterator[str]:
     yield cpu_op("aten::record_stream", ts + 36.125, 1.5, 3)
 
 
-def events(count: int) -> Iterator[str]:
+def events(count: int, every: int = 0) -> Iterator[str]:
     rng = random.Random(7)
     base, span = 4458676522690.655, 40.0
     total = max(1, count // 10)
@@ -124,15 +129,16 @@ def events(count: int) -> Iterator[str]:
                 f'"pid": {PID}, "tid": {THREAD},\n    "ts": {base + i * span:.3f}, "dur": {bursts * span - 1:.3f},\n'
                 f'    "args": {{"External id": {i * 8}, "Record function id": 0, "Ev Idx": {i * 8}}}\n  }}'
             )
-        yield from burst(i, base + i * span, rng)
+        yield from burst(i, base + i * span, rng, every > 0 and i % every == 0)
 
 
-def write(path: Path, count: int) -> None:
-    """Write about `count` events to `path`."""
+def write(path: Path, count: int, rank: int = -1, ranks: int = 1, every: int = 0) -> None:
+    """Write about `count` events to `path`; of a rank of so many in which every `every`-th kernel is an all-reduce."""
+    place = f'  "distributedInfo": {{"backend": "nccl", "rank": {rank}, "world_size": {ranks}}},\n' if rank >= 0 else ""
     with path.open("w", encoding="utf-8") as file:
-        file.write(HEAD)
+        file.write(HEAD.replace('  "traceEvents"', place + '  "traceEvents"'))
         first = True
-        for event in events(count):
+        for event in events(count, every):
             file.write(event if first else ",\n" + event)
             first = False
         file.write('\n  ],\n  "traceName": "synthetic.json"\n}\n')
@@ -142,5 +148,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rank", type=int, default=-1)
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--every", type=int, default=0)
     options = parser.parse_args()
-    write(options.out, options.events)
+    write(options.out, options.events, options.rank, options.ranks, options.every)

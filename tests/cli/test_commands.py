@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import models
 from visualprof.cli import commands, main
 from visualprof.cli.demo import check
 
@@ -215,3 +216,12 @@ def test_a_check_without_runs_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("visualprof.cli.demo._PATIENCE_S", 1)
     (tmp_path / "none").mkdir()
     assert check(tmp_path / "none", None) == 1
+
+
+def test_a_model_that_multiplies_is_an_error_and_no_hang(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("onnx")
+    bomb = models.save(models.calling(10, 10), tmp_path / "laughs.onnx")
+    status, out, err = run("view", "graph", bomb, capfd=capfd)
+    assert (status, out) == (2, "")
+    assert "laughs.onnx: with its functions written out the model has 11,111,111,111 nodes" in err
+    assert "Traceback" not in err

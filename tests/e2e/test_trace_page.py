@@ -236,3 +236,23 @@ def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
     assert len(workers) == 4
     for worker in workers:
         expect(page.locator(".timeline")).to_contain_text(worker["name"])
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [("low_gpu_utilization", "runtime"), ("copies_blocking", "memcpy"), ("dataloader_bound", "dataloader")],
+)
+def test_a_finding_leads_to_its_evidence(samples: Dashboard, visit: Visits, name: str, category: str) -> None:
+    """To the largest gap, the longest copy and so on, which is selected as an area with room beside it."""
+    found = samples.get("view/overview", run=CNN)["findings"]
+    place = [finding["id"] for finding in found].index(name)
+    page = visit(samples, "overview", run=CNN)
+    page.locator(".findings li").nth(place).get_by_role("link", name="timeline").click()
+    canvas(page)
+    start, end = found[place]["start_ns"], found[place]["end_ns"]
+    assert address(page)["area"] == f"{start}~{end}"
+    low, high = window(page)
+    assert low < start < end < high < low + 2 * (end - start)
+    inside = samples.get("timeline/window", run=CNN, start_ns=start, end_ns=end)["columns"]["category"]
+    assert category in inside
+    assert "kernel" not in inside

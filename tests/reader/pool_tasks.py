@@ -30,3 +30,15 @@ def by_name(path: str, progress: Progress) -> Summary:
         time.sleep(60)
     progress(0.25)
     return Summary(path, "test", "test", -1, os.getpid(), 0, (), (), (), False)
+
+
+def hostile(path: str, progress: Progress) -> str:
+    """Does what the file is called: for the limits of a model."""
+    name = Path(path).name
+    if name.startswith("hangs"):
+        time.sleep(60)
+    if name.startswith("grows"):
+        bytearray(3 << 30)
+    if name.startswith("crashes"):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return str(os.getpid())

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.source import Source
 from visualprof.reader.trace.codec import Strings
 
 EVENTS = [
@@ -220,3 +221,17 @@ for thread in threads: thread.join()
 """
     for _ in range(3):
         subprocess.run([sys.executable, "-c", program, str(cache.folder)], check=True, cwd=ROOT, timeout=60)
+
+
+def test_a_file_with_one_wrong_bit_counts_as_absent(profile: Path, cache: Cache) -> None:
+    """Every tenth byte, so header, columns and what stands between them."""
+    open_trace(profile, cache=cache)
+    fingerprint = Source(profile).fingerprint()
+    path = cache.path(fingerprint)
+    data = path.read_bytes()
+    assert cache.load(fingerprint)
+    for at in range(0, len(data), 10):
+        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])
+        assert cache.load(fingerprint) is None, at
+    assert_same(open_trace(profile, cache=cache), read_trace(profile))
+    assert path.read_bytes() == data

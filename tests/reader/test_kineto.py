@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tests.conftest import Write
-from visualprof.reader import read_trace
+from tests.conftest import Write, answer, rows, shared
+from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind, TrackKind
 
 
@@ -71,6 +73,74 @@ def test_kernels_are_linked_to_the_call_with_their_correlation_id(write: Write) 
         for s, d in zip(trace.links.src[launch], trace.links.dst[launch], strict=True)
     }
     assert pairs == {("cudaLaunchKernel", 150_000), ("cuLaunchKernel", 130_000)}
+
+
+def of_process(pid: int, event: dict[str, Any]) -> dict[str, Any]:
+    return event | {"pid": pid}
+
+
+def test_correlation_ids_mean_a_call_of_the_same_process(write: Write) -> None:
+    # Kernels that stand under the pid of their process; one of process 2 has the id of a call of process 1 alone.
+    events = [of_process(1, call(10, 1)), of_process(2, call(20, 1)), of_process(1, call(30, 2))]
+    kernels = [of_process(2, kernel(100, 1)), of_process(1, kernel(200, 1)), of_process(2, kernel(300, 2))]
+    assert launched(read_trace(write(events + kernels))) == {100: 20, 200: 10}
+
+
+def test_a_kernel_under_its_devices_number_is_of_the_process_that_alone_has_its_id(write: Write) -> None:
+    events = [of_process(7, call(10, 1)), of_process(8, call(20, 1)), of_process(8, call(30, 2))]
+    assert launched(read_trace(write([*events, kernel(100, 1), kernel(200, 2)]))) == {200: 30}
+
+
+def launched(trace: Trace) -> dict[int, int]:
+    """Start of each kernel that has a call -> start of that call, us."""
+    launch = trace.links.kind == LinkKind.LAUNCH
+    at = trace.events.ts // 1000
+    return dict(zip(at[trace.links.dst[launch]].tolist(), at[trace.links.src[launch]].tolist(), strict=True))
+
+
+def test_forward_and_backward_are_linked_within_a_process(write: Write) -> None:
+    def process(pid: int) -> list[dict[str, Any]]:
+        ends = [("s", 100 + pid), ("f", 200 + pid)]
+        arrow = [
+            {"ph": ph, "cat": "fwdbwd", "name": "fwdbwd", "id": 1, "pid": pid, "tid": 1, "ts": t} for ph, t in ends
+        ]
+        return [of_process(pid, op(f"aten::{pid}", t)) for _, t in ends] + arrow
+
+    links = read_trace(write(process(1) + process(2))).links
+    assert links.kind.tolist() == [LinkKind.FWDBWD] * 2
+
+
+def test_the_span_of_the_recording_is_a_session_and_no_overhead(write: Write) -> None:
+    span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "x", "ts": 0, "dur": 900}
+    path = write([span, op(ts=100, dur=50)])
+    trace = read_trace(path)
+    assert sorted(trace.events.category.tolist()) == [Category.OP, Category.SESSION]
+    overview = answer("overview", path)
+    assert set(overview["events"]["columns"]["category"]) == {"op", "session"}
+    assert overview["average_step"]["total_ns"] == 50_000  # the operator's; the window around it is no work
+
+
+def test_mtia_requests_are_copies_and_waits_are_no_kernels(write: Write) -> None:
+    names = {"dma_request": 30, "event_wait": 20, "event_record": 1, "pe_exe": 40}
+    events = [
+        kernel(100 * i, 0, dur, name, 5, size=6000) | {"cat": "mtia_ccp_events"}
+        for i, (name, dur) in enumerate(names.items())
+    ]
+    found = answer("kernel", write(events))
+    assert rows(found, "calls", "total_ns") == {"pe_exe": [1, 40_000]}
+    copies = rows(found["memory_operations"], "calls", "total_ns", "bytes", "bandwidth_bytes_per_s")
+    assert copies == {"dma_request": [1, 30_000, 6000, 2e8]}
+
+
+def test_mtia_inference_copies_as_long_as_its_requests_do() -> None:
+    # Straight from the file: 877 dma_request events; HTA counts them as memory, too.
+    path = shared("traces/kineto/hta/mtia_inference_rank_0.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    asked = [e for e in events if e.get("cat") == "mtia_ccp_events" and e["name"] == "dma_request"]
+    copies = rows(answer("kernel", path)["memory_operations"], "calls", "total_ns", "bytes")
+    assert copies == {
+        "dma_request": [877, sum(round(e["dur"] * 1000) for e in asked), sum(e["args"]["size"] for e in asked)]
+    }
 
 
 def test_the_same_thread_as_number_and_text_is_one_track(write: Write) -> None:

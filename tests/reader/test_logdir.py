@@ -167,7 +167,7 @@ def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
 
 
 def test_a_file_cut_short_grows_and_opens_when_completed(logs: Fixture) -> None:
-    logs.write("a.json", profile(100)[:2000])
+    logs.write("a.json", profile(100)[:2000], age_s=10)
     logs.spans()
     logs.parser.end("a.json", summary(truncated=True))
     assert logs.states() == {"a.json": "growing"}
@@ -425,3 +425,66 @@ def test_real_folders_look_as_expected(tmp_path: Path) -> None:
     assert "kineto/expected_hta.json" in skipped
     assert not any(file.endswith(("/job.json", "/env.json", "/status.json")) for file in skipped)  # of a remote run
     assert not any(file.endswith((".py", ".md", ".txt", ".svg", ".jsonl")) for file in skipped)
+
+
+def died() -> Failure:
+    return Failure("a.json: the process that read it was ended by SIGKILL", "", 500, "ProcessDied")
+
+
+def test_a_file_whose_process_died_is_tried_once_more(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.spans()
+    logs.parser.end("a.json", died())
+    assert logs.states() == {"a.json": "waiting"}
+    logs.parser.end("a.json", died())
+    assert logs.states() == {"a.json": "failed"}
+    assert not logs.parser.waiting
+
+
+def test_what_failed_for_no_fault_of_its_own_is_read_again_on_request(logs: Fixture) -> None:
+    logs.write("a.json")
+    logs.write("b.json")
+    logs.spans()
+    logs.parser.end("b.json", Failure("b.json: damaged", "", 422, "FormatError"))
+    logs.parser.end("a.json", Failure("a.json: not enough memory to read it", "", 500, "MemoryError"))
+    logs.logdir.retry()
+    assert logs.states() == {"a.json": "waiting", "b.json": "failed"}
+    logs.parser.end("a.json")
+    assert logs.states() == {"a.json": "ready", "b.json": "failed"}
+
+
+def test_a_file_that_was_cut_and_does_not_change_is_not_being_written(logs: Fixture) -> None:
+    logs.write("a.json", age_s=100)
+    logs.write("b.json", age_s=59)
+    logs.spans()
+    for name in ("a.json", "b.json"):
+        logs.parser.end(name, summary(truncated=True))
+    assert logs.states() == {"a.json": "ready", "b.json": "growing"}
+    time.sleep(1.1)
+    assert logs.states() == {"a.json": "ready", "b.json": "ready"}
+
+
+@pytest.mark.slow
+def test_looking_into_many_new_files_does_not_put_off_the_next_look(tmp_path: Path) -> None:
+    """3,000 files come at once; the next one is found within three seconds."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    logdir = LogDirectory([folder], FakeParser(), Cache(tmp_path / "cache"))
+    logdir.start()
+    try:
+        (tmp_path / "many").mkdir()
+        for i in range(3000):
+            (tmp_path / "many" / f"{i}.json").write_text(profile())
+        (tmp_path / "many").rename(folder / "many")
+        wait_until(lambda: any(r.name == "many" for r in logdir.listing().runs), 30)
+        (folder / "next.json").write_text(profile())
+        wait_until(lambda: any(f.name == "next.json" for f in logdir.files(lambda _: True)), 3)
+    finally:
+        logdir.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -265,5 +265,6 @@ def test_unknown_codes_and_absurd_sizes_of_torch_memory_are_left_out_and_noted(t
     assert trace.allocs.allocated.tolist() == [100, 150]
     assert "1 memory events of over 1 PiB" in warnings
     assert "1 entries have an unknown action" in warnings
-    with pytest.raises(FormatError):
-        torch_rows(tmp_path, [[-1, 1, 100, 0], [5, 2, "x", 7]])
+    trace, warnings = torch_rows(tmp_path, [[-1, 1, 100, 0], [5, 2, "x", 7], [7, 2, 50, 4]])
+    assert trace.allocs.allocated.tolist() == [100, 150]
+    assert "1 damaged part of 18 bytes skipped, at byte 16" in warnings

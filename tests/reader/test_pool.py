@@ -13,8 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
+from visualprof.reader.child import Failed, Failure, Limits, call
 from visualprof.reader.logdir.pool import Pool
-from visualprof.reader.logdir.summary import Failure, Outcome, Summary
+from visualprof.reader.logdir.summary import Summary
+
+Outcome = Summary | str | Failure
 
 
 class Ear:
@@ -154,3 +157,40 @@ def test_closing_does_not_wait_for_a_slow_file(pool: Pool, ear: Ear) -> None:
     began = time.monotonic()
     pool.close()
     assert time.monotonic() - began < 5
+
+
+SHORT = Limits(1.5, 1 << 30, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("hangs.onnx", "hangs.onnx: reading it takes over 1.5 s"),
+        pytest.param(
+            "grows.onnx",
+            "grows.onnx: reading it takes too much memory",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="no bound of memory"),
+        ),
+        ("crashes.onnx", "crashes.onnx: the process that read it was ended by SIGSEGV"),
+    ],
+)
+def test_a_file_beyond_its_limits_is_refused_and_the_next_is_read(tmp_path: Path, name: str, told: str) -> None:
+    (tmp_path / name).touch()
+    (tmp_path / "fine.onnx").touch()
+    ear = Ear()
+    pool = Pool(pool_tasks.hostile, 1, SHORT)
+    pool.start(ear)
+    try:
+        pool.submit("a", tmp_path / name, 0, (0,))
+        pool.submit("b", tmp_path / "fine.onnx", 0, (1,))
+        first, second = ear.wait("a", "b")
+    finally:
+        pool.close()
+    assert failure(first).error == told
+    assert (failure(first).status, isinstance(second, str)) == (422, True)
+
+
+def test_a_call_raises_what_the_reader_said_under_the_name_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    with pytest.raises(Failed, match="mine: event 7 has no 'ts'"):
+        call(pool_tasks.by_name, tmp_path / "broken", "mine")

@@ -15,10 +15,11 @@ import pytest
 
 from tests.conftest import FIXTURES
 from visualprof.errors import FormatError, UnknownFormat
-from visualprof.reader.graph import ModelGraph
+from visualprof.reader.graph import ModelGraph, Scope
 from visualprof.reader.models import read_model
 from visualprof.reader.models.torch_archive import names_in, refusal
 from visualprof.views.graph import drawn
+from visualprof.views.measure.hierarchy import hierarchy_of
 
 EXPORTED = FIXTURES / "graphs" / "torch_cnn.pt2"
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
@@ -271,17 +272,53 @@ def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     assert shape[1:] == (5, 8)
 
 
-def test_branches_are_subgraphs(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_control_flow_is_followed_through_its_bodies(tmp_path: Path) -> None:
+    """x → both branches → what the loop changes → the result; n counts, y stays the same in each turn."""
+    torch = pytest.importorskip("torch")
+    from torch._higher_order_ops.while_loop import while_loop  # the name under which 2.13 has it
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, p: Any, n: Any) -> Any:
+            y = torch.cond(p, lambda v: v.relu(), lambda v: v - x, (x,))
+            return while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, v.sin() + y), (n, y))[1]
+
+    program = torch.export.export(Model(), (torch.ones(2, 4), torch.tensor(True), torch.tensor(0)))
+    torch.export.save(program, str(tmp_path / "m.pt2"))
+    model = read_model(tmp_path / "m.pt2")
+    tree = hierarchy_of(model)
+    nodes = [model.nodes[row] for row in tree.shown]
+    edges = {(nodes[a].type, nodes[b].type) for a, b in zip(tree.src, tree.dst, strict=True)}
+    told = {("relu", "Output"), ("sub", "Output"), ("sin", "add"), ("lt", "Output"), ("Output", "while_loop")}
+    assert told <= edges
+    inputs = [n for n in nodes if n.kind == "input"]
+    outside = [[model.values[v].name for v in n.inputs] for n in inputs if n.scope]
+    assert len(outside) == 2 * 2, "two changed values in each body"
+    assert all(len(names) == 1 for names in outside)
+    result = next(i for i, n in enumerate(nodes) if n.kind == "output" and not n.scope)
+    assert [nodes[a].scope[-1].name for a, b in zip(tree.src, tree.dst, strict=True) if b == result] == [
+        "while_loop_body_graph_0"
+    ]
+
+
+def test_branches_are_subgraphs_of_their_node(tmp_path: Path) -> None:
     with zipfile.ZipFile(EXPORTED) as file:
         program = json.loads(file.read("torch_cnn/models/model.json"))
     graph = program["graph_module"]["graph"]
     inner = {**graph, "inputs": [{"as_tensor": {"name": "x"}}], "nodes": [graph["nodes"][0]]}
-    branch = {"name": "", "arg": {"as_graph": {"name": "true_graph_0", "graph": inner}}, "kind": 1}
-    cond = {"target": "torch.ops.higher_order.cond", "inputs": [branch], "outputs": [], "metadata": {}, "name": "cond"}
+    sides = [
+        {"name": "", "arg": {"as_graph": {"name": f"{side}_graph_0", "graph": inner}}, "kind": 1}
+        for side in ("true", "false")
+    ]
+    operand = {"name": "", "arg": {"as_tensors": [{"name": "x"}]}, "kind": 1}
+    inputs = [*sides, operand]
+    cond = {"target": "torch.ops.higher_order.cond", "inputs": inputs, "outputs": [], "metadata": {}, "name": "cond"}
     graph["nodes"].append(cond)
     with zipfile.ZipFile(tmp_path / "x.pt2", "w") as file:
         file.writestr("x/models/model.json", json.dumps(program))
     model = read_model(tmp_path / "x.pt2")
     body = [n for n in model.nodes if any(s.kind == "subgraph" for s in n.scope)]
-    assert [(n.type, n.scope[0].name) for n in body] == [("conv2d", "cond true_graph_0")]
+    found = [(n.type, [s.name for s in n.scope]) for n in body if n.kind == "operator"]
+    assert found == [("conv2d", ["cond", "true_graph_0"]), ("conv2d", ["cond", "false_graph_0"])]
+    assert next(n for n in model.nodes if n.type == "cond").body == Scope("cond", "control")
     assert [model.values[v].name for v in body[0].inputs] == ["x", "stem.weight", "stem.bias"]

@@ -18,7 +18,6 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, shared
 from visualprof.errors import FormatError, VisualprofError
-from visualprof.remote.queue.check import bounded
 from visualprof.remote.queue.check.inspect import (
     InspectedArray,
     InspectedModel,
@@ -386,39 +385,6 @@ def test_a_head_that_claims_gigabytes_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "blob"
     path.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 0xFFFFFFFF) + bytes(100))
     assert "4,294,967,295 bytes long" in refused(path, "x.npy").error
-
-
-# bounds
-
-
-def hang(path: Path, name: str) -> None:
-    time.sleep(60)
-
-
-def crash(path: Path, name: str) -> None:
-    os.kill(os.getpid(), 11)
-
-
-def grow(path: Path, name: str) -> None:
-    bytearray(8 << 30)
-
-
-def test_a_reader_that_hangs_is_ended(tmp_path: Path) -> None:
-    (tmp_path / "blob").touch()
-    with pytest.raises(FormatError, match=r"x\.onnx: reading it takes over"):
-        bounded.call(hang, tmp_path / "blob", "x.onnx", limit_s=1.5)
-
-
-def test_a_reader_that_crashes_takes_only_its_file(tmp_path: Path) -> None:
-    (tmp_path / "blob").touch()
-    with pytest.raises(FormatError, match=r"x\.onnx: the process that read it was ended by SIGSEGV"):
-        bounded.call(crash, tmp_path / "blob", "x.onnx")
-
-
-def test_a_reader_that_takes_too_much_memory_is_refused_it(tmp_path: Path) -> None:
-    (tmp_path / "blob").touch()
-    with pytest.raises(FormatError, match=r"x\.onnx: reading it takes too much memory"):
-        bounded.call(grow, tmp_path / "blob", "x.onnx")
 
 
 # names

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.models import ModelReader, keep_graph
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import Settings, create_app
@@ -26,24 +27,27 @@ from visualprof.server.parse import parse
 class InlineParser:
     """Parses when asked to, unless told to wait."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, task: Callable[..., Any] = parse) -> None:
         self.cache = cache
+        self.task = task
         self.asleep = False
         self.failure: Failure | None = None
+        self.submitted: list[str] = []
         self.hurried: list[str] = []
-        self._listener: Listener | None = None
+        self._listener: Listener[Any] | None = None
 
-    def start(self, listener: Listener) -> None:
+    def start(self, listener: Listener[Any]) -> None:
         self._listener = listener
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
         assert self._listener
+        self.submitted.append(key)
         self._listener.progressed(key, 0.0)
         if self.asleep:
             self._listener.progressed(key, 0.4)
             return
         try:
-            outcome = self.failure or parse(os.fspath(path), lambda _: None, cache=self.cache)
+            outcome = self.failure or self.task(os.fspath(path), lambda _: None, cache=self.cache)
         except VisualprofError as error:
             outcome = Failure(error.error, error.hint, error.status, type(error).__name__)
         self._listener.finished(key, outcome)
@@ -62,6 +66,8 @@ class Site:
 
     folder: Path
     parser: InlineParser
+    models: InlineParser
+    reader: ModelReader
     logdir: LogDirectory
     app: Flask
     client: FlaskClient
@@ -86,8 +92,14 @@ def make_site(tmp_path: Path) -> MakeSite:
         cache = Cache(tmp_path / "cache")
         parser = InlineParser(cache)
         logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
-        app = create_app(logdir, Settings(**{"dist": tmp_path / "dist", **settings}))  # type: ignore[arg-type]
-        return Site(folder, parser, logdir, app, app.test_client())
+        models = InlineParser(cache, keep_graph)
+        reader = ModelReader(models, cache)
+        app = create_app(
+            logdir,
+            Settings(**{"dist": tmp_path / "dist", **settings}),  # type: ignore[arg-type]
+            reader=reader,
+        )
+        return Site(folder, parser, models, reader, logdir, app, app.test_client())
 
     return make
 

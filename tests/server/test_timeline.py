@@ -139,7 +139,6 @@ def test_tiles_with_a_version_never_change(site: Site) -> None:
         ("search", {"text": "op", "limit": 0}),
         ("longest", {}),
         ("longest", {"name": "op0", "where": "moon"}),
-        ("longest", {"category": "nonsense"}),
         ("window", {"start_ns": 5, "end_ns": 5}),
         ("window", {"tracks": "0,x"}),
         ("window", {"tracks": "99"}),
@@ -155,7 +154,7 @@ def test_bad_parameters_are_told(site: Site, route: str, query: dict[str, object
 @pytest.mark.parametrize("route", [*JSON_ROUTES, "tile", "counter", "export"])
 def test_every_route_needs_a_run(site: Site, route: str) -> None:
     assert site.client.get(f"/api/v1/timeline/{route}").status_code == 400
-    answer = site.client.get(f"/api/v1/timeline/{route}?run=gone&event=0&text=x&level=0&index=0&track=0")
+    answer = site.client.get(f"/api/v1/timeline/{route}?run=gone&event=0&text=x&name=x&level=0&index=0&track=0")
     assert answer.status_code == 404
 
 
@@ -219,12 +218,10 @@ def test_search_finds_parts_of_names_in_order_of_time(site: Site) -> None:
     assert (cut["total"], len(cut["events"])) == (4, 1)
 
 
-def test_the_longest_of_a_name_or_a_category(site: Site) -> None:
+def test_the_longest_of_a_name(site: Site) -> None:
     assert body(ask(site, "longest", name="op2", where="host"))["duration_ns"] == 27_000
     assert ask(site, "longest", name="op2", where="device").status_code == 404
     assert ask(site, "longest", name="op").status_code == 404
-    assert body(ask(site, "longest", category="kernel"))["name"] == "kernel2"
-    assert ask(site, "longest", category="dataloader").status_code == 404
 
 
 def test_a_window_counts_what_is_inside(site: Site) -> None:

@@ -60,7 +60,7 @@ def test_scopes_become_groups_and_parents_stand_before_children() -> None:
     groups = found["groups"]
     assert groups["name"] == ["m", "a", "b", "c"]
     assert groups["parent"] == [-1, 0, 1, 1]
-    assert groups["nodes"] == [6, 4, 2, 2]
+    assert groups["operators"] == [4, 4, 2, 2]
     assert groups["twin"] == [0, 1, 2, 2]
 
 
@@ -79,7 +79,7 @@ def test_repeated_stretches_of_a_flat_model_become_blocks() -> None:
 def test_a_group_of_many_children_is_cut_into_sections() -> None:
     found = columns(chain([f"Op{i}" for i in range(SECTION * 2)]))
     assert found["groups"]["kind"][1:] == ["section"] * 3
-    assert max(found["groups"]["nodes"][1:]) <= SECTION
+    assert max(found["groups"]["operators"][1:]) <= SECTION
 
 
 def test_a_shared_weight_counts_once_in_each_group() -> None:
@@ -107,7 +107,7 @@ def test_a_shared_weight_counts_once_in_each_group() -> None:
 )
 def test_every_shown_node_is_in_one_group_and_edges_name_shown_nodes(file: str) -> None:
     tree = hierarchy_of(read_model(shared(file)))
-    members = sorted(n for g in tree.groups for n in g.nodes)
+    members = sorted(n for g in tree.groups for n in (*g.nodes, g.node) if n >= 0)
     assert members == list(range(len(tree.shown)))
     assert all(tree.groups[g].parent < g for g in range(1, len(tree.groups)))
     assert all(0 <= a < len(tree.shown) and 0 <= b < len(tree.shown) for a, b in zip(tree.src, tree.dst, strict=True))

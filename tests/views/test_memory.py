@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import SAMPLES, Write, answer, shared, trace_of
+from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from visualprof.views.answers.table import Coded, Selection, Table, page
 from visualprof.views.measure.memory import curve, lifetimes, peak, thin
 
@@ -85,6 +85,14 @@ def test_wrapped_totals_are_negative_and_noted() -> None:
     assert int(trace.allocs.allocated.min()) < 0
     assert int(trace.allocs.allocated.max()) < 1 << 30
     assert "16 totals of allocated memory had wrapped" in trace.meta.warnings[0]
+
+
+def test_memory_that_nobody_reserves_has_no_reserved_total_and_no_fragmentation() -> None:
+    result = answer("memory", FIXTURES / "torch_tables" / "cnn.json.gz")  # torch writes "Total Reserved": 0 on a CPU
+    (device,) = result["devices"]
+    assert device["peak_allocated_bytes"] > 0
+    assert (device["peak_reserved_bytes"], device["fragmentation_bytes"]) == (None, None)
+    assert not any(result["curve"]["columns"]["reserved_bytes"])
 
 
 def test_the_peak_of_a_real_gpu_run_is_kept_and_explained() -> None:

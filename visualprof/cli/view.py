@@ -76,9 +76,10 @@ def run(args: argparse.Namespace) -> int:
 def _subject(kind: Subject, path: str) -> object:
     """What a view of no trace looks at: a model, or the reports below a folder."""
     if kind == "model":
+        from visualprof.reader.child import call
         from visualprof.reader.models import read_model
 
-        return read_model(path)
+        return call(read_model, path)
     from visualprof.reader.logdir.scan import Problem, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
 

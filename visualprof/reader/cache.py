@@ -1,7 +1,7 @@
-"""Parsed traces on disk, memory-mapped: the second opening of a file costs milliseconds.
+"""Parsed traces on disk, memory-mapped: the second opening of a file costs milliseconds. Graphs of models too.
 
 A file is written under a temporary name and renamed, so no reader ever sees half of it; one that does not
-validate counts as absent. Its name is the key: the content's fingerprint, the schema version and a digest
+validate, its checksum included, counts as absent. Its name is the key: the content's fingerprint, the schema version and a digest
 of the reader's own source, so that a changed reader never meets old columns.
 """
 
@@ -10,15 +10,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import mmap
 import os
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
-from visualprof.reader import read_trace
+from visualprof.reader import graph_file, read_trace
+from visualprof.reader.graph import ModelGraph
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
 from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
@@ -26,6 +28,8 @@ from visualprof.reader.trace.codec import Damaged, decode, encode, reader_versio
 _log = logging.getLogger(__name__)
 
 _SUFFIX = ".vptrace"
+_GRAPH_SUFFIX = ".vpgraph"
+_READS_MODELS = (".", "models", "megengine")
 _DEFAULT_MAX_BYTES = 10 * 1024**3
 _STALE_S = 3600
 
@@ -77,10 +81,9 @@ class Cache:
         """The trace, its columns memory-mapped and read-only; None when it is not here or not whole."""
         path = self.path(fingerprint)
         try:
-            with path.open("rb") as file:
-                mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-            trace = decode(mapped, fingerprint)
-        except (OSError, ValueError, Damaged):  # ValueError: an empty file cannot be mapped
+            with path.open("rb", buffering=0) as file:
+                trace = decode(file, fingerprint)
+        except (OSError, Damaged):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # its time of change is its time of use
@@ -88,18 +91,43 @@ class Cache:
 
     def store(self, trace: Trace, fingerprint: str) -> bool:
         """Keeps the trace. False, with one line in the log, when the folder cannot be written."""
-        path = self.path(fingerprint)
+        return self._keep(self.path(fingerprint), lambda file: encode(trace, fingerprint, file))
+
+    def graph_path(self, fingerprint: str) -> Path:
+        """The file that holds, or would hold, the graph of a model."""
+        key = hashlib.blake2b(f"{fingerprint}:{reader_version(_READS_MODELS)}".encode(), digest_size=16)
+        return self.folder / f"{key.hexdigest()}{_GRAPH_SUFFIX}"
+
+    def load_graph(self, fingerprint: str) -> ModelGraph | None:
+        """The graph of a model; None when it is not here or not whole."""
+        path = self.graph_path(fingerprint)
+        try:
+            graph = graph_file.decode(path.read_bytes())
+            os.utime(path)
+        except (OSError, ValueError):
+            return None
+        return graph
+
+    def store_graph(self, graph: ModelGraph, fingerprint: str) -> bool:
+        """Keeps the graph of a model, like `store`.
+
+        Raises: Excess: it is larger than can be shown.
+        """
+        data = graph_file.encode(graph)
+        return self._keep(self.graph_path(fingerprint), lambda file: file.write(data))
+
+    def _keep(self, path: Path, write: Callable[[BinaryIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
                 with temporary.open("xb", buffering=0) as file:
-                    written = encode(trace, fingerprint, file)
+                    written = write(file)
                 temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("cannot keep parsed traces in %s: %s", self.folder, error.strerror)
+            _log.warning("cannot keep parsed files in %s: %s", self.folder, error.strerror)
             return False
         self._unmeasured += written
         if self._unmeasured > self.max_bytes // 100:
@@ -114,7 +142,7 @@ class Cache:
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith(_SUFFIX):
+                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX)):
                         used.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_S:
                         Path(entry.path).unlink()

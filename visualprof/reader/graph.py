@@ -1,9 +1,9 @@
 """A model as a graph: nodes, values and the scopes that nodes stand in. Weights are counted, never kept.
 
 Control flow and calls (If, Loop, Scan, While, TensorIterator, a function): the node stays one operator with its inputs
-and outputs, and has a `body`, the scope in which the nodes of its bodies stand: their scopes begin with
-`(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind "subgraph"
-below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
+and outputs, stands before the nodes of its bodies and has a `body`, the scope in which those stand: their scopes begin
+with `(*node.scope, node.body)`. That group is the node: it is drawn as one. A body of several has a scope of kind
+"subgraph" below it (`then_branch`, `else_branch`); one that is alone has none. Data flows through values:
 
 - A formal input of a body is a node of kind "input" inside: it takes the value outside (`inputs`) and makes the value
   inside (`outputs`). Without `inputs` the node itself makes it: the number of the iteration.
@@ -27,6 +27,14 @@ ITEM_BYTES = {
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+
+MAX_NODES = 100_000  # the largest models of today have 30,000
+MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
+MAX_DIMENSION = 1 << 53
+
+
+class Excess(Exception):
+    """A model that is larger than can be shown, or than it can be: its message says how."""
 
 
 class Scope(NamedTuple):
@@ -53,6 +61,8 @@ class Value:
         total = 1
         for size in self.shape:
             total *= int(size)
+            if total > MAX_ELEMENTS:
+                return -1
         return total
 
 
@@ -107,19 +117,24 @@ class ModelBuilder:
 
     def value(self, value: Value) -> int:
         """Adds a value and gives its row."""
-        self._values.append(value)
+        self._values.append(_possible(value))
         return len(self._values) - 1
 
     def describe(self, row: int, value: Value) -> None:
         """Replaces a value by one that is better known."""
-        self._values[row] = value
+        self._values[row] = _possible(value)
 
     def known(self, row: int) -> Value:
         """The value of a row."""
         return self._values[row]
 
     def node(self, node: Node) -> int:
-        """Adds a node and gives its row."""
+        """Adds a node and gives its row.
+
+        Raises: Excess: there are too many.
+        """
+        if len(self._nodes) == MAX_NODES:
+            raise Excess(f"the model has over {MAX_NODES:,} nodes, more than can be shown")
         self._nodes.append(node)
         return len(self._nodes) - 1
 
@@ -143,6 +158,14 @@ class ModelBuilder:
             self.properties,
             tuple(self._warnings),
         )
+
+
+def _possible(value: Value) -> Value:
+    """A value without a shape or size that no tensor has."""
+    shape = value.shape
+    if shape and any(isinstance(size, int) and abs(size) > MAX_DIMENSION for size in shape):
+        shape = None
+    return Value(value.name, value.dtype, shape, value.bytes if 0 <= value.bytes <= 16 * MAX_ELEMENTS else -1)
 
 
 class Names:

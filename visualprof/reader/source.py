@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -9,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from visualprof.errors import FormatError, SourceError
 
@@ -19,6 +20,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 # A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
 MAX_RATIO = 200
 ALWAYS_ALLOWED = 256 * 1024 * 1024
+SHOWN_PLACES = 5
 GROWING = "it may still be being written; it opens by itself once complete"
 
 Progress = Callable[[float], None]
@@ -27,6 +29,27 @@ Progress = Callable[[float], None]
 def _ignore(fraction: float) -> None:
     """Where nobody asks for the progress."""
     del fraction
+
+
+class Skipped:
+    """What is damaged in a file and was left out: how many parts, how many bytes, where the first ones are."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self._bytes = 0
+        self._first: list[int] = []
+
+    def add(self, at: int, size: int) -> None:
+        """Notes a part. at: its place in the plain bytes of the file."""
+        self.parts += 1
+        self._bytes += size
+        if len(self._first) < SHOWN_PLACES:
+            self._first.append(at)
+
+    def sentence(self, what: str = "damaged part") -> str:
+        """`12 damaged parts of 3,400 bytes skipped, at byte 7,000, 9,000, ...`."""
+        places = ", ".join(f"{at:,}" for at in self._first) + ", ..." * (self.parts > len(self._first))
+        return f"{self.parts:,} {what}{'s' * (self.parts > 1)} of {self._bytes:,} bytes skipped, at byte {places}"
 
 
 class Source:
@@ -117,7 +140,12 @@ class Source:
         try:
             while piece := file.read(size // 8):
                 while piece:
-                    plain = inflater.decompress(piece, size)
+                    before = inflater.copy()
+                    try:
+                        plain = inflater.decompress(piece, size)
+                    except zlib.error:
+                        yield from _until_damage(before, piece)
+                        raise
                     total += len(plain)
                     if total > limit:
                         raise SourceError(
@@ -153,3 +181,12 @@ class Source:
             return self.path.open("rb", buffering=0)
         except OSError as error:
             raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
+
+
+def _until_damage(inflater: Any, piece: bytes) -> Iterator[bytes]:
+    """What can be unpacked of a damaged piece, byte by byte (0.1 s once a file), as whole calls give all or nothing."""
+    plain: list[bytes] = []
+    with contextlib.suppress(zlib.error):
+        for i in range(len(piece)):
+            plain.append(inflater.decompress(piece[i : i + 1]))
+    yield b"".join(plain)

@@ -10,13 +10,16 @@ from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
 from visualprof.errors import VisualprofError
+from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.models import ModelReader, open_models
 from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
+from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.runs import Runs
@@ -51,17 +54,24 @@ class Settings:
     lease_s: float = 30.0
 
 
-def create_app(logdir: LogDirectory, settings: Settings | None = None, remote: Remote | None = None) -> Flask:
-    """The WSGI application over a log directory, and the queue of its jobs, that somebody else starts and closes."""
+def create_app(
+    logdir: LogDirectory,
+    settings: Settings | None = None,
+    remote: Remote | None = None,
+    reader: ModelReader | None = None,
+) -> Flask:
+    """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
     settings = settings or Settings()
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
+    reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    models, reports = Models(logdir), Reports(logdir)
+    models, reports = Models(logdir, reader), Reports(logdir)
     resources = (
-        Runs(logdir, settings.language, settings.read_only),
+        Runs(logdir, reader, settings.language, settings.read_only),
         Views(logdir, models, reports),
         Timeline(logdir),
         Graphs(logdir, models, settings.read_only),
+        Matches(logdir, models),
         Uploads(remote, models),
         Jobs(remote),
         Agents(remote),

@@ -20,6 +20,7 @@ from waitress.trigger import trigger
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.models import open_models
 from visualprof.reader.logdir.pool import Pool
 from visualprof.server.api.models import MAX_UPLOAD
 from visualprof.server.app import Settings, create_app
@@ -57,12 +58,14 @@ class Server:
             lease_s=self._settings.lease_s,
             waiters=_THREADS // 2,
         )
+        self.models = open_models(cache)
+        self._resources.callback(self.models.close)
         self._resources.callback(self.remote.close)
         self._resources.callback(self.logdir.close)  # first: what the queue tidies up is no news
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
-        app = create_app(self.logdir, self._settings, self.remote)
+        app = create_app(self.logdir, self._settings, self.remote, self.models)
         host = self._settings.host.strip("[]")
         try:
             self._waitress = create_server(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, cast
 
 import msgspec
 import numpy as np
@@ -15,10 +16,12 @@ from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.alignment import offsets
 from visualprof.views.measure.collectives import Matched, collectives, match
 from visualprof.views.measure.devices import DeviceSummary, device_summary
-from visualprof.views.measure.intervals import covered, intersect, union
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, intersect, subtract, union
 from visualprof.views.measure.steps import Windows, step_windows
 
 Ranks = Sequence[tuple[str, Trace]]
+Cause = Literal["computation", "other", "unknown"]
 LATE_SHARE = 0.02  # a rank that comes later than the others by this share of a step is a straggler
 
 
@@ -36,7 +39,7 @@ class RankColumns(Columns):
 
 
 class CollectiveColumns(Columns):
-    """Collectives of each rank by name. event: the longest call's row."""
+    """Collectives of each rank by name. Times are sums over the calls. event: the longest call's row."""
 
     rank: kinds.Identifiers
     name: kinds.Names
@@ -52,7 +55,7 @@ class CollectiveColumns(Columns):
 
 
 class WaitColumns(Columns):
-    """Transfer and wait of the matched collectives of each rank and step."""
+    """Time of each rank and step in which matched collectives transfer, and in which they only wait."""
 
     rank: kinds.Identifiers
     step: kinds.Words
@@ -72,14 +75,17 @@ class Straggler(msgspec.Struct):
     """A rank that the others wait for.
 
     late_ns_per_step: its arrival at the first collective less the median of the others', averaged over the steps.
-    steps_last: in how many of them it came last. computation_ratio: its computation over the mean of all ranks.
+    steps_last: in how many of them it came last. computation_excess_ns, other_excess_ns: how much more of these its
+    steps have than the median of the others. cause: which of the two makes up for half of its lateness or more.
     """
 
     rank: kinds.Identifier
     late_ns_per_step: kinds.Duration
     steps_last: kinds.Count
     steps: kinds.Count
-    computation_ratio: kinds.Ratio | None
+    computation_excess_ns: kinds.Duration
+    other_excess_ns: kinds.Duration
+    cause: Cause
 
 
 class DistributedAnswer(Table[RankColumns]):
@@ -185,53 +191,57 @@ def _steps(ranks: Ranks, numbers: list[int], windows: list[Windows], step: str) 
 
 
 def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], step: str) -> WaitColumns:
-    """Transfer and wait of the matched collectives that start in each step."""
+    """Time of each step in which matched collectives transfer, and in which they only wait.
+
+    Each part of a call transfers at its end, for as long as the fastest rank took; before that it waits.
+    """
     rows: list[tuple[int, str, int, int]] = []
-    for place, (number, win) in enumerate(zip(numbers, windows, strict=True)):
-        mine = [m for m in matched if m.rank == place and m.transfer_ns is not None]
-        for name, start, end in zip(win.names, win.start, win.end, strict=True):
-            inside = [m for m in mine if start <= m.call.ts < end]
-            if inside and step in ("", name):
-                transfer = sum(m.transfer_ns or 0 for m in inside)
-                rows.append((number, name, transfer, sum(m.call.latency for m in inside) - transfer))
+    for number, win, mine in zip(numbers, windows, matched, strict=True):
+        known = mine.part_transfer >= 0
+        start, end = mine.calls.start[known], mine.calls.end[known]
+        transferring = union(end - mine.part_transfer[known], end)
+        waiting = subtract(union(start, end), transferring)
+        times = (covered(spans, win.start, win.end).tolist() for spans in (transferring, waiting))
+        named = zip(win.names, *times, strict=True)
+        rows += [(number, name, a, b) for name, a, b in named if a + b and step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 
 def _collectives(ranks: Ranks, numbers: list[int], matched: list[Matched]) -> CollectiveColumns:
-    """Collectives of each rank by name; bus bandwidth as nccl-tests defines it, from the transfer time where known."""
-    groups: dict[tuple[int, str], list[Matched]] = {}
-    for call in matched:
-        groups.setdefault((call.rank, call.call.name), []).append(call)
-    ordered = sorted(groups.items(), key=lambda item: (item[0][1], numbers[item[0][0]]))
-    rows = [
-        (numbers[rank], name, *_exchanged(name, calls, ranks[rank][1].meta.world_size))
-        for (rank, name), calls in ordered
-    ]
-    return from_rows(CollectiveColumns, rows)
+    """Collectives of each rank by name."""
+    known = zip(numbers, matched, ranks, strict=True)
+    rows = [row for number, mine, (_, trace) in known for row in _of_rank(number, mine, trace.meta.world_size)]
+    return from_rows(CollectiveColumns, sorted(rows, key=lambda row: (row[1], row[0])))
 
 
-def _exchanged(name: str, calls: list[Matched], world_size: int) -> tuple[object, ...]:
-    """The columns of collectives from `calls` on."""
-    count, total = len(calls), sum(m.call.latency for m in calls)
-    known = all(m.transfer_ns is not None for m in calls)
-    transfer = sum(m.transfer_ns or 0 for m in calls) if known else None
-    wait = None if transfer is None else total - transfer
-    sizes = [m.call.bytes for m in calls]
-    nbytes = sum(sizes) if min(sizes) >= 0 else None
-    mean_bytes = None if nbytes is None else nbytes / count
-    bandwidth = _bus(name, nbytes, transfer or total, max(world_size, *(m.call.group_size for m in calls)))
-    longest = max(calls, key=lambda m: m.call.latency).call.event
-    return count, nbytes, mean_bytes, total, total / count, transfer, wait, bandwidth, longest
+def _of_rank(number: int, mine: Matched, world_size: int) -> Iterator[tuple[Any, ...]]:
+    """The rows of one rank. Times are sums over the calls, each over its own span, whatever runs beside it."""
+    calls = mine.calls
+    latency, groups = calls.latency(), group(calls.name)
+    longest = np.lexsort((-latency, groups.of))[np.cumsum(groups.count) - groups.count]
+    summed, told = (calls.bytes, latency, mine.transfer, mine.exchange), (calls.bytes, mine.transfer)
+    sums: list[list[int]] = [groups.sum(values).tolist() for values in summed]
+    complete: list[list[bool]] = [(groups.min(values) >= 0).tolist() for values in told]
+    members: list[int] = groups.max(calls.group_size).tolist()
+    ids: list[int] = calls.name[groups.first].tolist()
+    names = [calls.names[i] for i in ids]
+    columns = zip(names, groups.count.tolist(), *sums, *complete, members, calls.event[longest].tolist(), strict=True)
+    for name, count, size, total, transfer, exchange, is_sized, is_matched, group_size, event in columns:
+        nbytes, moved = size if is_sized else None, transfer if is_matched else None
+        bandwidth = _bus(name, nbytes, exchange, group_size if group_size > 0 else world_size)
+        wait = None if moved is None else total - moved
+        mean_bytes = None if nbytes is None else nbytes / count
+        yield number, name, count, nbytes, mean_bytes, total, total / count, moved, wait, bandwidth, event
 
 
 def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | None:
-    """Bytes per second; None where the size, the time or the group is not known."""
+    """Bytes per second as nccl-tests defines it; None where the size, the time or the group is not known."""
     if not nbytes or not spent or members < 2:
         return None
-    factor = 1.0
-    if "reduce" in name.replace("_", "") and "all" in name:
+    factor, word = 1.0, name.replace("_", "").lower()
+    if "allreduce" in word:
         factor = 2 * (members - 1) / members
-    elif any(w in name for w in ("gather", "scatter", "to_all")):
+    elif any(kind in word for kind in ("gather", "scatter", "toall")):
         factor = (members - 1) / members
     return nbytes * factor / spent * 1e9
 
@@ -243,36 +253,56 @@ def _stragglers(
     if len(ranks) < 2:
         return []
     shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets([t for _, t in ranks])]
-    arrivals = [_first_arrivals([m for m in matched if m.rank == i], win, shift[i]) for i, win in enumerate(windows)]
+    arrivals = [_first_arrivals(*of_rank) for of_rank in zip(matched, windows, shift, strict=True)]
     shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
     if not shared:
         return []
-    times = np.array([[a[s] for s in shared] for a in arrivals], np.float64)
-    late = np.array([times[i] - np.median(np.delete(times, i, axis=0), axis=0) for i in range(len(ranks))])
-    last = times.argmax(axis=0)
-    rank, computation = np.asarray(steps.rank), np.asarray(steps.computation_ns, np.float64)
-    mean_step, mean_work = float(np.asarray(steps.total_ns, np.float64).mean()), float(computation.mean())
-    by_rank = [round(float(row.mean())) for row in late]
+    late = _excess(np.array([[a[s] for s in shared] for a in arrivals], np.float64))
+    rank, total = np.asarray(steps.rank), np.asarray(steps.total_ns, np.float64)
+    means = _by_rank(numbers, rank, steps.computation_ns), _by_rank(numbers, rank, steps.other_ns)
+    computation, other = (_excess(values) for values in means)
+    last, by_rank = late.argmax(axis=0), late.mean(axis=1)
     return [
         Straggler(
             rank=numbers[i],
-            late_ns_per_step=by_rank[i],
+            late_ns_per_step=round(float(by_rank[i])),
             steps_last=int((last == i).sum()),
             steps=len(shared),
-            computation_ratio=float(computation[rank == numbers[i]].mean()) / mean_work if mean_work else None,
+            computation_excess_ns=round(float(computation[i])),
+            other_excess_ns=round(float(other[i])),
+            cause=_cause(float(by_rank[i]), float(computation[i]), float(other[i])),
         )
         for i in sorted(range(len(ranks)), key=lambda i: -by_rank[i])
-        if late[i].mean() > LATE_SHARE * mean_step and (last == i).mean() >= 0.5
+        if by_rank[i] > LATE_SHARE * total.mean() and (last == i).mean() >= 0.5
     ]
 
 
-def _first_arrivals(mine: list[Matched], win: Windows, shift: int) -> dict[str, int]:
+def _by_rank(numbers: list[int], rank: Ints, values: kinds.Column) -> Floats:
+    """Mean of a column over the steps of each rank."""
+    column = np.asarray(values, np.float64)
+    return np.array([column[rank == number].mean() for number in numbers])
+
+
+def _excess(values: Floats) -> Floats:
+    """By how much each rank (first axis) exceeds the median of the others."""
+    return np.array([values[i] - np.median(np.delete(values, i, axis=0), axis=0) for i in range(len(values))])
+
+
+def _cause(late: float, computation: float, other: float) -> Cause:
+    """What a rank does longer than the others, if that makes up for half of its lateness."""
+    name, most = ("computation", computation) if computation >= other else ("other", other)
+    return cast("Cause", name) if most >= late / 2 else "unknown"
+
+
+def _first_arrivals(mine: Matched, win: Windows, shift: int) -> dict[str, int]:
     """Arrival at the first collective of each step."""
-    inside = {
-        name: [m.call.arrival for m in mine if start <= m.call.ts < end]
-        for name, start, end in zip(win.names, win.start, win.end, strict=True)
-    }
-    return {name: min(arrivals) + shift for name, arrivals in inside.items() if arrivals}
+    begin = mine.calls.begin
+    place = np.searchsorted(win.start, begin, side="right") - 1
+    inside = (place >= 0) & (begin < win.end[place]) if len(win) else np.zeros(len(begin), bool)
+    never = np.iinfo(np.int64).max
+    first = np.full(len(win), never)
+    np.minimum.at(first, place[inside], mine.calls.arrival[inside])
+    return {name: at + shift for name, at in zip(win.names, first.tolist(), strict=True) if at != never}
 
 
 def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:

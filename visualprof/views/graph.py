@@ -12,11 +12,13 @@ from visualprof.reader.trace import Floats, Trace
 from visualprof.views import View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.graph_join import join
 from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of, shape_text
+from visualprof.views.measure.launch import is_operator
 
 ATTRIBUTE_CHARS = 80
+MOST_UNMATCHED = 100
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,17 @@ class EdgeColumns(Columns):
 
 
 class GroupColumns(Columns):
-    """Groups, each before those inside it, row 0 the model. twin: first of the same structure. nodes: all below."""
+    """Groups, each before those inside it, row 0 the model. twin: first of the same structure. operators: all below.
+
+    node: row of the node that the group is, as an If is the group of its branches.
+    """
 
     name: kinds.Names
     parent: kinds.Identifiers
     kind: kinds.Words
     twin: kinds.Identifiers
-    nodes: kinds.Counts
+    node: kinds.Identifiers
+    operators: kinds.Counts
     parameters: kinds.Counts
     parameter_bytes: kinds.Sizes
 
@@ -124,12 +130,29 @@ class NodeDetails(msgspec.Struct):
 
 
 class MeasuredColumns(Columns):
-    """An entry a node, null where nothing was measured. event: the longest instance's row."""
+    """An entry a node, null where nothing was measured.
+
+    event: the longest instance's row. operator: its name in the table of operators, null where it stands in none.
+    """
 
     time_ns: kinds.Durations
     calls: kinds.Counts
     flops: kinds.Operations
     memory_bytes: kinds.Sizes
+    event: kinds.Identifiers
+    operator: kinds.Names
+
+
+class UnmatchedColumns(Columns):
+    """Operators that found no node, the longest first; the 100 largest.
+
+    reason: `layout` conversions that the runtime put in, `ambiguous` names that several nodes have, else `no_node`.
+    """
+
+    name: kinds.Names
+    reason: kinds.Words
+    time_ns: kinds.Durations
+    calls: kinds.Counts
     event: kinds.Identifiers
 
 
@@ -143,6 +166,7 @@ class GraphProfile(msgspec.Struct):
     calls_total: int
     rule: str
     columns: MeasuredColumns
+    unmatched: UnmatchedColumns
 
 
 def compute(model: ModelGraph, params: GraphParams) -> GraphAnswer:
@@ -184,7 +208,8 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
             parent=[g.parent for g in tree.groups],
             kind=[g.kind for g in tree.groups],
             twin=tree.twin,
-            nodes=_nodes_below(tree),
+            node=[g.node if g.node >= 0 else None for g in tree.groups],
+            operators=_operators_below(tree, nodes),
             parameters=_below(tree, weights, elements),
             parameter_bytes=_below(tree, weights, size),
         ),
@@ -214,6 +239,9 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
     joined = join(model, trace)
     shown = np.array(hierarchy_of(model).shown, np.int64)
     event = joined.event[shown]
+    listed = {int(i): trace.strings[int(i)] for i in np.unique(trace.events.name[is_operator(trace)])}
+    label = [int(trace.events.name[row]) if row >= 0 else -1 for row in event.tolist()]
+    lost = joined.unmatched[:MOST_UNMATCHED]
     return GraphProfile(
         total_ns=joined.total_ns,
         matched_ns=joined.matched_ns,
@@ -227,7 +255,9 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
             flops=_whole(joined.flops[shown]),
             memory_bytes=_whole(joined.memory_bytes[shown]),
             event=[row if row >= 0 else None for row in event.tolist()],
+            operator=[listed.get(i) for i in label],
         ),
+        unmatched=from_rows(UnmatchedColumns, lost),
     )
 
 
@@ -252,11 +282,11 @@ def _summary(model: ModelGraph, name: str) -> GraphModel:
     )
 
 
-def _nodes_below(tree: Hierarchy) -> list[int]:
-    """Nodes of each group with everything inside it."""
+def _operators_below(tree: Hierarchy, nodes: list[Node]) -> list[int]:
+    """Operators of each group with everything inside it, the one that it is included."""
     sums = [0] * len(tree.groups)
-    for group in tree.group:
-        sums[group] += 1
+    for group, node in zip(tree.group, nodes, strict=True):
+        sums[group] += node.kind == "operator"
     for number in reversed(range(1, len(tree.groups))):
         sums[tree.groups[number].parent] += sums[number]
     return sums

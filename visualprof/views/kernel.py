@@ -16,7 +16,7 @@ from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import is_kernel, launches
 from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
 from visualprof.views.measure.timing import CallColumns, durations, names, ordered
 
 
@@ -62,10 +62,13 @@ class TensorCore(msgspec.Struct):
 
 
 class KernelAnswer(Table[KernelColumns]):
-    """Kernels. kind: `operator` for frameworks that record only the device time of an operator."""
+    """Kernels. kind: `operator` for frameworks that record only the device time of an operator.
+
+    tensor_core: unknown but of kernels of NVIDIA's.
+    """
 
     kind: Literal["kernel", "operator"]
-    tensor_core: TensorCore
+    tensor_core: TensorCore | None
     memory_operations: Table[MemoryOperationColumns]
 
 
@@ -84,12 +87,12 @@ def compute(trace: Trace, params: KernelParams) -> KernelAnswer:
     core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     dur = np.maximum(trace.events.dur[rows], 0)
     columns = _by_launch(trace, rows) if params.group == "launch" else _by_name(trace, rows)
-    known = trace.meta.device_work == "kernel"
+    known = knows_tensor_cores(trace)
     columns["tensor_core"] = [uses_tensor_core(n) if known else None for n in columns["name"]]
     return KernelAnswer(
         columns=KernelColumns(**ordered(columns, "total_ns")),
         kind="operator" if trace.meta.device_work == "operator" else "kernel",
-        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())),
+        tensor_core=TensorCore(int(dur[core].sum()), int(dur[~core].sum())) if known else None,
         memory_operations=Table(columns=_memory_operations(trace, np.flatnonzero(_is_copy(trace) & inside))),
     )
 
@@ -101,7 +104,7 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
         total[str(name)] = total.get(str(name), 0) + int(ns)
     core = result.tensor_core
     out = {"kernels": charts.pie(total.items(), top=top)}
-    if result.kind == "kernel":
+    if core is not None:
         out["tensor_core"] = charts.pie(
             [("@t:chart.tensor_core_used", core.used_ns), ("@t:chart.tensor_core_unused", core.unused_ns)]
         )
@@ -109,7 +112,8 @@ def make_charts(result: KernelAnswer, params: KernelParams, top: int) -> dict[st
 
 
 def _is_copy(trace: Trace) -> Mask:
-    return np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & trace.track_mask(TrackKind.STREAM)
+    copy = np.isin(trace.events.category, (Category.MEMCPY, Category.MEMSET)) & (trace.events.dur >= 0)
+    return copy & trace.track_mask(TrackKind.STREAM)
 
 
 def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:

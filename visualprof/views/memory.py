@@ -162,19 +162,24 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
 
 
 def _window(trace: Trace, params: MemoryParams) -> tuple[int, int]:
-    """Start and end of what is shown: of the step that is named, else of the window, else of everything."""
+    """Start and end of what is shown: of the step that is named, else of the window, else of everything.
+
+    Where the memory that a step asked for changes after its mark, as queued work does, the step is when it changes.
+    """
     origin, last = trace.span_ns[0], int(trace.allocs.ts[-1]) + 1
     if params.step and params.end_ns < 0 and not params.start_ns:
         number = step_index(trace, params.step)
-        start = int(trace.steps.ts[number])
-        return start, start + int(trace.steps.dur[number])
+        start, end = int(trace.steps.ts[number]), int(trace.steps.ts[number] + trace.steps.dur[number])
+        event = trace.allocs.event
+        own = trace.allocs.ts[(event >= 0) & (trace.events.step[event] == number)]
+        return (start, end) if not len(own) or own.max() <= end else (int(own.min()), int(own.max()) + 1)
     return origin + params.start_ns, origin + params.end_ns if params.end_ns >= 0 else last
 
 
 def _device(trace: Trace, device: int, totals: Curve) -> MemoryDevice:
     known = next((d for d in trace.meta.devices if d.id == device), None)
     reserved = int(totals.reserved.max())
-    both = (totals.reserved >= 0) & (totals.allocated >= 0) & (not totals.relative)
+    both = (totals.reserved >= totals.allocated) & (totals.allocated >= 0) & (not totals.relative)
     return MemoryDevice(
         id=device,
         name="host" if device < 0 else known.name if known else "",
@@ -322,8 +327,7 @@ def make_charts(result: MemoryAnswer, params: MemoryParams, top: int) -> dict[st
         return {}  # nothing, or a static plan: there is no time over which to draw it
     ts, allocated, reserved = curve.ts_ns, curve.allocated_bytes, curve.reserved_bytes
     series = [("@t:memory.allocated", ts, allocated)]
-    # Files of machines without a caching allocator say 0 throughout.
-    if (np.nan_to_num(np.asarray(reserved, np.float64)) > 0).any():
+    if facts.peak_reserved_bytes is not None:
         series.insert(0, ("@t:memory.reserved", ts, reserved))
     option = charts.lines(series, ("ns", "bytes"))
     line = cast("list[charts.Option]", option["series"])[-1]

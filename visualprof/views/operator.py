@@ -17,7 +17,12 @@ from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.steps import in_step
-from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with, uses_tensor_core
+from visualprof.views.measure.tensor_core import (
+    can_use_tensor_core,
+    knows_tensor_cores,
+    names_with,
+    uses_tensor_core,
+)
 from visualprof.views.measure.timing import names, ordered
 
 TIMES = ("device_self_ns", "device_total_ns", "host_self_ns", "host_total_ns")
@@ -117,15 +122,16 @@ def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParam
     if params.group == "stack":
         columns["call_stack"] = [stacks.text(s) for s in stack[first].tolist()]
     columns |= {"stacks": groups.distinct(stack), "calls": groups.count}
+    known, nvidia = knows_tensor_cores(trace), trace.meta.device_type in ("cpu", "cuda")
     device_self, device_total = groups.sum(times.device_self[at]), groups.sum(times.device_total[at])
     columns |= {
         "device_self_ns": device_self,
         "device_total_ns": device_total,
         "host_self_ns": groups.sum(times.host_self[at]),
         "host_total_ns": groups.sum(times.host_total[at]),
-        "tensor_core_eligible": eligible(trace, rows[first]).tolist(),
-        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self),
-        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total),
+        "tensor_core_eligible": eligible(trace, rows[first]).tolist() if nvidia else [None] * len(first),
+        "tensor_core_self_ratio": _ratio(groups.sum(times.tensor_core_self[at]), device_self * known),
+        "tensor_core_total_ratio": _ratio(groups.sum(times.tensor_core_total[at]), device_total * known),
         "flops": _known_sum(trace, groups, rows, "flops"),
         "bytes": _known_sum(trace, groups, rows, "bytes"),
     }

@@ -17,10 +17,9 @@ from visualprof.views.measure.devices import DeviceSummary, device_summary
 from visualprof.views.measure.findings import Case, Finding, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge, union
-from visualprof.views.measure.launch import Launches, launches, operator_times
-from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages
-from visualprof.views.measure.steps import PARTS, Windows, breakdown, in_step, step_windows
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.launch import Launches, launches
+from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
+from visualprof.views.measure.steps import PARTS, DroppedStep, Windows, breakdown, exposed, in_step, step_windows
 from visualprof.views.measure.timing import durations, names, ordered
 
 # Of these alone nothing can be told: how long steps and sessions took, not what filled them.
@@ -28,10 +27,11 @@ BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 class StepColumns(Columns):
-    """Where the time of each step went."""
+    """Where the time of each step went. host_ns: from the begin of its mark to the end, without the work after it."""
 
     name: kinds.Words
     total_ns: kinds.Durations
+    host_ns: kinds.Durations
     kernel_ns: kinds.Durations
     memcpy_ns: kinds.Durations
     memset_ns: kinds.Durations
@@ -58,9 +58,14 @@ class AverageStep(msgspec.Struct):
 
 
 class StageColumns(Columns):
-    """Stages inside the steps; `other` is what no stage covers."""
+    """Stages inside the steps; `other` is what no stage covers. derived: worked out, not marked in the trace.
+
+    host: time in which the host was in the stage, shares of the time in which it was in the steps. device: duration of
+    the work that it asked for there.
+    """
 
     name: kinds.Words
+    derived: kinds.Flags
     calls: kinds.Counts
     host_total_ns: kinds.Durations
     host_mean_ns: kinds.Durations
@@ -75,7 +80,7 @@ class StageColumns(Columns):
 
 
 class StageSteps(Columns):
-    """Host time of the stages in every step."""
+    """Time of every step by the stage that asked for what ran; they add up to the step."""
 
     name: kinds.Words
     dataloader_ns: kinds.Durations
@@ -133,6 +138,7 @@ class OverviewAnswer(Answer):
     """The whole file at a glance."""
 
     steps: StepColumns
+    dropped_steps: list[DroppedStep]
     average_step: AverageStep
     devices: list[DeviceSummary]
     stages: Table[StageColumns]
@@ -154,25 +160,27 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     Source: docs/views.md#overview.
     """
     windows = step_windows(trace)
-    parts = breakdown(trace, windows)
+    spans = exposed(trace)
+    parts = breakdown(spans, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
     average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in filled.items()}
     joined = launches(trace)
     devices = device_summary(trace, windows)
-    times = operator_times(trace, joined, names_with(trace, trace.events.name, uses_tensor_core))
     stages = find_stages(trace, windows)
-    shown = _chosen(windows, params.step) if params.step else windows
+    shown = windows.only(params.step) if params.step else windows
     inside = in_step(trace, params.step)
+    by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
-        steps=StepColumns(name=list(windows.names), **filled),
+        steps=StepColumns(name=list(windows.names), host_ns=windows.asked[:, 1] - windows.asked[:, 0], **filled),
+        dropped_steps=list(windows.dropped),
         average_step=AverageStep("average", **{k: round(v) for k, v in average.items()}),
         devices=devices,
         stages=Table(columns=_stages(trace, shown, stages, joined)),
-        stage_steps=_stage_steps(windows, stages),
+        stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
         events=Table(columns=_events(trace, inside)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
-        findings=findings(Case(trace, windows, average, devices, joined, times)),
+        findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
     )
 
@@ -188,43 +196,42 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
     }
     known = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
     if known.keys() - {"other"}:
-        out["stages"] = charts.bars(stages.name, [(f"@t:stage.{s}", column) for s, column in known.items()])
+        derived = result.environment.stages_derived
+        tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in known}
+        out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in known.items()])
     labels = [f"@t:category.{c}" for c in events.category]
     if labels:
         out["events"] = charts.bars(labels, [("@t:metric.total_ns", events.total_ns)], stack=False)
     return out
 
 
-def _chosen(windows: Windows, name: str) -> Windows:
-    """The one step of that name; none when it was dropped as incomplete."""
-    at = [i for i, n in enumerate(windows.names) if n == name]
-    return Windows(tuple(windows.names[i] for i in at), windows.start[at], windows.end[at], windows.index[at])
-
-
 def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
     """Host and device time of every stage inside the steps; `other` is what no stage covers."""
-    whole = int((windows.end - windows.start).sum())
-    work = np.maximum(trace.events.dur[joined.work], 0)
-    in_steps = int(device_time_within(trace, joined.work, joined.issue, windows.start, windows.end).sum())
+    low, high = windows.asked[:, 0], windows.asked[:, 1]
+    rest = device_time_within(trace, joined.work, joined.issue, low, high)
+    host_whole, device_whole = int((high - low).sum()), int(rest.sum())
     rows: list[dict[str, Any]] = []
     for name, stage in stages.items():
-        place = np.searchsorted(windows.start, stage.start, side="right") - 1
-        keep = (place >= 0) & (stage.start < windows.end[place]) if len(windows) else np.zeros(len(stage.start), bool)
-        host = (stage.end - stage.start)[keep]
-        device = device_time_within(trace, joined.work, joined.issue, stage.start[keep], stage.end[keep])
-        rows.append(_stage_row(name, host, device, whole, in_steps))
-    other = _outside(windows, stages)
-    claimed = sum(int(r["device_total_ns"]) for r in rows)
-    row = _stage_row("other", other, np.zeros(0, np.int64), whole, in_steps)
-    row["device_total_ns"] = max(0, in_steps - claimed) if len(work) else 0
-    row["device_ratio"] = row["device_total_ns"] / in_steps if in_steps else np.nan
-    rows.append(row)
+        keep = windows.holding(stage.start) >= 0
+        start, end = stage.start[keep], stage.end[keep]
+        spans = stage.spans[windows.holding(stage.spans[:, 0]) >= 0]
+        device = device_time_within(trace, joined.work, joined.issue, spans[:, 0], spans[:, 1])
+        np.subtract.at(rest, windows.holding(spans[:, 0]), device)
+        call = np.searchsorted(start, spans[:, 0], side="right") - 1
+        of_calls = np.bincount(call, device, len(start)).astype(np.int64)
+        rows.append(_stage_row(name, stage.derived, covered(spans, start, end), of_calls, host_whole, device_whole))
+    spans = merge(*(s.spans for s in stages.values()))
+    if not len(joined.work):
+        rest = rest[:0]
+    rows.append(_stage_row("other", False, high - low - covered(spans, low, high), rest, host_whole, device_whole))
     return StageColumns(**{k: [r[k] for r in rows] for k in rows[0]})
 
 
-def _stage_row(name: str, host: Ints, device: Ints, whole: int, on_device: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": name, "calls": len(host)}
-    for prefix, values, base in (("host", host, whole), ("device", device, on_device)):
+def _stage_row(
+    name: str, derived: bool, host: Ints, device: Ints, host_whole: int, device_whole: int
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name, "derived": derived, "calls": len(host)}
+    for prefix, values, base in (("host", host, host_whole), ("device", device, device_whole)):
         some = len(values) > 0
         row |= {
             f"{prefix}_total_ns": int(values.sum()),
@@ -236,25 +243,12 @@ def _stage_row(name: str, host: Ints, device: Ints, whole: int, on_device: int) 
     return row
 
 
-def _stage_steps(windows: Windows, stages: dict[str, Stage]) -> StageSteps:
-    """Host time of each stage in each step; an instant that two stages cover counts in both."""
-    none = np.zeros((0, 2), np.int64)
-    spans = {f"{name}_ns": stages[name].spans() if name in stages else none for name in STAGES}
-    host: dict[str, Column] = {key: covered(s, windows.start, windows.end) for key, s in spans.items()}
-    return StageSteps(name=list(windows.names), other_ns=_outside(windows, stages), **host)
-
-
-def _outside(windows: Windows, stages: dict[str, Stage]) -> Ints:
-    """Host time of each step that no stage covers."""
-    spans = merge(*(s.spans() for s in stages.values())) if stages else np.zeros((0, 2), np.int64)
-    return (windows.end - windows.start) - covered(spans, windows.start, windows.end)
-
-
 def _events(trace: Trace, inside: Mask) -> EventColumns:
-    """Events by category, host and device apart: calls, union and sum of their time."""
+    """Events by category, host and device apart: calls, union and sum of time. Steps have a table of their own."""
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
-    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
+    marks = (events.category == Category.STEP) | trace.track_mask(TrackKind.GPU_ANNOTATION)
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~marks)
     groups = group(events.category[rows], on_device[rows])
     columns: dict[str, Column] = {
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],

@@ -2,7 +2,7 @@
 import type { GraphAnswer } from "../src/api/graph";
 
 export class Builder {
-  readonly groups: GraphAnswer["groups"] = { name: [], parent: [], kind: [], twin: [], nodes: [], parameters: [], parameter_bytes: [] };
+  readonly groups: GraphAnswer["groups"] = { name: [], parent: [], kind: [], twin: [], node: [], operators: [], parameters: [], parameter_bytes: [] };
   readonly nodes: GraphAnswer["nodes"] = { name: [], type: [], group: [], constants: [], parameters: [], parameter_bytes: [] };
   readonly edges: GraphAnswer["edges"] = { src: [], dst: [], value: [] };
   readonly values: GraphAnswer["values"] = { name: [], dtype: [], shape: [] };
@@ -16,7 +16,8 @@ export class Builder {
     this.groups.parent.push(parent);
     this.groups.kind.push(kind);
     this.groups.twin.push(twin < 0 ? id : twin);
-    this.groups.nodes.push(0);
+    this.groups.node.push(null);
+    this.groups.operators.push(0);
     this.groups.parameters.push(0);
     this.groups.parameter_bytes.push(0);
     return id;
@@ -34,11 +35,19 @@ export class Builder {
     this.values.shape.push(shape);
     for (const input of inputs) this.edge(input, id);
     for (let g = group; g >= 0; g = this.groups.parent[g] ?? -1) {
-      this.groups.nodes[g] = (this.groups.nodes[g] ?? 0) + 1;
+      this.groups.operators[g] = (this.groups.operators[g] ?? 0) + Number(!["Input", "Output"].includes(type));
       this.groups.parameters[g] = (this.groups.parameters[g] ?? 0) + parameters;
       this.groups.parameter_bytes[g] = (this.groups.parameter_bytes[g] ?? 0) + 4 * parameters;
     }
     return id;
+  }
+
+  /** A node that is the group of its bodies; gives both. */
+  whole(type: string, group: number, inputs: number[], name: string): [node: number, group: number] {
+    const inside = this.group(name, group, "control");
+    const node = this.node(type, inside, inputs, name);
+    this.groups.node[inside] = node;
+    return [node, inside];
   }
 
   edge(src: number, dst: number): void {
@@ -148,13 +157,13 @@ export function unusual(): GraphAnswer {
   const b = new Builder("unusual");
   const x = b.node("Input", 0, [], "<img src=x onerror=alert(1)>");
   const condition = b.node("Greater", 0, [x], "a&b<c>");
-  const branch = b.node("If", 0, [condition], "If_0");
-  for (const side of ["then_branch", "else_branch"]) {
-    const body = b.group(`If_0/${side}`, 0, "subgraph");
+  const [, inside] = b.whole("If", 0, [condition], "If_0");
+  const branches = ["then_branch", "else_branch"].map((side) => {
+    const body = b.group(side, inside, "subgraph");
     const y = b.node("Mul", body, [x], "");
-    b.node("Output", body, [b.node("Relu", body, [y], "")], `${side}_out`);
-  }
-  const merge = b.node("Merge", 0, [branch], "loop/Merge");
+    return b.node("Output", body, [b.node("Relu", body, [y], "")], `${side}_out`);
+  });
+  const merge = b.node("Merge", 0, branches, "loop/Merge");
   const step = b.node("Add", 0, [merge], "loop/Add");
   const next = b.node("NextIteration", 0, [step], "loop/Next");
   b.edge(next, merge);

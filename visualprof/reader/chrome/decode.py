@@ -20,15 +20,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.errors import FormatError
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.pieces import Pieces
+from visualprof.reader.chrome.salvage import UNREADABLE
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
 
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
 EXACT_US = 2.0**43
+_MOST_NS = 2**62  # the builder leaves such times out
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
@@ -89,23 +90,17 @@ class _Columns:
         self._dropped: list[str] = []
         self._loose = 0
 
-    def add(self, text: bytes) -> None:
-        """Decodes one JSON list of events and appends its columns. Raises msgspec.DecodeError."""
-        try:
-            events = self._usable_events(text)
-        except RecursionError as error:
-            raise FormatError(
-                f"{self._name}: values are nested too deeply after event {self.rows:,}", "is it a profile?"
-            ) from error
-        self._append(events, text)
+    def add(self, text: bytes | memoryview) -> None:
+        """Decodes one JSON list of events and appends its columns. Raises what `Sink.add` does."""
+        self._append(self._usable_events(text), text)
 
-    def _usable_events(self, text: bytes) -> list[Event[Any, Any]]:
+    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         try:
             return self._decode(text)
         except msgspec.ValidationError:
             return self._decode_one_by_one(text)
 
-    def _decode(self, text: bytes) -> list[Event[Any, Any]]:
+    def _decode(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         if not self._needs_exact:
             events: list[Event[Any, Any]] = self._fast.decode(text)
             probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
@@ -114,7 +109,7 @@ class _Columns:
             self._needs_exact = True
         return self._exact.decode(text)
 
-    def _decode_one_by_one(self, text: bytes) -> list[Event[Any, Any]]:
+    def _decode_one_by_one(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
         """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
         time = Decimal if self._needs_exact else float
         typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
@@ -151,7 +146,7 @@ class _Columns:
                     continue
         return self._args(**usable)
 
-    def _append(self, events: list[Event[Any, Any]], text: bytes) -> None:
+    def _append(self, events: list[Event[Any, Any]], text: bytes | memoryview) -> None:
         n = len(events)
         if n == 0:
             return
@@ -162,7 +157,7 @@ class _Columns:
         parts["place"].append(
             np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
-        parts["ts"].append(_nanoseconds([e.ts for e in events], 0))
+        parts["ts"].append(_nanoseconds([e.ts for e in events], NO_INT))
         parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
         phases = np.array(self._phases)[kind]
         self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
@@ -216,7 +211,7 @@ class _Columns:
         ints = _integers(list(map(get, args)))
         return ints, ints != NO_INT
 
-    def _append_samples(self, text: bytes, rows: Ints) -> None:
+    def _append_samples(self, text: bytes | memoryview, rows: Ints) -> None:
         """Counter events: their arguments are the series, so they are decoded a second time as they are."""
         if not len(rows):
             return
@@ -279,14 +274,14 @@ def _nanoseconds(us: list[Any], missing: int) -> Ints:
         return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
     values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
     known = np.isfinite(values)
-    values = np.clip(np.where(known, values, 0.0), -9e15, 9e15)
+    values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
     whole = np.floor(values)
     ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
     return np.where(known, ns, missing)
 
 
 def _clip(ns: int) -> int:
-    return max(-(2**62), min(2**62, ns))
+    return max(-_MOST_NS, min(_MOST_NS, ns))
 
 
 def _integers(values: list[Any]) -> Ints:
@@ -305,6 +300,9 @@ def _label(value: int | str | float | None) -> str:
 def _text(raw: bytes) -> str:
     """A JSON value as the text to show: a string without its quotes, anything else on one line."""
     text = raw.decode("utf-8", "replace")
-    if text.startswith('"'):
-        return str(msgspec.json.decode(text))
-    return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+    try:
+        if text.startswith('"'):
+            return str(msgspec.json.decode(text))
+        return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+    except UNREADABLE:  # the decoder passes over some escapes that it cannot decode
+        return text.strip('"')

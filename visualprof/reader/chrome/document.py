@@ -77,7 +77,7 @@ class ArgRows:
 class Document:
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
-    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, dur -1 where absent;
+    kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
     flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
     samples: (row, series name, value) of counter events.
     """

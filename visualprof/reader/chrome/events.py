@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from visualprof.reader.chrome.document import Document, Kind
+from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.chrome.tracks import Tracks, lay_tracks
 from visualprof.reader.chrome.values import Json
 from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
+
+MAX_THREADS = 2048  # of a multiprocessor; some have fewer, none has more
+UNKNOWN = -2  # a duration that is none
 
 
 def add_events(
@@ -27,7 +32,7 @@ def add_events(
     name: Callable[[Kind], str] = lambda kind: kind.name,
     device_places: Ints | None = None,
 ) -> Tracks:
-    """Some rows of the document as events on their tracks.
+    """Some rows of the document as events on their tracks; those that do not say when they began are left out.
 
     Args:
         doc: the file's events. The argument `correlation`, where there is one, becomes the correlation id.
@@ -39,10 +44,16 @@ def add_events(
         name: what events of a kind are called.
         device_places: as in `lay_tracks`.
     """
+    ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
+    timeless = int((ts[rows] == NO_INT).sum())
+    if timeless:
+        builder.warn(f"{timeless:,} events do not say when they began and were left out")
+        rows = rows[ts[rows] != NO_INT]
     tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
+    complete = doc.each_kind(lambda kind: kind.ph == "X")[rows] == 1
     builder.events(
-        ts=(doc.ts if ts is None else ts)[rows],
-        dur=(doc.dur if dur is None else dur)[rows],
+        ts=ts[rows],
+        dur=np.where(complete & (dur[rows] < 0), UNKNOWN, dur[rows]),
         name=builder.strings(map(name, doc.kinds))[doc.kind[rows]],
         category=category[rows],
         track=tracks.of_row[rows],
@@ -63,9 +74,9 @@ def add_steps(
 ) -> None:
     """Events of category STEP as steps. label: of a step, by its number in order of time and its name."""
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
-    rows = np.flatnonzero(category == Category.STEP)
+    rows = np.flatnonzero((category == Category.STEP) & (ts != NO_INT) & (dur >= 0))
     for i, row in enumerate(rows[np.argsort(ts[rows], kind="stable")].tolist()):
-        builder.step(label(i, doc.kind_at(row).name), int(ts[row]), max(0, int(dur[row])), int(tracks.of_row[row]))
+        builder.step(label(i, doc.kind_at(row).name), int(ts[row]), int(dur[row]), int(tracks.of_row[row]))
 
 
 def text_ids(
@@ -84,7 +95,6 @@ def add_args(
     names: Iterable[str],
     *,
     called: Mapping[str, str] = MappingProxyType({}),
-    percents: Collection[str] = (),
     empty: Collection[str] = (),
 ) -> None:
     """Arguments of the document as those of the trace.
@@ -94,7 +104,6 @@ def add_args(
         builder: gets the arguments.
         names: those to take.
         called: their names in the trace, where they are others.
-        percents: those that become ratios.
         empty: texts that say nothing.
     """
     for name in names:
@@ -105,9 +114,31 @@ def add_args(
                 known = np.array([text not in empty for text in doc.texts], bool)[values]
                 rows, values = rows[known], values[known]
             values = text_ids(doc, builder, values)
-        elif name in percents:
-            values = values / 100.0
         builder.arg(called.get(name, name), rows, values, text=column.text)
+
+
+def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Device]) -> None:
+    """The argument `occupancy`, percent, as a ratio where the profiler could compute it.
+
+    It writes 0 where it could not: CUDA's calculator finds no room for the shared memory that many kernels of Ampere
+    and Hopper ask for. But a kernel that ran had a block in a multiprocessor, so that its occupancy is at least
+    min(blocks per SM, 1) x threads of a block / threads of a multiprocessor; a 0 is one only where that rounds to 0 %.
+    """
+    rows, percent = doc.arg("occupancy")
+    capacity, blocks, threads = np.full(len(doc.kind), MAX_THREADS), np.zeros(len(doc.kind)), np.zeros(len(doc.kind))
+    number = doc.filled("device", -1)
+    for device in devices:
+        if device.max_threads_per_multiprocessor:
+            capacity[number == device.id] = device.max_threads_per_multiprocessor
+    at, per_multiprocessor = doc.arg("blocks_per_sm")
+    blocks[at] = np.minimum(per_multiprocessor, 1)
+    at, texts = doc.arg("block")
+    used: list[int] = np.unique(texts).tolist()
+    sizes = np.zeros(len(doc.texts))
+    sizes[used] = [math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))) for i in used]
+    threads[at] = sizes[texts]
+    known = (percent > 0) | (np.round(100 * blocks * threads / capacity)[rows] == 0)
+    builder.arg("occupancy", rows[known], percent[known] / 100.0)
 
 
 def add_allocs(doc: Document, builder: TraceBuilder, device: Rows, ts: Ints) -> None:
@@ -116,6 +147,8 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Rows, ts: Ints) -> 
     Args: device, ts: of every row of the document; device -1 is the host.
     """
     rows, sizes = doc.arg("memory_bytes")
+    timed = ts[rows] != NO_INT
+    rows, sizes = rows[timed], sizes[timed]
     if len(rows):
         builder.allocs(
             ts=ts[rows],

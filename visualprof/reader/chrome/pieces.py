@@ -6,38 +6,41 @@ Also where a file is damaged, cut short or not quite JSON, as profilers write it
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
 from visualprof.errors import FormatError, SourceError
-from visualprof.reader.source import Source
+from visualprof.reader.chrome.salvage import (
+    EVENT,
+    REPAIRABLE,
+    UNREADABLE,
+    Entries,
+    Sink,
+    behind,
+    damage_at,
+    entry_ends,
+    list_end,
+    repair,
+)
+from visualprof.reader.source import Skipped, Source
 
 HEAD_LIMIT = 64 * 1024 * 1024
+LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 SPLIT = re.compile(rb"\}\s*,\s*\{")
-POSITION = re.compile(r"\(byte (\d+)\)")
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
-BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
-CONTROL = re.compile(rb"[\x00-\x1f]")
+TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')  # the end of the list and the next key of the document, or its end
 
+_TAILS = 8
 REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
-UNREADABLE = (msgspec.DecodeError, UnicodeError)
-
-
-class Sink(Protocol):
-    """What takes the pieces: `rows` events so far, `add` one JSON list of events."""
-
-    rows: int
-
-    def add(self, text: bytes) -> None:
-        """Takes a list; raises msgspec.DecodeError when it is not whole."""
 
 
 class Pieces:
     """Cuts the file at event borders and feeds the pieces to the columns.
 
-    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a
-    nested value or a string it would leave something open. So a cut is guessed and then proved.
+    A piece `p` was cut between two entries of the outer list exactly if `[p]` is valid JSON: inside a nested value
+    or a string it would leave something open. So a cut is guessed and then proved. Where it is not valid the place
+    of the error tells how far it is: whole events before it are taken, the damaged one is repaired or skipped, and
+    the rest is tried from the next event on. Each byte is decoded a few times at most.
     """
 
     def __init__(self, source: Source, columns: Sink) -> None:
@@ -47,6 +50,10 @@ class Pieces:
         self.truncated = False
         self.listed = False
         self._chunks = source.chunks()
+        self._ended = False
+        self._read = 0
+        self._skipped = Skipped()
+        self._broken: FormatError | SourceError | None = None
         self._warnings: dict[str, None] = {}
 
     @property
@@ -62,168 +69,179 @@ class Pieces:
         rest: bytes | None = self._open_list()
         try:
             while rest is not None:
-                more = next(self._chunks, b"")
+                more = self._more(len(rest))
                 rest = self._feed(rest + more, last=not more)
-        except (FormatError, SourceError) as error:
-            if self.columns.rows == 0:
-                raise
-            self._warnings[f"what follows event {self.columns.rows:,} is damaged and was left out: {error.error}"] = (
-                None
+        except FormatError as error:
+            self._broken = error
+        if self._skipped.parts:
+            self._warn(self._skipped.sentence())
+        if self._broken:
+            self.truncated = False  # it will not grow
+            self._warn(f"what follows event {self.columns.rows:,} is damaged and was left out: {self._broken.error}")
+        elif self.truncated:
+            self._warn(f"the file ends in the middle, after event {self.columns.rows:,}")
+        if self.columns.rows == 0 and (self._broken or self._skipped.parts):
+            raise self._broken or FormatError(
+                f"{self.name}: no event can be read: {self._skipped.sentence()}", "was the file cut or edited?"
             )
-        if self.truncated:
-            self._warnings[
-                f"the file ends in the middle, after event {self.columns.rows:,}; is it still being written?"
-            ] = None
+
+    def _warn(self, text: str) -> None:
+        self._warnings[text] = None
+
+    def _more(self, least: int) -> bytes:
+        """The next chunk, or so many that they are `least` bytes: what has no end yet is not decoded often."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            for chunk in self._chunks:
+                chunks.append(chunk)
+                size += len(chunk)
+                if size >= least:
+                    break
+        except SourceError as error:  # what was unpacked before the damage is read like a cut file
+            self._broken = error
+        self._read += size
+        return b"".join(chunks)
 
     def _open_list(self) -> bytes:
         """Bytes after the `[` that opens the list of events; fills `head` with the keys before it."""
         data = b""
-        for more in self._chunks:
+        while len(data) <= HEAD_LIMIT and (more := self._more(len(data))):
             data = (data + more).lstrip(b"\xef\xbb\xbf \t\r\n") if len(data) < 16 else data + more
             if data.startswith(b"["):
                 self.listed = True
                 return data[1:]
-            for match in re.finditer(rb'"traceEvents"\s*:\s*\[', data):
+            matches = list(LIST.finditer(data))
+            for match in matches:
                 head = _decode_object(data[: match.start()] + b'"traceEvents":0}')
                 if head is not None:
                     self.head |= head
                     return data[match.end() :]
-            if len(data) > HEAD_LIMIT:
-                break
-        raise FormatError(
+            if matches:
+                self._warn("what stands before the list of events is not valid JSON and was ignored")
+                return data[matches[0].end() :]
+        raise self._broken or FormatError(
             f"{self.name}: there is no list of events ('traceEvents') in it",
             "is it a profile, and was it copied whole?",
         )
 
     def _feed(self, data: bytes, last: bool) -> bytes | None:
         """Takes the whole events off the front; returns what is left, None at the end of the list."""
+        stop = len(data) if last else _likely_end(data)
+        done = self._take(data, stop, last) if stop else 0
+        if done is None:
+            return None
+        rest = data[behind(data, done) if done else 0 :]
         if last:
-            return self._finish(data)
-        for cut in _cuts(data):
-            end = self._take(memoryview(data)[: cut + 1])
-            if end is None:
-                return data[data.index(b",", cut) + 1 :]
-            if end >= 0:
-                return self._close_list(data[end:])
-        if len(data) > HEAD_LIMIT:
+            self.truncated = bool(rest) or not self.listed  # a bare list may stay open
+            return None
+        if len(rest) > HEAD_LIMIT:
             raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
-        return data
+        return rest
 
-    def _take(self, view: memoryview) -> int | None:
-        """Decodes one piece: None when it was whole events, >= 0 where the list ended, -1 for a wrong cut."""
+    def _take(self, data: bytes, stop: int, last: bool) -> int | None:
+        """Takes the events of data[:stop]; returns how far that is done, None where the list ended."""
         try:
-            self.columns.add(b"".join((b"[", view, b"]")))  # the only copy
+            self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
         except UNREADABLE as error:
-            piece = bytes(view)
-            end = _list_end(error, piece)
+            # What may be wrong in many events, such as NaN, is repaired in all of them at once.
+            if REPAIRABLE.search(str(error)) and self._take_repaired(data, stop):
+                return None if self._ended else stop
+            return self._salvage(data, stop, error, last)
+        return stop
+
+    def _take_repaired(self, data: bytes, stop: int) -> bool:
+        repaired = repair(data[:stop])
+        entries = Entries(repaired, self.columns)
+        error = entries.take(0, len(repaired))
+        if error:
+            end = list_end(error, repaired, 0, len(repaired))
+            if end is None or entries.take(0, end):
+                return False
+            self._close_list(repaired[end + 1 :] + data[stop:])
+        self._warn(REPAIRED)
+        return True
+
+    def _salvage(self, data: bytes, stop: int, error: Exception | None, last: bool) -> int | None:
+        """As `_take`, from event to event: what is damaged is repaired alone or skipped."""
+        entries, start = Entries(data[:stop], self.columns), 0
+        while error:
+            end = list_end(error, data, start, stop)
             if end is not None:
-                self.columns.add(b"[" + piece[:end])
-                return end
-            if len(piece) - _position(error, len(piece)) < 1 << 18:  # near the end: probably the cut
-                return -1
-            self._take_repaired(piece)
-        return None
+                if entries.take(start, end):
+                    self._take_whole(entries, data, start, end)
+                self._close_list(data[end + 1 :])
+                return None
+            at = damage_at(error, data, start, stop)
+            whole = self._take_whole(entries, data, start, at)
+            first = behind(data, whole)
+            if at >= stop and data[first : first + 1] in (b"{", b""):  # an event without its end
+                return first
+            found = EVENT.search(data, first + (at > first), stop)
+            if not found and not last:
+                return first
+            start = found.start() if found else stop
+            self._repair_or_skip(data, first, start)
+            if not found:
+                self._close_damaged(data, first)
+                return None
+            error = entries.take(start, stop)
+        return stop
 
-    def _take_repaired(self, piece: bytes) -> None:
-        """Takes a damaged piece repaired, or what stands before the damage."""
-        repaired = repair(piece)
-        try:
-            self.columns.add(b"[" + repaired + b"]")
-        except UNREADABLE as error:
-            self._keep_whole(repaired[: _position(error, len(repaired)) - 1])
-            raise FormatError(
-                f"{self.name}: damaged JSON after event {self.columns.rows:,} ({error})",
-                "was the file cut or edited? record the profile again",
-            ) from error
-        self._warnings[REPAIRED] = None
+    def _take_whole(self, entries: Entries, data: bytes, start: int, at: int) -> int:
+        """Takes the whole entries of data[start:at], which is not damaged; returns where they end."""
+        ends = [start + end for end in entry_ends(data[start:at])]
+        if not ends:
+            return start
+        if entries.take(start, ends[-1]):
+            for first, end in zip([start, *ends], ends, strict=False):  # rare: the decoder told of another fault first
+                self._repair_or_skip(data, behind(data, first), end)
+        return ends[-1]
 
-    def _finish(self, data: bytes) -> None:
-        """The last bytes of the file: the end of the list, or a cut."""
-        for attempt, repaired in ((data, False), (repair(data), True)):
-            try:
-                self.columns.add(b"[" + attempt)
-            except UNREADABLE as error:
-                end = _list_end(error, attempt)
-                if end is None:
-                    continue
-                self.columns.add(b"[" + attempt[:end])
-                self._close_list(attempt[end:])
-            if repaired:
-                self._warnings[REPAIRED] = None
-            return
-        self._finish_cut(data)
+    def _repair_or_skip(self, data: bytes, start: int, stop: int) -> None:
+        text = repair(data[start:stop].rstrip(b" \t\r\n,"))
+        if text and Entries(text, self.columns).take(0, len(text)) is None:
+            self._warn(REPAIRED)
+        else:
+            self._skipped.add(self._read - len(data) + start, stop - start)
 
-    def _finish_cut(self, data: bytes) -> None:
-        """No closing bracket: keeps the whole events before the cut."""
-        whole = data.rstrip(b" \t\r\n,")
-        kept = self._keep_whole(whole)
-        self.truncated = not (self.listed and kept == len(whole))  # a bare list may stay open
-
-    def _keep_whole(self, data: bytes) -> int:
-        """Takes the whole events at the front of `data`; returns the bytes they fill."""
-        for end in [len(data)] + [c + 1 for c in _cuts(data)]:
-            for piece in (data[:end], repair(data[:end])):
-                try:
-                    self.columns.add(b"[" + piece + b"]")
-                except UNREADABLE:
-                    continue
-                return end
-        return 0
+    def _close_damaged(self, data: bytes, start: int) -> None:
+        """Reads the keys after a list whose last event is damaged."""
+        for match in [*TAIL.finditer(data, start)][: -_TAILS - 1 : -1]:
+            keys = _decode_object(b'{"_":0' + data[match.start() + 1 :].rstrip())
+            if keys is not None:
+                self.head |= keys
+                return
+        self.truncated = not data.rstrip().endswith((b"}", b"]"))
 
     def _close_list(self, tail: bytes) -> None:
         """Reads the keys after the list."""
-        tail += b"".join(self._chunks)
+        tail += self._more(HEAD_LIMIT)
+        self._ended = True
         rest = tail.strip()
         if self.listed:
-            if rest not in (b"]", b""):
-                self._warnings["something follows the list of events and was ignored"] = None
+            if rest:
+                self._warn("something follows the list of events and was ignored")
             return
-        keys = _decode_object(b'{"_":0' + rest.removeprefix(b"]")) or _decode_object(
-            b'{"_":0' + repair(rest).removeprefix(b"]")
-        )
-        if keys is None:
-            self.truncated = not rest.rstrip().endswith(b"}")
-            self._warnings["what follows the list of events is not valid JSON and was ignored"] = None
-        else:
-            self.head |= {k: v for k, v in keys.items() if k != "_"}
+        for text in (rest, repair(rest)):
+            keys = _decode_object(b'{"_":0' + text)
+            if keys is not None:
+                self.head |= keys
+                return
+        self.truncated = not rest.endswith(b"}")
+        self._warn("what follows the list of events is not valid JSON and was ignored")
 
 
-def repair(data: bytes) -> bytes:
-    """JSON with bare NaN/Infinity, wrong escapes, control characters and broken UTF-8 made valid."""
-
-    def mend(match: re.Match[bytes]) -> bytes:
-        token = match.group()
-        if not token.startswith(b'"'):
-            return b"null"
-        token = BAD_ESCAPE.sub(lambda m: b"\\\\" if m.group(1) else m.group(), token)
-        return CONTROL.sub(lambda m: b"\\u%04x" % m.group()[0], token)
-
-    return TOKEN.sub(mend, data.decode("utf-8", "replace").encode())
-
-
-def _cuts(data: bytes, window: int = 1 << 18) -> list[int]:
-    """Likely ends of an event (positions of `}`) near the end of the data, the likeliest first."""
-    ends = [(m.start(), b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
-    ends.reverse()
-    return [p for p, newline in ends if newline][:8] + [p for p, newline in ends if not newline][:64]
-
-
-def _position(error: Exception, default: int) -> int:
-    match = POSITION.search(str(error))
-    return int(match.group(1)) if match else default
-
-
-def _list_end(error: Exception, piece: bytes) -> int | None:
-    """Where the list closed inside `piece`, if that is what the decoder stumbled over."""
-    if "trailing characters" not in str(error):
-        return None
-    end = piece.rfind(b"]", 0, _position(error, 0))
-    return None if end < 0 else end + 1
+def _likely_end(data: bytes, window: int = 1 << 18) -> int:
+    """Where the last event in the data probably ends, 0 where none is near the end."""
+    ends = [(m.start() + 1, b"\n" in m.group()) for m in SPLIT.finditer(data, max(0, len(data) - window))]
+    lines = [end for end, newline in ends if newline]
+    return lines[-1] if lines else ends[-1][0] if ends else 0
 
 
 def _decode_object(text: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(text)
-    except (*UNREADABLE, RecursionError):
+    except UNREADABLE:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -23,7 +23,7 @@ class _Finder:
         self.texts: dict[int, str] = {}
         self._wanted = wanted
 
-    def add(self, text: bytes) -> None:
+    def add(self, text: bytes | memoryview) -> None:
         entries = msgspec.json.decode(text, type=list[msgspec.Raw])
         for row in self._wanted:
             if self.rows <= row < self.rows + len(entries):

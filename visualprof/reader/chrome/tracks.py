@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.chrome.document import Document, Kind
+from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.trace import Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
+from visualprof.reader.trace.matching import processes
 
 STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
@@ -77,12 +78,13 @@ def add_flows(
     tracks: Tracks,
     link_kind: Callable[[Kind], LinkKind | None],
     begins: Ints | None = None,
+    within_process: bool = False,
 ) -> None:
     """Flow arrows (ph s, t, f) as links between the events that they start and end in.
 
-    Arrows are matched by (category, id); a step t ends one arrow and starts the next. With `begins`, the rows of
-    begin marks, an arrow ends in the event that began last before it in the file, on its thread: the way to
-    tell apart events that start at the same time.
+    Arrows are matched by (category, id), of one process where they never leave it; a step t ends one arrow and
+    starts the next. With `begins`, the rows of begin marks, an arrow ends in the event that began last before it in
+    the file, on its thread: the way to tell apart events that start at the same time.
     Source: "Flow events" of the Trace Event Format description.
     """
 
@@ -96,6 +98,8 @@ def add_flows(
     if not len(rows):
         return
     cat = doc.categories()[rows]
+    if within_process:
+        cat = cat * len(doc.places) + processes(pid for pid, _ in doc.places)[doc.place[rows]]
     phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1)[rows]
     order = np.lexsort((rows, doc.ts[rows], phase, ids, cat))
     a, b = order[:-1], order[1:]
@@ -164,7 +168,8 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
         series.setdefault((doc.place_at(row)[0], doc.kind_at(row).name, name), []).append((row, value))
     for (pid, name, part), samples in series.items():
         label = name if part in ("value", name, "") else f"{name} {part}"
-        rows = np.array([r for r, _ in samples])
+        samples = [sample for sample in samples if doc.ts[sample[0]] != NO_INT]
+        rows = np.array([r for r, _ in samples], np.int64)
         track = builder.track(TrackKind.COUNTER, label, pid, process=_names(doc).process.get(pid, ""))
         builder.counter(track, doc.ts[rows], np.array([v for _, v in samples], np.float64))
 

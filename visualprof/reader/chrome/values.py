@@ -7,21 +7,23 @@ from typing import Any, cast
 
 import msgspec
 
+from visualprof.reader.chrome.salvage import repair
 from visualprof.reader.source import GROWING, Source
 
 Json = dict[str, Any]
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+DAMAGED = "was it damaged while being copied, or edited? such a file can only be read whole"
 MAX_TEXT = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
 
 
-def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
+def load_object(source: Source, what: str, hint: str = "") -> Json:
     """The JSON object that a whole file is; empty when it is something else.
 
     Args:
         what: the kind of file, for the message: `a whole MegEngine memory plan`.
-        hint: what to do where it cannot be decoded.
+        hint: what to do where it cannot be decoded; by default, what the error says of a cut or a damaged file.
 
     Raises: FormatError: it is over 1 GiB, or no whole JSON. SourceError.
     """
@@ -29,7 +31,11 @@ def load_object(source: Source, what: str, hint: str = GROWING) -> Json:
     try:
         return json_object(msgspec.json.decode(data))
     except UNDECODABLE as error:
-        raise source.error(f"not {what} ({error})", hint) from error
+        try:
+            return json_object(msgspec.json.decode(repair(data)))
+        except UNDECODABLE:
+            why = GROWING if "truncated" in str(error) else DAMAGED
+            raise source.error(f"not {what} ({error})", hint or why) from error
 
 
 def json_object(value: object) -> Json:

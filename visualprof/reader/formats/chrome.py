@@ -34,10 +34,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         builder.warn(f"{left + async_left:,} begin or end marks have no counterpart and were left out")
     single = np.flatnonzero(doc.each_kind(lambda k: k.ph in ("X", "i", "I", "R", "n")))
     instant = doc.each_kind(lambda k: k.ph != "X") == 1
-    undone = int((~instant & (doc.dur == -1))[single].sum())
-    if undone:
-        builder.warn(f"{undone:,} complete events have no duration and are shown with 0")
-    dur = np.where(instant, -1, np.where(doc.dur == -1, 0, np.maximum(doc.dur, -1)))
+    dur = np.where(instant, -1, doc.dur)
     for a, b in ((begin, end), (async_begin, async_end)):
         dur[a] = np.maximum(doc.ts[b] - doc.ts[a], -1)
     rows = np.concatenate((begin, async_begin, single))

@@ -13,12 +13,20 @@ import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
-from visualprof.reader.chrome.events import add_allocs, add_args, add_events, add_steps, describe, device_of
+from visualprof.reader.chrome.events import (
+    add_allocs,
+    add_args,
+    add_events,
+    add_occupancy,
+    add_steps,
+    describe,
+    device_of,
+)
 from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 
@@ -46,6 +54,7 @@ class Args(KernelArgs, gc=False):
     dtype: Text = NO_TEXT
     group: Text = msgspec.field(name="Process Group Name", default=NO_TEXT)
     group_size: int | None = msgspec.field(name="Group size", default=NO_INT)
+    size: int | None = NO_INT
 
 
 _COLLECTIVE = ("collective", "elements_in", "elements_out", "dtype", "group", "group_size")
@@ -64,14 +73,20 @@ FIELDS = {
     "kernel": _KERNEL + _COLLECTIVE, "Kernel": _KERNEL,
     "gpu_memcpy": _COPY, "gpu_memset": _COPY, "Memcpy": _COPY, "Memset": _COPY,
     "cpu_instant_event": _MEMORY, "python_function": (), "gpu_user_annotation": ("external",),
+    "mtia_ccp_events": ("correlation", "external", "device", "stream", "size"),
 }  # fmt: skip
 
 _SHOWN = (
     "grid", "block", "input_types", "call_stack", "collective", "dtype", "group", "input_shapes", "input_shapes_old",
     "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "elements_in",
-    "elements_out", "group_size", "occupancy",
+    "elements_out", "group_size", "size",
 )  # fmt: skip
-_CALLED = {"input_shapes_old": "input_shapes", "external": "external_id", "external_old": "external_id"}
+_CALLED = {
+    "size": "bytes",
+    "input_shapes_old": "input_shapes",
+    "external": "external_id",
+    "external_old": "external_id",
+}
 
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 COMM_HOST = re.compile(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
@@ -83,6 +98,7 @@ DEVICE = {
     "mtia_ccp_events": Category.KERNEL, "gpu_user_annotation": Category.ANNOTATION,
     "concurrent_kernel": Category.KERNEL, "mtia_insight": Category.OTHER,
 }  # fmt: skip
+MTIA = {"dma_request": Category.MEMCPY, "event_wait": Category.SYNC, "event_record": Category.SYNC}
 OTHER_DEVICES = {
     "mtia_ccp_events": "mtia", "mtia_runtime": "mtia", "xpu_runtime": "xpu", "privateuse1_runtime": "privateuse1",
 }  # fmt: skip
@@ -104,13 +120,15 @@ def read(source: Source, builder: TraceBuilder) -> None:
     doc = read_document(source, Args, FIELDS)
     category = doc.each_kind(_category)
     tracks = add_events(doc, builder, np.flatnonzero(category >= 0), category, _track_kind)
-    add_args(doc, builder, _SHOWN, called=_CALLED, percents=("occupancy",))
+    add_args(doc, builder, _SHOWN, called=_CALLED)
+    devices = tuple(device_of(properties) for properties in json_objects(doc.head.get("deviceProperties")))
+    add_occupancy(doc, builder, devices)
     on_host = doc.filled("device_type", 0) == 0
     add_allocs(doc, builder, np.where(on_host, -1, doc.filled("device_id", 0)), doc.ts)
     add_counters(doc, builder)
-    add_flows(doc, builder, tracks, lambda k: LinkKind.FWDBWD if k.cat in ("fwdbwd", "forward_backward") else None)
+    add_flows(doc, builder, tracks, _flow_kind, within_process=True)
     add_steps(doc, builder, tracks, category, lambda _, name: name.partition("#")[2])
-    _describe(doc, builder)
+    _describe(doc, builder, devices)
 
 
 def _category(kind: Kind) -> int:
@@ -125,11 +143,11 @@ def _category(kind: Kind) -> int:
     if cat == "python_function":
         return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
     if cat in DEVICE:
-        collective = DEVICE[cat] == Category.KERNEL and COMM_KERNEL.search(kind.name)
-        return Category.COMM if collective else DEVICE[cat]
+        category = MTIA.get(kind.name, DEVICE[cat]) if cat == "mtia_ccp_events" else DEVICE[cat]
+        return Category.COMM if category == Category.KERNEL and COMM_KERNEL.search(kind.name) else category
     if cat.endswith(("runtime", "driver")):
         return Category.RUNTIME
-    return Category.OVERHEAD if cat in ("overhead", "trace") else Category.OTHER
+    return {"overhead": Category.OVERHEAD, "trace": Category.SESSION}.get(cat, Category.OTHER)
 
 
 def _host_category(name: str, default: Category) -> Category:
@@ -148,7 +166,11 @@ def _track_kind(kind: Kind) -> TrackKind:
     return TrackKind.STREAM if kind.cat.lower() in DEVICE else TrackKind.THREAD
 
 
-def _describe(doc: Document, builder: TraceBuilder) -> None:
+def _flow_kind(kind: Kind) -> LinkKind | None:
+    return LinkKind.FWDBWD if kind.cat in ("fwdbwd", "forward_backward") else None
+
+
+def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:
     head = doc.head
     distributed = json_object(head.get("distributedInfo"))
     base = head.get("baseTimeNanoseconds")
@@ -161,7 +183,7 @@ def _describe(doc: Document, builder: TraceBuilder) -> None:
         host=str(head.get("host_name", "")),
         rank=_integer(distributed.get("rank"), -1),
         world_size=_integer(distributed.get("world_size"), -1),
-        devices=tuple(device_of(properties) for properties in json_objects(head.get("deviceProperties"))),
+        devices=devices,
         device_type=_device_type(doc.kinds),
         clock_origin_ns=base if isinstance(base, int) and not epoch else 0 if epoch else -1,
         properties={k: str(distributed[k]) for k in ("backend", "nccl_version") if k in distributed},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.values import Json, json_list, json_object, load_object
+from visualprof.reader.chrome.values import Json, json_list, json_object, load_object, number, whole
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
@@ -15,6 +15,7 @@ from visualprof.reader.source import GROWING, Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
+MOST_S = 4e9  # as Unix time the year 2096
 _Span = tuple[str, str, int, int, int]  # operator id, device or thread, start, kernel start, end: ns
 
 
@@ -30,9 +31,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     Times are seconds; device and host have clocks of their own, each is shown from its own first start.
     """
     graph, profile = _load(source)
-    operators: Json = graph.get("operator") or {}
-    device = list(_spans(profile.get("device") or {}))
-    host = list(_spans(profile.get("host") or {}))
+    operators, footprint = json_object(graph.get("operator")), json_object(profile.get("opr_footprint"))
+    device, host = (_spans(json_object(profile.get(where)), builder) for where in ("device", "host"))
     tracks = {
         lane: builder.track(TrackKind.STREAM, _device_label(lane), "device", lane, device=i)
         for i, lane in enumerate(dict.fromkeys(s[1] for s in device))
@@ -46,8 +46,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
             rows = np.arange(len(spans)) + first_row
             _add_events(builder, rows, spans, lanes, category, operators)
             ids = [s[0] for s in spans]
-            _add_args(builder, rows, ids, operators, profile.get("opr_footprint") or {})
-            types = [_input_types(operators.get(i), graph.get("var") or {}) for i in ids]
+            _add_args(builder, rows, ids, operators, footprint)
+            types = [_input_types(operators.get(i), json_object(graph.get("var"))) for i in ids]
             builder.arg("input_types", rows, builder.strings(types), text=True)
     host_row = {s[0]: i for i, s in enumerate(host)}
     pairs = [(host_row[s[0]], len(host) + i) for i, s in enumerate(device) if s[0] in host_row]
@@ -96,15 +96,21 @@ def _add_events(
     builder.arg("wait_ns", rows, kernel - start)
 
 
-def _spans(times: Json) -> Iterator[_Span]:
+def _spans(times: Json, builder: TraceBuilder) -> list[_Span]:
     """Every span that has all its times."""
+    spans: list[_Span] = []
+    bad = 0
     for operator, lanes in times.items():
-        for lane, span in json_object(lanes).items():
-            try:
-                start, kern, end = (round(float(span[k]) * 1e9) for k in ("start", "kern", "end"))
-            except (KeyError, TypeError, ValueError, OverflowError):
-                continue
-            yield operator, lane, start, kern, end
+        for lane, span in json_object(lanes).items() or [("", lanes)]:
+            at = [number(json_object(span).get(k)) for k in ("start", "kern", "end")]
+            if all(second is not None and abs(second) < MOST_S for second in at):
+                start, kern, end = (round(second * 1e9) for second in at if second is not None)
+                spans.append((operator, lane, start, kern, end))
+            else:
+                bad += 1
+    if bad:
+        builder.warn(f"{bad:,} operators have no times, or times that cannot be, and were left out")
+    return spans
 
 
 def _clock(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
@@ -121,7 +127,7 @@ def _clock(graph: Json, device: list[_Span]) -> dict[str, tuple[int, int, int]]:
     out: dict[str, tuple[int, int, int]] = {}
     latest: dict[str, tuple[int, int]] = {}
     lane = ""
-    for place, operator in enumerate(map(str, graph.get("comp_seq") or [])):
+    for place, operator in enumerate(map(str, json_list(graph.get("comp_seq")))):
         lane = spans[operator][0] if operator in spans else lane
         last_start, last_end = latest.get(lane, (-1, 0))
         start, end = (t - origin for t in spans[operator][1:]) if operator in spans else (last_end, last_end)
@@ -180,13 +186,13 @@ def _users(operators: Json, executed: Iterable[str]) -> dict[str, list[str]]:
     users: dict[str, list[str]] = {}
     for operator in executed:
         entry = json_object(operators.get(operator))
-        for variable in (*(entry.get("output") or ()), *(entry.get("input") or ())):
+        for variable in (*json_list(entry.get("output")), *json_list(entry.get("input"))):
             users.setdefault(str(variable), []).append(operator)
     return users
 
 
 def _purpose(variables: list[Json], operators: Json, users: list[str]) -> str:
-    if any("PERSISTENT_DEVICE_VALUE" in (v.get("flag") or ()) for v in variables):
+    if any("PERSISTENT_DEVICE_VALUE" in json_list(v.get("flag")) for v in variables):
         return "parameter"
     if all(str(v.get("name", "")).endswith(":workspace") for v in variables):
         return "temporary"
@@ -196,7 +202,7 @@ def _purpose(variables: list[Json], operators: Json, users: list[str]) -> str:
 
 def _integer(value: object) -> int:
     try:
-        return max(-(2**62), min(2**62, int(str(value))))
+        return max(-(2**61), min(2**61, int(str(value))))
     except ValueError:
         return 0
 
@@ -213,19 +219,19 @@ def _device_label(lane: str) -> str:
 
 def _add_args(builder: TraceBuilder, rows: Ints, ids: list[str], operators: Json, footprint: Json) -> None:
     """Type, id, shapes, computation (FLO, 2 a multiply-add) and memory moved (bytes) of each operator."""
-    entries: list[Json] = [operators.get(i) or {} for i in ids]
+    entries = [json_object(operators.get(i)) for i in ids]
     types = [str(entry.get("type", "")) for entry in entries]
     builder.arg("type", rows, builder.strings(types), text=True)
     builder.arg("operator_id", rows, builder.strings(ids), text=True)
-    prints: list[Json] = [footprint.get(i) or {} for i in ids]
+    prints = [json_object(footprint.get(i)) for i in ids]
     for key, name in (("in_shapes", "input_shapes"), ("out_shapes", "output_shapes")):
         texts = [msgspec.json.encode(p[key]).decode() if p.get(key) else "" for p in prints]
-        known = np.array([bool(t) for t in texts])
+        known = np.array([bool(t) for t in texts], bool)
         builder.arg(name, rows[known], builder.strings(t for t in texts if t), text=True)
     for key, name, least in (("computation", "flops", 1), ("memory", "bytes", 0)):
-        known = np.array([isinstance(p.get(key), (int, float)) and p[key] >= least for p in prints])
-        values = np.array([p[key] for p, k in zip(prints, known, strict=True) if k], np.int64)
-        builder.arg(name, rows[known], values)
+        counts = [whole(p.get(key)) for p in prints]
+        known = np.array([count is not None and count >= least for count in counts], bool)
+        builder.arg(name, rows[known], np.array([c for c, k in zip(counts, known, strict=True) if k], np.int64))
     places = {operator: i for i, operator in enumerate(operators)}
     builder.arg("operator_index", rows, np.array([places.get(i, len(places)) for i in ids], np.int64))
 

@@ -15,10 +15,10 @@ from typing import Annotated, Any, cast
 import msgspec
 import numpy as np
 
-from visualprof.errors import EmptyFile
+from visualprof.errors import EmptyFile, SourceError
 from visualprof.reader.chrome.values import UNDECODABLE, json_object, json_objects
 from visualprof.reader.registry import Format
-from visualprof.reader.source import Source
+from visualprof.reader.source import Skipped, Source
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values
@@ -89,28 +89,37 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file; times are Unix ns. A phase lasts until the first sample of the next one."""
     samples = _Samples()
-    for block, whole in _blocks(source):
-        samples.add(block, whole)
+    try:
+        for at, block, whole in _blocks(source, samples.skipped):
+            samples.add(at, block, whole)
+    except SourceError as error:
+        if samples.rows == 0:
+            raise
+        builder.warn(f"what follows sample {samples.rows:,} is damaged and was left out: {error.error}")
+    if samples.rows == 0 and samples.skipped.parts:
+        raise source.error(f"no sample can be read: {samples.skipped.sentence('damaged line')}", samples.first_bad)
     if samples.rows == 0:
         raise EmptyFile(f"{source.name} has no samples yet", "it opens by itself once the first one is written")
     _Lanes(samples, builder).add()
-    if samples.bad:
-        builder.warn(f"{samples.bad:,} lines are no samples and were left out; the first: {samples.first_bad}")
+    if samples.skipped.parts:
+        builder.warn("; the first: ".join(filter(None, (samples.skipped.sentence("damaged line"), samples.first_bad))))
     if samples.cut:
-        builder.warn("the file ends in the middle of a line; is it still being written?")
+        builder.warn("the file ends in the middle of a line")
 
 
-def _blocks(source: Source) -> Iterator[tuple[bytes, bool]]:
-    """Whole lines in pieces of about 1 MiB, and what stands after the last line's end, which may be half a line."""
-    rest = b""
+def _blocks(source: Source, skipped: Skipped) -> Iterator[tuple[int, bytes, bool]]:
+    """Whole lines in pieces of about 1 MiB with their place in the file, and the last line where it has no end."""
+    rest, at = b"", 0
     for piece in source.chunks():
         block, newline, rest = (rest + piece).rpartition(b"\n")
         if newline:
-            yield block, True
+            yield at, block, True
+            at += len(block) + 1
         if len(rest) > MAX_LINE:
-            raise source.error(f"a line of over {MAX_LINE >> 20} MiB", "is it the monitor's file?")
+            skipped.add(at, len(rest))
+            rest, at = b"", at + len(rest)
     if rest.strip():
-        yield rest, False
+        yield at, rest, False
 
 
 class _Samples:
@@ -120,7 +129,7 @@ class _Samples:
         self.header: dict[str, Any] = {}
         self.rows = 0
         self.gpus = 0
-        self.bad = 0
+        self.skipped = Skipped()
         self.first_bad = ""
         self.cut = False
         self._parts: defaultdict[str, list[tuple[int, Values]]] = defaultdict(list)
@@ -128,9 +137,9 @@ class _Samples:
         self._reasons: defaultdict[bytes, int] = defaultdict(count().__next__)
         self._reasons[b""]
 
-    def add(self, block: bytes, whole: bool) -> None:
-        """The samples of some lines. whole: the last line has its end."""
-        samples = [s for s in self._decoded(block, whole) if s.t_ns is not None]
+    def add(self, at: int, block: bytes, whole: bool) -> None:
+        """The samples of some lines. at: their place in the file. whole: the last line has its end."""
+        samples = self._decoded(at, block, whole)
         if not samples:
             return
         self._keep("t_ns", np.array([s.t_ns for s in samples], np.int64))
@@ -141,27 +150,36 @@ class _Samples:
         self._add_gpus(samples)
         self.rows += len(samples)
 
-    def _decoded(self, block: bytes, whole: bool) -> list[Sample]:
+    def _decoded(self, at: int, block: bytes, whole: bool) -> list[Sample]:
         if not self.rows and not self.header:
             first, _, rest = block.partition(b"\n")
-            if b'"schema"' in first:
-                self.header, block = _header(first), rest
+            self.header = _header(first)
+            if self.header:
+                at, block = at + len(first) + 1, rest
         try:
-            return _DECODER.decode_lines(block)
+            samples = _DECODER.decode_lines(block)
         except UNDECODABLE:
-            return self._decoded_one_by_one(block.split(b"\n"), whole)
+            samples = [Sample()]
+        if all(sample.t_ns is not None for sample in samples):
+            return samples
+        return self._decoded_one_by_one(at, block.split(b"\n"), whole)
 
-    def _decoded_one_by_one(self, lines: list[bytes], whole: bool) -> list[Sample]:
+    def _decoded_one_by_one(self, at: int, lines: list[bytes], whole: bool) -> list[Sample]:
         samples: list[Sample] = []
         for i, line in enumerate(lines):
             try:
-                samples.extend(_DECODER.decode_lines(line))
-            except UNDECODABLE as error:  # noqa: PERF203 - each alone
-                if i == len(lines) - 1 and not whole:
-                    self.cut = True
-                    continue
-                self.bad += 1
-                self.first_bad = self.first_bad or str(error)[:MAX_TEXT]
+                found = _DECODER.decode_lines(line)
+                wrong = "it has no time" if any(sample.t_ns is None for sample in found) else ""
+            except UNDECODABLE as error:
+                found, wrong = [], str(error)[:MAX_TEXT]
+            if not wrong:
+                samples.extend(found)
+            elif i == len(lines) - 1 and not whole:
+                self.cut = True
+            else:
+                self.skipped.add(at, len(line))
+                self.first_bad = self.first_bad or wrong
+            at += len(line) + 1
         return samples
 
     def _add_gpus(self, samples: Sequence[Sample]) -> None:
@@ -280,8 +298,9 @@ class _Lanes:
 
 
 def _header(line: bytes) -> dict[str, Any]:
+    """The first line, if it is a header and no sample."""
     try:
-        return json_object(msgspec.json.decode(line))
+        return json_object(msgspec.json.decode(line)) if b'"schema"' in line else {}
     except UNDECODABLE:
         return {}
 

@@ -117,7 +117,7 @@ def _shapes(text: str) -> str:
     try:
         parts = json.loads(text)
         return " ".join(f"{dtype}[{','.join(map(str, shape))}]" for part in parts for dtype, shape in part.items())
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return text
 
 

@@ -10,7 +10,15 @@ import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
-from visualprof.reader.chrome.events import add_allocs, add_args, add_events, add_steps, describe, device_of
+from visualprof.reader.chrome.events import (
+    add_allocs,
+    add_args,
+    add_events,
+    add_occupancy,
+    add_steps,
+    describe,
+    device_of,
+)
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -39,7 +47,7 @@ _MEMORY = ("place", "address", "memory_bytes", "allocated", "reserved")
 FIELDS = {"Free": _MEMORY, "Allocate": _MEMORY, "OperatorInner": ("start_time", "end_time")}
 _SHOWN = (
     "grid", "block", "input_shapes", "input_types", "call_stack", "registers", "shared_memory", "blocks_per_sm",
-    "bytes", "occupancy",
+    "bytes",
 )  # fmt: skip
 CATEGORIES = {
     "Operator": Category.OP, "PythonOp": Category.OP, "OperatorInner": Category.OP_PART,
@@ -73,11 +81,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
     shown = np.flatnonzero(category >= 0)
     ts, dur = _exact_times(doc)
     tracks = add_events(doc, builder, shown, category, _track_kind, ts=ts, dur=dur, name=lambda k: _plain(k.name))
-    add_args(doc, builder, _SHOWN, percents=("occupancy",), empty=("{}", "[]", ""))
+    add_args(doc, builder, _SHOWN, empty=("{}", "[]", ""))
+    devices = _devices(doc.head.get("deviceProperties"))
+    add_occupancy(doc, builder, devices)
     device = np.array([_place_device(text) for text in doc.texts], np.int64)
     add_allocs(doc, builder, device[doc.filled("place", 0)], ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
-    _describe(source, doc, builder)
+    _describe(source, doc, builder, devices)
 
 
 def _plain(name: str) -> str:
@@ -125,7 +135,8 @@ def _argument_ns(doc: Document, name: str) -> Ints:
     for i in used:
         number, _, unit = doc.texts[i].partition(" ")
         try:
-            values[i] = round(float(number) * UNITS_NS.get(unit, 1e3))
+            ns = round(float(number) * UNITS_NS.get(unit, 1e3))
+            values[i] = ns if ns < 2**61 else -1
         except (ValueError, OverflowError):
             continue
     out[rows] = values[ids]
@@ -138,7 +149,7 @@ def _place_device(place: str) -> int:
     return int(match.group(1)) if match else -1
 
 
-def _describe(source: Source, doc: Document, builder: TraceBuilder) -> None:
+def _describe(source: Source, doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:
     extra = json_object(doc.head.get("ExtraInfo"))
     rank = re.search(r"rank_?(\d+)", source.name)
     on_device = any(k.cat in DEVICE for k in doc.kinds)
@@ -148,7 +159,7 @@ def _describe(source: Source, doc: Document, builder: TraceBuilder) -> None:
         framework="paddle",
         producer="paddle.profiler",
         rank=int(rank.group(1)) if rank else -1,
-        devices=_devices(doc.head.get("deviceProperties")),
+        devices=devices,
         device_type="cuda" if on_device else "cpu",
         clock_origin_ns=0,
         process_cpu_ratio=_ratio(extra.get("Process Cpu Utilization")),

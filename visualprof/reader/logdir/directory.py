@@ -27,11 +27,12 @@ _log = logging.getLogger(__name__)
 
 _OPEN_TRACES = 8
 _TICK_S = 0.25
-# No event tells of growth. Whoever has not written for ten minutes is not going to.
+# No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
 _GROWING_TICK_S = 1.0
-_GROWS_FOR_S = 600
+_GROWS_FOR_S = 60
 _PROGRESS_STEP = 0.02
 _MISSES = 2
+_TRIES = 2
 
 
 @dataclass
@@ -40,7 +41,9 @@ class _Entry:
 
     span: None for a file that is not shown. job: of the parse under way, 0 for none.
     restless_since: monotonic time of the last change; 0 once it has come to rest.
+    changed: monotonic time at which it was last seen to have changed.
     misses: how often in a row the cache did not have what was just parsed.
+    deaths: how often in a row the process that parsed it ended.
     """
 
     file: LogFile
@@ -48,9 +51,11 @@ class _Entry:
     problem: Problem | None = None
     job: int = 0
     restless_since: float = 0.0
+    changed: float = float("-inf")
     parse_s: float = 0.0
     submitted: float = 0.0
     misses: int = 0
+    deaths: int = 0
 
 
 class LogDirectory:
@@ -68,7 +73,7 @@ class LogDirectory:
     def __init__(
         self,
         paths: Sequence[str | Path],
-        parser: Parser,
+        parser: Parser[Summary],
         cache: Cache,
         *,
         events: bool = True,
@@ -86,6 +91,7 @@ class LogDirectory:
         self._walk_problems: list[Problem] = []
         self._revision = 0
         self._scans = 0
+        self._examined_s = 0.0
         self._jobs: dict[str, str] = {}
         self._last_job = 0
         self._listing: Listing | None = None
@@ -178,9 +184,18 @@ class LogDirectory:
         entry.span = replace(span, state="failed", summary=None, failure=failure)
         self._revision += 1
 
-    def rescan(self) -> None:
-        """Looks at every file now."""
+    def retry(self) -> None:
+        """Reads again what failed for no fault of its own: its process was ended, or memory or disk were full."""
+        with self._lock:
+            for entry in self._files.values():
+                if entry.span and entry.span.failure and entry.span.failure.status >= 500 and not entry.job:
+                    entry.misses = entry.deaths = 0
+                    self._submit(entry, entry.span)
+
+    def rescan(self) -> float:
+        """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
+            began, self._examined_s = time.monotonic(), 0.0
             seen: set[str] = set()
             problems: list[Problem] = []
             for item in (item for root in self.roots for item in walk(root)):
@@ -192,10 +207,13 @@ class LogDirectory:
             with self._lock:
                 for entry in [entry for name, entry in self._files.items() if name not in seen]:
                     self._forget(entry)
+                for entry in self._files.values():
+                    self._stop_growing(entry)
                 if problems != self._walk_problems:
                     self._walk_problems = problems
                     self._revision += 1
                 self._scans += 1
+            return time.monotonic() - began - self._examined_s
 
     def _loop(self) -> None:
         self._scan()  # before the watches: setting them up walks the whole tree once more
@@ -203,21 +221,20 @@ class LogDirectory:
         if self._events and watcher.start():
             self.watching = "events"
         while not self._closed:
-            began = time.monotonic()
             self._wake.clear()
-            self._scan()
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
-            rest = 10 * (time.monotonic() - began)
+            rest = 10 * self._scan()
             self._wake.wait(max(rest, self._pause()))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, rest))  # events come in showers
         watcher.stop()
 
-    def _scan(self) -> None:
+    def _scan(self) -> float:
         try:
-            self.rescan()
+            return self.rescan()
         except Exception:  # noqa: BLE001 - a scanner that stops is worse than one that skips a turn
             _log.exception("looking at the log directories")
+            return 0.0
 
     def _pause(self) -> float:
         """Seconds until the next scan: fewer while a file is expected to change."""
@@ -226,10 +243,7 @@ class LogDirectory:
         if any(entry.restless_since for entry in files):
             return _TICK_S
         pause = self._scan_s[0 if self.watching == "events" else 1]
-        fresh_ns = time.time_ns() - int(_GROWS_FOR_S * 1e9)
-        growing = any(
-            entry.span and entry.span.state == "growing" and entry.file.version.mtime_ns > fresh_ns for entry in files
-        )
+        growing = any(entry.span and entry.span.state == "growing" and _changes(entry) for entry in files)
         return min(pause, _GROWING_TICK_S) if growing else pause
 
     def _look(self, file: LogFile) -> None:
@@ -239,9 +253,13 @@ class LogDirectory:
                 with self._lock:
                     self._settle(entry)
             return
+        began = time.monotonic()
         verdict = examine(file)
+        self._examined_s += time.monotonic() - began
         with self._lock:
             known, entry = entry, entry or _Entry(file)
+            if known:
+                entry.changed, entry.deaths = time.monotonic(), 0
             self._files[file.file] = entry
             self._drop_job(entry)
             had_something = bool(entry.span or entry.problem)
@@ -256,6 +274,12 @@ class LogDirectory:
             if had_something or entry.span or entry.problem:
                 self._revision += 1
             self._settle(entry)
+
+    def _stop_growing(self, entry: _Entry) -> None:
+        """What ends in the middle and does not change any more is all that there is."""
+        if entry.span and entry.span.state == "growing" and entry.span.summary and not _changes(entry):
+            entry.span = replace(entry.span, state="ready")
+            self._revision += 1
 
     def _settle(self, entry: _Entry) -> None:
         """A profile that has come to rest is parsed."""
@@ -310,8 +334,12 @@ class LogDirectory:
                 return
             entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
             if isinstance(outcome, Summary):
-                state = "growing" if outcome.truncated else "ready"
+                state = "growing" if outcome.truncated and _changes(entry) else "ready"
                 entry.span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
+                entry.deaths = 0
+            elif outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
+                entry.deaths += 1  # something else may have ended it
+                self._submit(entry, entry.span)
             else:
                 state = "growing" if outcome.kind == "EmptyFile" else "failed"
                 entry.span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
@@ -320,6 +348,12 @@ class LogDirectory:
 
 def _problem(file: LogFile, verdict: Verdict) -> Problem:
     return Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
+
+
+def _changes(entry: _Entry) -> bool:
+    """Did it change of late?"""
+    age_s = time.time() - entry.file.version.mtime_ns / 1e9
+    return min(age_s, time.monotonic() - entry.changed) < _GROWS_FOR_S
 
 
 def _key(entry: _Entry) -> str:

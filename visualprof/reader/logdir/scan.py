@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
+from visualprof.reader.models import recognise_model
 from visualprof.reader.registry import BLANK, is_json, may_be_profile, profile_suffixes, recognise
 from visualprof.reader.source import GROWING, HEAD_BYTES, Source
 
@@ -172,9 +173,16 @@ def examine(file: LogFile) -> Verdict:
 
 
 def _stranger(file: LogFile, error: str, hint: str) -> Verdict:
-    if file.name in _RESULT_NAMES or _OTHER_NAME.search(file.name):
+    if file.name in _RESULT_NAMES or _OTHER_NAME.search(file.name) or _is_model(file):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
+
+
+def _is_model(file: LogFile) -> bool:
+    try:
+        return recognise_model(Source(file.path)) is not None
+    except SourceError:
+        return False
 
 
 def _named_like_profile(file: LogFile) -> bool:

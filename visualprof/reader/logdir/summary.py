@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from visualprof.reader.cache import Cache, open_trace
+from visualprof.reader.child import Failure
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 
@@ -27,16 +28,6 @@ class Summary:
     views: tuple[str, ...]
     warnings: tuple[str, ...]
     truncated: bool
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why a file could not be read. status: as in `VisualprofError`."""
-
-    error: str
-    hint: str
-    status: int = 422
-    kind: str = ""
 
 
 Outcome = Summary | Failure

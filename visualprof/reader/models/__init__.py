@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from visualprof.errors import FormatError, UnknownFormat
-from visualprof.reader.graph import ModelGraph
+from visualprof.reader.graph import Excess, ModelGraph
 from visualprof.reader.registry import Plugin, labels, plugins
-from visualprof.reader.source import Source
+from visualprof.reader.source import Progress, Source
 
 
 def _no_refusal(name: str, head: bytes) -> FormatError | None:
@@ -35,6 +35,19 @@ class ModelFormat(Plugin):
     _: KW_ONLY
     shared_suffixes: tuple[str, ...] = ()
     refuse: Callable[[str, bytes], FormatError | None] = _no_refusal
+
+    def graph(self, source: Source) -> ModelGraph:
+        """The graph of a whole source.
+
+        Raises: FormatError: also when the model is larger than can be shown.
+        """
+        hint = "export it without functions, or a part of it"
+        try:
+            return self.read(source)
+        except Excess as error:
+            raise source.error(str(error), hint) from error
+        except RecursionError as error:
+            raise source.error("the model nests too deep to be read", hint) from error
 
 
 @cache
@@ -60,15 +73,17 @@ def refusal(name: str, head: bytes) -> FormatError | None:
     return next((error for model in all_models() if (error := model.refuse(name, head))), None)
 
 
-def read_model(path: str | Path) -> ModelGraph:
+def read_model(path: str | Path, progress: Progress | None = None) -> ModelGraph:
     """A model file as a graph, whatever its name; nothing in it is executed.
+
+    It may take long and much memory: in a program that goes on, read it with `visualprof.reader.child`.
 
     Raises: UnknownFormat, FormatError, SourceError.
     """
-    source = Source(path)
+    source = Source(path, progress)
     model = recognise_model(source)
     if model is None:
         raise refusal(source.name, source.head()) or UnknownFormat(
             f"{source.name}: no model format recognises its content", f"visualprof reads {labels(all_models())}"
         )
-    return model.read(source)
+    return model.graph(source)

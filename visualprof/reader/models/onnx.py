@@ -5,15 +5,31 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Names, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.graph import (
+    MAX_NODES,
+    Excess,
+    GroupKind,
+    ModelBuilder,
+    ModelGraph,
+    Names,
+    Node,
+    Scope,
+    Value,
+    scopes_of,
+    tensor_bytes,
+)
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
 SMALL = 1024  # elements of a constant that shape inference may look at
+Rows = list[int | None]
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 SHOWN = 200
+# First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
+FORMAL = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
+MAX_CALLS = 64  # of functions in functions
 
 
 def sniff(head: bytes) -> bool:
@@ -37,9 +53,63 @@ def read(source: Source) -> ModelGraph:
     builder.producer = f"{model.producer_name} {model.producer_version}".strip()
     opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import)
     builder.properties = {"ir_version": str(model.ir_version), "opset": opsets}
+    if unreadable := _decode_names(model):
+        builder.warn(f"{unreadable} names are not UTF-8: is the file damaged?")
+    _refuse_bomb(model)
     _drop_weights(model, builder)
     _Reader(builder, _inferred(model, builder)).graph()
     return builder.build()
+
+
+def _decode_names(message: Any) -> int:
+    """Makes text of names that protobuf leaves as bytes because they are none, and gives their number."""
+    found = 0
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING and not isinstance(value, str):
+            texts = [value] if isinstance(value, bytes) else list(value)
+            found += sum(isinstance(text, bytes) for text in texts)
+            whole = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
+            if isinstance(value, bytes):
+                setattr(message, field.name, whole[0])
+            else:
+                value[:] = whole
+        elif field.message_type is not None:
+            found += sum(map(_decode_names, [value] if hasattr(value, "ListFields") else value))
+    return found
+
+
+def _refuse_bomb(model: Any) -> None:
+    """Counts the nodes with every call of a function written out, as the inference of shapes and the reader do it.
+
+    Raises: Excess: there are too many, or a function calls itself.
+    """
+    functions = {(f.domain, f.name): f for f in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    calls: list[tuple[str, str]] = []
+
+    def size(part: Any) -> int:
+        total = len(part.node)
+        for node in part.node:
+            total += sum(size(body) for attribute in node.attribute for body in _bodies(attribute))
+            called = node.domain, node.op_type
+            if called in functions:
+                total += of_function(called)
+        return total
+
+    def of_function(called: tuple[str, str]) -> int:
+        if called in calls:
+            raise Excess(f"its function {called[1]!r} calls itself")
+        if len(calls) == MAX_CALLS:
+            raise Excess(f"its functions call each other over {MAX_CALLS} deep")
+        if called not in sizes:
+            calls.append(called)
+            sizes[called] = size(functions[called])
+            calls.pop()
+        return sizes[called]
+
+    total = size(model.graph)
+    if total > MAX_NODES:
+        raise Excess(f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown")
 
 
 def _drop_weights(model: Any, builder: ModelBuilder) -> None:
@@ -115,52 +185,60 @@ class _Reader:
             self.builder.node(Node(tensor.name, "Constant", scope, "constant", outputs=(row,)))
         for info in graph.value_info:
             self._typed(info, names)
+        made = {name for node in graph.node for name in node.output}
         for info in graph.output:
-            if names.own(info.name) is None:
+            if info.name in made:  # else an input, a constant, or a value from around it
                 self._typed(info, names)
         for index, node in enumerate(graph.node):
             self._node(node, index, names, scope)
 
     def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
         own, label = self._place(node, index)
-        inputs = tuple(self._named(n, names) for n in node.input if n)
-        outputs = tuple(self._named(n, names, own=True) for n in node.output if n)
+        inputs = [self._named(n, names) if n else None for n in node.input]
+        outputs = [self._named(n, names, own=True) if n else None for n in node.output]
+        given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
         constant = node.op_type == "Constant" and not inputs
-        attributes = {a.name: self._attribute(a) for a in node.attribute}
+        attributes = {a.name: self._attribute(a) for a in node.attribute if not _bodies(a)}
         if constant:
-            self._constant(node, outputs)
-        place = scope + own
-        standard = node.domain in ("", "ai.onnx") and (node.domain, node.op_type) not in self.functions
+            self._constant(node, made)
+        place = scope + _inner(own, scope)
+        function = self.functions.get((node.domain, node.op_type))
         if node.domain and node.domain != "ai.onnx":
             attributes["domain"] = node.domain
-        self.builder.node(
-            Node(
-                label, node.op_type, place, "constant" if constant else "operator", inputs, outputs, attributes,
-                DOCUMENTATION.format(node.op_type) if standard else "",
-            )
+        bodies = [(a.name, body) for a in node.attribute for body in _bodies(a)]
+        kind: GroupKind = "function" if function is not None else "control"
+        whole = Node(
+            label, node.op_type, place, "constant" if constant else "operator", given, made, attributes,
+            DOCUMENTATION.format(node.op_type) if node.domain in ("", "ai.onnx") and function is None else "",
+            self.builder.body(place, _last(label), kind) if bodies or function is not None else None,
         )  # fmt: skip
-        for attribute in node.attribute:
-            for body in _bodies(attribute):
-                self._subgraph(body, names, (*place, Scope(f"{_last(label)}.{attribute.name}", "subgraph")))
-        function = self.functions.get((node.domain, node.op_type))
+        self.builder.node(whole)
+        for name, body in bodies:
+            inside = (*whole.place, Scope(name, "subgraph")) if len(bodies) > 1 else whole.place
+            self._subgraph(body, names, inside, *_formal(node.op_type, body, inputs, outputs))
         if function is not None:
-            self._function(function, inputs, (*place, Scope(_last(label), "function")))
+            self._function(function, inputs, outputs, whole.place)
 
-    def _subgraph(self, body: Any, names: Names, scope: tuple[Scope, ...]) -> None:
-        """A body: its inputs are values of its own, everything else it sees through to the graph around it."""
+    def _subgraph(self, body: Any, names: Names, scope: tuple[Scope, ...], taken: Rows, given: Rows) -> None:
+        """A body: its inputs are values of its own, everything else it sees through to the graph around it.
+
+        taken, given: rows of the values outside that its inputs take and its outputs give; None the node's own.
+        """
         inner = Names(names)
-        for info in body.input:
-            row = self._typed(info, inner)
-            self.builder.node(Node(info.name, "Input", scope, "input", outputs=(row,)))
+        for info, row in zip(body.input, taken, strict=True):
+            own = self._typed(info, inner)
+            self.builder.node(Node(info.name, "Input", scope, "input", () if row is None else (row,), (own,)))
         self._body(body, inner, scope)
-        for info in body.output:
-            self.builder.node(Node(info.name, "Output", scope, "output", inputs=(self._named(info.name, inner),)))
+        for info, row in zip(body.output, given, strict=True):
+            made = self._named(info.name, inner)
+            self.builder.node(Node(info.name, "Output", scope, "output", (made,), () if row is None else (row,)))
 
-    def _function(self, function: Any, inputs: tuple[int, ...], scope: tuple[Scope, ...]) -> None:
-        """The body of a model-local function, once for info call."""
+    def _function(self, function: Any, inputs: Rows, outputs: Rows, scope: tuple[Scope, ...]) -> None:
+        """The body of a model-local function, once for each call: its arguments and results are the call's values."""
         names = Names()
-        for name, row in zip(function.input, inputs, strict=False):
-            names.set(name, row)
+        for name, row in (*zip(function.output, outputs, strict=False), *zip(function.input, inputs, strict=False)):
+            if row is not None:  # an input that is an output too is the input
+                names.set(name, row)
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
@@ -235,6 +313,24 @@ class _Reader:
         if kind == 8:
             return str([s.decode("utf-8", "replace") for s in attribute.strings[:SHOWN]])[:SHOWN]
         return attribute.ref_attr_name or "..."
+
+
+def _formal(type: str, body: Any, inputs: Rows, outputs: Rows) -> tuple[Rows, Rows]:
+    """Rows of the values outside that each input of a body takes and each output gives; None where there is none."""
+    takes, gives = FORMAL.get(type, (len(body.input), len(body.output)))
+    count = len(body.input)
+    taken = [None] * count + inputs  # from the end: the Scan of opset 8 has one more in front
+    given = [None] * gives + outputs + [None] * len(body.output)
+    return [None] * takes + taken[len(taken) - count + takes :], given[: len(body.output)]
+
+
+def _inner(own: tuple[Scope, ...], scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    """The scopes of a node in a body without those that repeat the place of the body."""
+    around = [s.name for s in scope if s.kind != "subgraph"]
+    same = 0
+    while same < min(len(own), len(around)) and own[same].name == around[same]:
+        same += 1
+    return own[same:]
 
 
 def _last(name: str) -> str:

@@ -20,6 +20,7 @@ from visualprof.reader.source import Source
 MAX_BYTES = 512 << 20
 MAX_DEPTH = 32
 MAX_TEXT = 200
+LOOPS = ("while_loop", "scan", "map_impl", "associative_scan")
 GRAPHS = re.compile(r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json)$")
 MARKS = re.compile(
     r"(^|/)(models/[^/]+\.json|serialized_exported_program\.json|data/weights/[^/]+|data/constants/[^/]+|archive_format|data/aotinductor/.+)$"
@@ -108,25 +109,48 @@ def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: 
             (path.rpartition(".")[0], path) if alone[path] == 1 and path else (path, f"{path}.{name}" if path else name)
         )
         scope = (*around, *_scopes(place))
-        for argument in node["inputs"]:
-            if "as_graph" in argument["arg"]:
-                _subgraph(builder, values, argument["arg"]["as_graph"], (*scope, Scope(label)), depth)
-        rows: list[int] = []
-        for output in made:
-            rows.append(builder.value(_value(graph, output)))
-            values.set(output, rows[-1])
-        builder.node(Node(label, _type(node["target"]), scope, "operator", inputs, tuple(rows), _attributes(node)))
+        bodies = [a["arg"]["as_graph"] for a in node["inputs"] if "as_graph" in a["arg"]]
+        body = builder.body(scope, label.rpartition(".")[2], "control") if bodies else None
+        rows = [builder.value(_value(graph, output)) for output in made]
+        kind = _type(node["target"])
+        whole = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), "", body)
+        builder.node(whole)
+        for held in bodies:
+            inside = (*whole.place, Scope(str(held["name"]), "subgraph")) if len(bodies) > 1 else whole.place
+            asks = kind == "while_loop" and held is bodies[0]
+            _subgraph(builder, values, held["graph"], whole, inside, () if asks else tuple(rows), depth)
+        for output, row in zip(made, rows, strict=True):
+            values.set(output, row)
 
 
-def _subgraph(builder: ModelBuilder, outer: Names, held: dict[str, Any], around: tuple[Scope, ...], depth: int) -> None:
-    """A branch or body: its inputs are the values outside of the same name, where there are such."""
+def _subgraph(
+    builder: ModelBuilder,
+    outer: Names,
+    graph: dict[str, Any],
+    whole: Node,
+    place: tuple[Scope, ...],
+    results: tuple[int, ...],
+    depth: int,
+) -> None:
+    """A branch or body: it takes the last operands of its node. What a loop changes is another value in each turn.
+
+    results: rows of what it gives, none of a body that only decides.
+    """
     inner = Names(outer)
-    for name in _references(held["graph"]["inputs"]):
-        if outer.get(name) is None:
-            inner.set(name, builder.value(_value(held["graph"], name)))
-    _graph(
-        builder, inner, held["graph"], (*around[:-1], Scope(f"{around[-1].name} {held['name']}", "subgraph")), depth + 1
-    )
+    names = list(_references(graph["inputs"]))
+    operands = [None] * len(names) + list(whole.inputs)
+    changed = len(whole.outputs) if whole.type == "while_loop" else len(names) if whole.type in LOOPS else 0
+    for i, (name, row) in enumerate(zip(names, operands[len(operands) - len(names) :], strict=True)):
+        own = row if row is not None and i >= changed else builder.value(_value(graph, name))
+        inner.set(name, own)
+        if own != row:
+            builder.node(Node(name, "Input", place, "input", () if row is None else (row,), (own,)))
+    _graph(builder, inner, graph, place, depth + 1)
+    given = [inner.get(name) for name in _references(graph["outputs"])]
+    for i, row in enumerate(given):
+        if row is not None:
+            result = results[i : i + 1] if len(given) == len(results) else ()
+            builder.node(Node(builder.known(row).name, "Output", place, "output", (row,), result))
 
 
 def _references(argument: Any) -> Iterator[str]:

@@ -32,11 +32,15 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
+from visualprof.reader.trace.asked import steps_of
+from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_at, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
 ABSURD_BYTES = 1 << 50
+# Times between 1938 and 2096 and 115 days: sums and differences of those that are possible fit 64 bits.
+EARLIEST_NS, LATEST_NS, LONGEST_NS = -(10**18), 4 * 10**18, 10**16
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENTS: _Dtypes = {
     "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
@@ -67,6 +71,7 @@ class TraceBuilder:
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
         self._warnings: dict[str, None] = {}
+        self._times = EARLIEST_NS, LATEST_NS
 
     def string(self, text: str) -> int:
         """Id of a text in the dictionary."""
@@ -92,11 +97,17 @@ class TraceBuilder:
         row: Rows,
         corr: Rows | None = None,
     ) -> None:
-        """Adds events. All (n,), or one for all: times ns (dur -1 for an instant), name string ids, row in the file."""
-        negative = int(np.count_nonzero(np.less(dur, -1)))
-        if negative:
-            self.warn(f"{negative:,} events have a negative duration and are shown with 0")
-            dur = np.where(np.less(dur, -1), 0, dur)
+        """Adds events. All (n,), or one for all: times ns, name string ids, row in the file.
+
+        dur is -1 for an instant; what has less has an unknown duration and becomes an instant, with a warning.
+        """
+        unknown = int(np.count_nonzero(np.less(dur, -1)))
+        if unknown:
+            self.warn(
+                f"{unknown:,} events have no duration (it is missing, negative or no number): "
+                "they are drawn as instants and count in no table"
+            )
+            dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
         self._events.append(_columns(columns | {"corr": 0 if corr is None else corr}, _EVENTS, len(ts)))
 
@@ -182,7 +193,7 @@ class TraceBuilder:
 
     def build(self) -> Trace:
         """The trace."""
-        columns = _joined(self._events, _EVENTS)
+        columns = self._possible(_joined(self._events, _EVENTS), "events")
         order = _order(columns["ts"], columns["dur"], columns["track"])
         columns = {name: column[order] for name, column in columns.items()}
         ts, dur, track, category, row = (columns[name] for name in ("ts", "dur", "track", "category", "row"))
@@ -194,9 +205,10 @@ class TraceBuilder:
         event_of = np.full(int(row.max()) + 1 if len(row) else 0, -1, np.int32)
         event_of[row] = np.arange(len(row), dtype=np.int32)
         steps = self._sorted_steps()
-        launches = _launches(columns["corr"], kinds, category)
+        launches = _launches(columns["corr"], kinds, category, processes(t.pid for t in tracks)[track])
         links = self._joined_links(launches, ts, end, parent, bounds, event_of)
-        events = Events(**columns, parent=parent, depth=depth, step=_steps_of(ts, kinds, steps, links))
+        events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
+        events = replace(events, step=steps_of(events, tracks, steps, links))
         args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
         allocs = self._joined_allocs(event_of, parent, category)
         if len(events) == 0:
@@ -207,6 +219,18 @@ class TraceBuilder:
             tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta
         )
 
+    def _possible(self, columns: dict[str, Values], what: str) -> dict[str, Values]:
+        """The columns without the rows whose times cannot be, with a warning. The events come first."""
+        ts, dur = columns["ts"], columns.get("dur", np.zeros(1, np.int64))
+        if what == "events":
+            self._times = _likely_times(ts)
+        first, last = self._times
+        absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
+        if not absurd.any():
+            return columns
+        self.warn(f"{int(absurd.sum()):,} {what} are months long or away from all others: they were left out")
+        return {name: column[~absurd] for name, column in columns.items()}
+
     def _bounded_tracks(self, track: Ids) -> tuple[list[Track], list[tuple[int, int]]]:
         """The tracks with their slices of the sorted events."""
         first: list[int] = np.searchsorted(track, np.arange(len(self._tracks) + 1)).tolist()
@@ -215,7 +239,8 @@ class TraceBuilder:
 
     def _sorted_steps(self) -> Steps:
         rows: Ints = np.array(sorted(self._steps), np.int64).reshape(-1, 4)
-        ts, dur, name, track = (rows[:, i] for i in range(4))
+        steps = self._possible({name: rows[:, i] for i, name in enumerate(("ts", "dur", "name", "track"))}, "steps")
+        ts, dur, name, track = steps.values()
         return Steps(name.astype(np.int32), ts, dur, track.astype(np.int32))
 
     def _joined_links(
@@ -243,13 +268,13 @@ class TraceBuilder:
     def _joined_counters(self) -> Counters:
         dtypes: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
         parts = [_columns({"track": i, "ts": ts, "value": value}, dtypes, len(ts)) for i, ts, value in self._counters]
-        columns = _joined(parts, dtypes)
+        columns = self._possible(_joined(parts, dtypes), "samples")
         order = np.lexsort((columns["ts"], columns["track"]))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
     def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:
         """Memory events by time; each points to the event in which it happened, outside of all to its own instant."""
-        joined = _joined(self._allocs, _ALLOCS)
+        joined = self._possible(_joined(self._allocs, _ALLOCS), "memory events")
         own = _lookup(event_of, joined["event"])
         instant = own >= 0
         instant[instant] = kind[own[instant]] == Category.MEMORY
@@ -278,6 +303,16 @@ class TraceBuilder:
                     f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
                     "because the file does not have what was allocated before"
                 )
+
+
+def _likely_times(ts: Ints) -> tuple[int, int]:
+    """The first and last time that can be: of a few events that are months away from the others the time is wrong."""
+    known = ts[(ts >= EARLIEST_NS) & (ts <= LATEST_NS)]
+    if len(known) and int(known.max()) - int(known.min()) > LONGEST_NS:
+        middle = int(np.median(known))
+        if np.count_nonzero(np.abs(known - middle) > LONGEST_NS) * 20 <= len(known):
+            return middle - LONGEST_NS, middle + LONGEST_NS
+    return EARLIEST_NS, LATEST_NS
 
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
@@ -331,16 +366,13 @@ def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
         allocs["allocated"][at] = np.cumsum(change) + moved
 
 
-def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes) -> tuple[Ints, Ints]:
-    """Rows of (call, device event) with the same correlation id; one call may launch many."""
+def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes, process: Ids) -> tuple[Ints, Ints]:
+    """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
     calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD))
-    calls = calls[np.lexsort((category[calls] != Category.RUNTIME, corr[calls]))]
+    calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
     device = np.flatnonzero((corr > 0) & (kinds == TrackKind.STREAM))
-    if not len(calls) or not len(device):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    place = np.minimum(np.searchsorted(corr[calls], corr[device]), len(calls) - 1)
-    known = corr[calls[place]] == corr[device]
-    return calls[place[known]], device[known]
+    place = entries_of(corr[calls], process[calls], corr[device], process[device])
+    return calls[place[place >= 0]], device[place >= 0]
 
 
 def _lookup(event_of: Ids, rows: Rows) -> Ids:
@@ -368,17 +400,3 @@ def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgCol
     known = events >= 0
     order = np.argsort(events[known], kind="stable")
     return ArgColumn(events[known][order], values[known][order], parts[0][2])
-
-
-def _steps_of(ts: Ints, kinds: NDArray[np.int8], steps: Steps, links: Links) -> Ids:
-    """Step of every event: the one it starts in; of queued and device work the one that issued it."""
-    if len(steps) == 0 or len(ts) == 0:
-        return np.full(len(ts), -1, np.int32)
-    place = np.searchsorted(steps.ts, ts, side="right") - 1
-    step = np.where((place >= 0) & (ts < (steps.ts + steps.dur)[place]), place, -1).astype(np.int32)
-    for kind in (LinkKind.ASYNC, LinkKind.LAUNCH):
-        chosen = links.kind == kind
-        src, dst = links.src[chosen], links.dst[chosen]
-        issued = (kinds[dst] == TrackKind.STREAM) | (kind == LinkKind.ASYNC)
-        step[dst[issued]] = step[src[issued]]
-    return step

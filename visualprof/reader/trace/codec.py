@@ -1,18 +1,20 @@
 """The file of a cached trace: a header, then its columns as they lie in memory.
 
-8 bytes magic, header length, total length; the header in JSON; the raw columns, each at a multiple of
-64 bytes, so that they can be memory-mapped.
+8 bytes magic, header length, total length, crc32 of what follows; the header in JSON; the raw columns, each at a
+multiple of 64 bytes, so that they can be memory-mapped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from io import FileIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, cast, get_type_hints, overload
@@ -24,8 +26,9 @@ from numpy.typing import NDArray
 from visualprof import __version__
 from visualprof.reader.trace import SCHEMA_VERSION, ArgColumn, Meta, Trace, Track
 
-_MAGIC = b"VPTRACE\x01"
-_START = struct.Struct("<8sQQ")
+_MAGIC = b"VPTRACE\x02"
+_START = struct.Struct("<8sQQI")
+_CHECKED_BYTES = 1 << 20
 _ALIGN = 64
 _LAYS_OUT = (".", "trace", "chrome", "megengine", "formats")  # folders below reader/; others do not touch a trace
 
@@ -33,7 +36,7 @@ _Array = NDArray[Any]
 
 
 class Damaged(Exception):
-    """Not a whole file of this schema, reader and content."""
+    """Not a whole and undamaged file of this schema, reader and content."""
 
 
 class Strings(Sequence[str]):
@@ -104,10 +107,10 @@ _HEADER = msgspec.json.Decoder(_Header)
 
 
 @cache
-def reader_version() -> str:
+def reader_version(folders: tuple[str, ...] = _LAYS_OUT) -> str:
     """Changes with every change of what reads a profile or lays out a trace; 30 files, about a millisecond."""
     digest = zlib.crc32(__version__.encode())
-    for folder in _LAYS_OUT:
+    for folder in folders:
         for path in sorted((Path(__file__).parents[1] / folder).glob("*.py")):
             with contextlib.suppress(OSError):
                 digest = zlib.crc32(path.read_bytes(), digest)
@@ -150,10 +153,14 @@ def encode(trace: Trace, fingerprint: str, file: BinaryIO) -> int:
     )
     encoded = _header_json(header)
     first = _aligned(_START.size + len(encoded))
-    _write(file, (_START.pack(_MAGIC, len(encoded), first + end) + encoded).ljust(first, b"\0"))
+    parts: list[Any] = [encoded.ljust(first - _START.size, b"\0")]
     for array in arrays:
-        _write(file, array)
-        _write(file, bytes(_aligned(array.nbytes) - array.nbytes))
+        parts += [_bytes(array), bytes(_aligned(array.nbytes) - array.nbytes)]
+    check = 0
+    for part in parts:
+        check = zlib.crc32(part, check)
+    for part in (_START.pack(_MAGIC, len(encoded), first + end, check), *parts):
+        _write(file, part)
     return first + end
 
 
@@ -164,28 +171,42 @@ def _header_json(header: _Header) -> bytes:
         return json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
 
 
+def _bytes(array: Any) -> memoryview | bytes:
+    return memoryview(array).cast("B") if array.nbytes else b""
+
+
 def _write(file: BinaryIO, data: Any) -> None:
-    """All of some bytes or an array; an unbuffered file may take them in pieces."""
+    """All of some bytes; an unbuffered file may take them in pieces."""
     view = memoryview(data)
-    if view.nbytes:
-        view = view.cast("B")
     while view.nbytes:
         view = view[file.write(view) :]
 
 
-def decode(mapped: memoryview, fingerprint: str) -> Trace:
-    """The trace in a file; its columns are views of `mapped`.
+def decode(file: FileIO, fingerprint: str) -> Trace:
+    """The trace in a file; its columns are memory-mapped. The file is read once to be checked: 5 ms for 17 MB.
 
-    Raises: Damaged: it is not whole, or of another schema, reader or content.
+    Raises: Damaged: it is not whole, was damaged, or is of another schema, reader or content.
     """
     try:
-        return _decode(mapped, fingerprint)
+        _check(file)
+        return _decode(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), fingerprint)
     except (ValueError, TypeError, KeyError, struct.error, msgspec.MsgspecError) as error:
         raise Damaged(str(error)) from error
 
 
+def _check(file: FileIO) -> None:
+    """Read, not mapped: what a view does not need would count as memory of the process."""
+    _, _, _, expected = _START.unpack(file.read(_START.size))
+    buffer = memoryview(bytearray(_CHECKED_BYTES))
+    found = 0
+    while size := file.readinto(buffer):
+        found = zlib.crc32(buffer[:size], found)
+    if found != expected:
+        raise ValueError("damaged")
+
+
 def _decode(mapped: memoryview, fingerprint: str) -> Trace:
-    magic, length, total = _START.unpack_from(mapped)
+    magic, length, total, _ = _START.unpack_from(mapped)
     if magic != _MAGIC or total != len(mapped):
         raise ValueError("not a whole cache file")
     header = _HEADER.decode(mapped[_START.size : _START.size + length])

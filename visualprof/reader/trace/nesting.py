@@ -74,6 +74,8 @@ def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
         parent: (n,) parent of every event. wanted: (n,). rows: (m,) event rows; -1 stays -1.
     """
     at = rows.astype(np.int32)
+    if not len(parent):
+        return at
     climbing = np.flatnonzero((at >= 0) & ~wanted[at])
     while len(climbing):
         at[climbing] = parent[at[climbing]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
 import threading
-from collections import OrderedDict
+import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,11 +16,13 @@ import msgspec
 from flask import request
 from msgspec import Meta
 
-from visualprof.errors import BadParameter, Forbidden, NotFound, SourceError, UnknownFormat, VisualprofError
+from visualprof.errors import BadParameter, Forbidden, NotFound, NotReady, SourceError, UnknownFormat, VisualprofError
+from visualprof.reader.child import MODEL
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import LogFile
-from visualprof.reader.models import model_suffixes, read_model, recognise_model
+from visualprof.reader.models import model_suffixes, recognise_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import columns_of, within
@@ -29,12 +31,14 @@ from visualprof.views import graph
 from visualprof.views.measure.graph_compare import GraphComparison, compare
 
 MAX_UPLOAD = 2 << 30
-KEPT = 8
 CHUNK = 1 << 20
+WAIT_S = 1.0  # for a model that is being read: most are read by then
+UPLOADS = 4  # at once: each takes a thread of the server until its model is read
+UPLOAD_WAIT_S = MODEL.seconds + 10
 
 
 class ModelEntry(msgspec.Struct):
-    """A model file. run: id of the run in the same folder."""
+    """A model file. run: id of the run in the same folder, where that has one only."""
 
     id: str
     name: str
@@ -88,16 +92,16 @@ class ComparisonQuery(ModelQuery):
 
 
 class Models:
-    """Finds, keeps and reads models. Heads are looked at once for each version of a file."""
+    """Finds and keeps models. Heads are looked at once for each version of a file."""
 
-    def __init__(self, logdir: LogDirectory) -> None:
+    def __init__(self, logdir: LogDirectory, reader: ModelReader) -> None:
         self._logdir = logdir
+        self._reader = reader
         self._heads: dict[tuple[str, int, int], str] = {}
-        self._graphs: OrderedDict[tuple[str, int], ModelGraph] = OrderedDict()
         self._uploads: dict[str, Entry] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._reading: dict[tuple[str, int], threading.Lock] = {}
+        self._folder = ""
         self._others: list[Callable[[], Iterable[Entry]]] = []
+        self._uploading = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.Lock()
 
     def also(self, others: Callable[[], Iterable[Entry]]) -> None:
@@ -107,7 +111,9 @@ class Models:
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
         spans = [(s.log_file, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
-        folders = {(f.root.prefix, f.folder): run for f, run in spans}
+        folders: dict[tuple[str, str], set[str]] = {}
+        for file, run in spans:
+            folders.setdefault((file.root.prefix, file.folder), set()).add(run)
         files = {f.path: run for f, run in spans}
         kept = {model.id: (model, path) for others in self._others for model, path in others()}
         entries, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
@@ -118,7 +124,8 @@ class Models:
                 skipped.append(SkippedFile(file.file, error.error, error.hint or None))
                 continue
             if format:
-                run = files.get(file.path) or folders.get((file.root.prefix, file.folder))
+                around = folders.get((file.root.prefix, file.folder), ())
+                run = files.get(file.path) or (next(iter(around)) if len(around) == 1 else None)
                 size, modified_ns = file.version.size, file.version.mtime_ns
                 model = ModelEntry(file.file, file.name, file.file, format, run, size, modified_ns, uploaded=False)
                 entries.append((model, Path(file.path)))
@@ -127,36 +134,37 @@ class Models:
     def graph(self, name: str) -> ModelGraph:
         """The graph of a model by its id.
 
-        Raises: NotFound, FormatError.
+        Raises: NotFound, FormatError. BeingRead: ask again.
         """
-        entry, path = next((entry for entry in self.listing()[0] if entry[0].id == name), (None, Path()))
-        if entry is None:
+        found = next((entry for entry in self.listing()[0] if entry[0].id == name), None)
+        if found is None:
             raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
-        key = (str(path), entry.modified_ns)
-        with self._lock:
-            reading = self._reading.setdefault(key, threading.Lock())
-        try:
-            with reading:  # one reader a model; other models are served meanwhile
-                model = self._graphs.get(key) or _named(read_model(path), entry.name, path)
-                with self._lock:
-                    self._graphs[key] = model
-                    self._graphs.move_to_end(key)
-                    while len(self._graphs) > KEPT:
-                        self._graphs.popitem(last=False)
-        finally:
-            with self._lock:
-                self._reading.pop(key, None)
-        return model
+        return self.read(found, WAIT_S)
+
+    def read(self, entry: Entry, wait_s: float) -> ModelGraph:
+        """The graph of a model, as `ModelReader.graph`."""
+        model, path = entry
+        return self._reader.graph(path, model.name, (model.modified_ns, model.size_bytes), wait_s)
 
     def keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         """Keeps an uploaded model until the server ends.
 
-        Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept.
+        Raises: BadParameter: too large. FormatError: it cannot be read; nothing is kept. Busy.
         """
+        if not self._uploading.acquire(blocking=False):
+            raise Busy(f"{UPLOADS} other models are being uploaded", "try again in a moment")
+        try:
+            return self._keep(name, read)
+        finally:
+            self._uploading.release()
+
+    def _keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         with self._lock:
-            self._folder = self._folder or tempfile.TemporaryDirectory(prefix="visualprof-models-")
+            if not self._folder:
+                self._folder = tempfile.mkdtemp(prefix="visualprof-models-")
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         safe = Path(name.replace("\\", "/")).name[:200] or "model"
-        handle, path = tempfile.mkstemp(dir=self._folder.name, suffix=Path(safe).suffix[:16])
+        handle, path = tempfile.mkstemp(dir=self._folder, suffix=Path(safe).suffix[:16])
         digest, size = hashlib.blake2b(digest_size=8), 0
         try:
             with os.fdopen(handle, "wb") as file:
@@ -168,13 +176,12 @@ class Models:
                         )
                     digest.update(piece)
                     file.write(piece)
-            model = read_model(path)
-        except BaseException as error:  # the sender may also have gone away
+            changed_ns = Path(path).stat().st_mtime_ns
+            model = self._reader.graph(Path(path), safe, (changed_ns, size), UPLOAD_WAIT_S)
+        except BaseException:  # the sender may also have gone away
             Path(path).unlink(missing_ok=True)
-            if isinstance(error, VisualprofError):
-                error.error = error.error.replace(Path(path).name, safe)
             raise
-        entry = uploaded(f"upload:{digest.hexdigest()}", safe, model.format, size, Path(path).stat().st_mtime_ns)
+        entry = uploaded(f"upload:{digest.hexdigest()}", safe, model.format, size, changed_ns)
         with self._lock:
             self._uploads[entry.id] = entry, Path(path)
         return entry
@@ -204,6 +211,10 @@ class Models:
         return self._heads[key]
 
 
+class Busy(NotReady):
+    """Every thread that may wait for an uploaded model does."""
+
+
 class TooLarge(BadParameter):
     """An upload beyond the limit."""
 
@@ -224,7 +235,7 @@ class Graphs(Resource):
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422]},
+        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422], 503: "too many at once"},
     )  # fmt: skip
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
@@ -259,8 +270,3 @@ class Graphs(Resource):
 def uploaded(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:
     """A model of no log directory. name: its id."""
     return ModelEntry(name, file, file, format, None, size, modified_ns, uploaded=True)
-
-
-def _named(model: ModelGraph, name: str, path: Path) -> ModelGraph:
-    """A model that is called after its file; an uploaded one lies under a made-up name and gets the user's."""
-    return replace(model, name=name) if model.name == path.name else model

@@ -23,6 +23,7 @@ from visualprof.server.answers import ErrorBody
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.jobs import JobRefused, Jobs
+from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.timeline import Timeline
@@ -48,7 +49,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Uploads, Jobs, Agents, Evaluation, OpenApi,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Evaluation, OpenApi,
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from visualprof import __version__
 from visualprof.errors import Forbidden
 from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.models import ModelReader
 from visualprof.server.answers import Polled
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
@@ -89,8 +90,8 @@ class RunsAnswer(msgspec.Struct):
 class Runs(Resource):
     """The routes over one log directory."""
 
-    def __init__(self, logdir: LogDirectory, language: str, read_only: bool) -> None:
-        self._logdir, self._language, self._read_only = logdir, language, read_only
+    def __init__(self, logdir: LogDirectory, reader: ModelReader, language: str, read_only: bool) -> None:
+        self._logdir, self._reader, self._language, self._read_only = logdir, reader, language, read_only
         self._latest = Polled()
 
     @get("/status")
@@ -110,6 +111,8 @@ class Runs(Resource):
         """Read the log directories again."""
         if self._read_only:
             raise Forbidden("the server is read-only", "start it without --read-only")
+        self._reader.forget_failures()
+        self._logdir.retry()
         self._logdir.rescan()
 
 

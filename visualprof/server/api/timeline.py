@@ -28,7 +28,6 @@ from visualprof.views.measure.window import (
     WindowColumns,
     busy_profile,
     longest_of,
-    longest_of_category,
     rows_in,
     search,
     window_table,
@@ -84,11 +83,10 @@ class SearchQuery(SpanQuery, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 2000
 
 
-class LongestQuery(SpanQuery):
-    """An event's name, or a category."""
+class LongestQuery(SpanQuery, kw_only=True):
+    """An event's name."""
 
-    name: str = ""
-    category: Annotated[str, Meta(description="one of the meta's categories")] = ""
+    name: str
     where: Annotated[Literal["host", "device", ""], Meta(description="anywhere when absent")] = ""
 
 
@@ -213,17 +211,11 @@ class Timeline(Resource):
 
     @get("/timeline/longest", refuses=SPAN)
     def longest(self, query: LongestQuery) -> Place:
-        """The longest event of a name or a category."""
+        """The longest event of a name."""
         trace = self._chosen(query)[1]
-        if query.category:
-            row, what = longest_of_category(trace, _category(query.category)), f"of category {query.category!r}"
-        elif query.name:
-            on_device = query.where == "device" if query.where else None
-            row, what = longest_of(trace, query.name, on_device), f"called {query.name!r}"
-        else:
-            raise BadParameter("the parameter 'name' is missing", "or 'category'")
+        row = longest_of(trace, query.name, query.where == "device" if query.where else None)
         if row < 0:
-            raise NotFound(f"there is no event {what} in this trace", "search for a part of its name")
+            raise NotFound(f"there is no event called {query.name!r} in this trace", "search for a part of its name")
         return place(trace, row)
 
     @get("/timeline/window", refuses=SPAN)
@@ -276,14 +268,6 @@ def _alignment(worker: str, offset: Offset, later_ns: int) -> Alignment:
         None if residual is None else residual - (0 if clock is not None else later_ns),
         offset.collectives,
     )
-
-
-def _category(name: str) -> Category:
-    try:
-        return Category[name.upper()]
-    except KeyError:
-        known = ", ".join(c.name.lower() for c in Category)
-        raise BadParameter(f"there is no category {name[:40]!r}", f"category: {known}") from None
 
 
 def _arguments(path: str, row: int) -> object:

@@ -29,8 +29,8 @@ def offsets(traces: list[Trace]) -> list[Offset]:
     A collective ends on all its ranks at nearly the same time, so the i-th end of the same collective on the
     same kind of track is compared.
     """
-    first = traces[0]
-    return [Offset(0, 0, 0), *(_offset(first, other) for other in traces[1:])]
+    first, ends = traces[0], _ends(traces[0])
+    return [Offset(0, 0, 0), *(_offset(epoch_ns(first), ends, other) for other in traces[1:])]
 
 
 def epoch_ns(trace: Trace) -> int | None:
@@ -38,12 +38,12 @@ def epoch_ns(trace: Trace) -> int | None:
     return trace.meta.clock_origin_ns if trace.meta.clock_origin_ns >= 0 else None
 
 
-def _offset(first: Trace, other: Trace) -> Offset:
-    a, b = epoch_ns(first), epoch_ns(other)
-    clock = None if a is None or b is None else b - a
-    ends_a, ends_b = _ends(first), _ends(other)
-    gaps = [later for name in ends_a.keys() & ends_b.keys() for later in _gaps(ends_a[name], ends_b[name])]
-    if not gaps:
+def _offset(origin: int | None, ends: dict[str, Ints], other: Trace) -> Offset:
+    own, own_ends = epoch_ns(other), _ends(other)
+    clock = None if origin is None or own is None else own - origin
+    pairs = [(ends[name], own_ends[name]) for name in ends.keys() & own_ends.keys()]
+    gaps = np.concatenate([b - a for a, b in pairs if len(a) == len(b)] or [np.zeros(0, np.int64)])
+    if not len(gaps):
         return Offset(clock, None, 0)
     return Offset(clock, round(float(np.median(gaps))) + (clock or 0), len(gaps))
 
@@ -53,11 +53,5 @@ def _ends(trace: Trace) -> dict[str, Ints]:
     comm = trace.events.category == Category.COMM
     on_device = comm & trace.track_mask(TrackKind.STREAM)
     rows = np.flatnonzero(on_device if on_device.any() else comm & trace.track_mask(TrackKind.THREAD))
-    return {
-        trace.strings[i]: np.sort(trace.events.end[rows[trace.events.name[rows] == i]])
-        for i in np.unique(trace.events.name[rows])
-    }
-
-
-def _gaps(a: Ints, b: Ints) -> list[int]:
-    return (b - a).tolist() if len(a) == len(b) else []
+    name, end = trace.events.name[rows], trace.events.end[rows]
+    return {trace.strings[i]: np.sort(end[name == i]) for i in np.unique(name).tolist()}

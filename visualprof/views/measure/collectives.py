@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from math import prod
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import length, union
+from visualprof.views.measure.intervals import covered, union
 from visualprof.views.measure.launch import launches
 
 SIZES = {
@@ -17,90 +20,155 @@ SIZES = {
     "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
     "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
 }  # fmt: skip
+MAX_ELEMENTS = 1 << 50  # of a message
+# Parts of a call in their order, and what else is told about it inside the host operator.
+HOST, KERNEL, INSIDE = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Collective:
-    """One call on one rank. start, end: (n,) ns of its host operator and its kernels; bytes: -1 unknown."""
+class Collectives:
+    """The collectives of one rank in order of time, n calls with m parts: a host operator, its kernels.
 
-    name: str
-    ts: int
+    name: (n,) ids of names. bytes, group_size: (n,) -1 unknown. event: (n,) row of the last part. call: (m,) ascending,
+    the call of each part. start, end: (m,) ns. exchanges: (m,) is data exchanged in it? In the kernels, or in the host
+    operator where there are none.
+    """
+
+    names: tuple[str, ...]
+    name: Ids
+    bytes: Ints
+    group_size: Ints
+    event: Ints
+    call: Ints
     start: Ints
     end: Ints
-    bytes: int
-    event: int
-    group_size: int = -1
-    is_request: bool = False  # asks a background thread for the collective, which is recorded there
+    exchanges: Mask
+
+    def __len__(self) -> int:
+        return len(self.name)
 
     @property
-    def arrival(self) -> int:
-        """When the rank was ready to exchange data: the start of its last part."""
-        return int(self.start[-1])
+    def begin(self) -> Ints:
+        """Start of each call (n,) ns: that of its first part."""
+        return self.start[np.searchsorted(self.call, np.arange(len(self)))]
 
     @property
-    def latency(self) -> int:
-        """Nanoseconds in which any part of it ran."""
-        return length(union(self.start, self.end))
+    def arrival(self) -> Ints:
+        """When the rank was ready to exchange data (n,) ns: the start of the last part."""
+        return self.start[np.searchsorted(self.call, np.arange(len(self)), side="right") - 1]
+
+    def latency(self, parts: Mask | None = None) -> Ints:
+        """Nanoseconds (n,) in which any part of the call ran, or any of the given ones."""
+        chosen = np.ones(len(self.call), bool) if parts is None else parts
+        call, start, end = self.call[chosen], self.start[chosen], self.end[chosen]
+        # Each call gets a stretch of its own on one axis, so that one union serves all.
+        first, last = np.full(len(self), np.iinfo(np.int64).max), np.zeros(len(self), np.int64)
+        np.minimum.at(first, call, start)
+        np.maximum.at(last, call, end)
+        width = np.where(np.bincount(call, minlength=len(self)) > 0, last - first, 0)
+        edge = np.concatenate(([0], np.cumsum(width + 1)))
+        shift = edge[call] - first[call]
+        return covered(union(start + shift, end + shift), edge[:-1], edge[:-1] + width)
 
 
 @dataclass(frozen=True)
 class Matched:
-    """A call with what its ranks share: transfer_ns is the shortest of each part over the ranks, None with one rank."""
+    """The collectives of a rank with what its ranks share; -1 for a call that some rank lacks.
 
-    rank: int
-    call: Collective
-    transfer_ns: int | None
+    transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks. exchange: (n,) ns, the shortest
+    time over the ranks in which data was exchanged; that of this rank alone where the call is unmatched.
+    """
+
+    calls: Collectives
+    transfer: Ints
+    part_transfer: Ints
+    exchange: Ints
 
 
-def collectives(trace: Trace) -> list[Collective]:
-    """The collectives of a trace in order of time.
+def collectives(trace: Trace) -> Collectives:
+    """The collectives of a trace.
 
     Outermost communication operators with the kernels that they launched, and communication kernels that no operator
-    owns.
+    owns. Requests to a background thread count only where that thread records nothing itself.
     """
+    events = trace.events
+    rows, head, role = _members(trace)
+    heads = np.unique(head)
+    asks = np.array([text.startswith("c10d::") for text in trace.strings], bool)
+    asks = asks[events.name[heads]] & ~np.isin(heads, head[role == KERNEL])
+    heads = heads if asks.all() else heads[~asks]
+    heads = heads[np.argsort(events.ts[heads], kind="stable")]
+    place = np.full(len(events), -1, np.int64)
+    place[heads] = np.arange(len(heads))
+    order = np.lexsort((events.ts[rows], role, place[head]))
+    order = order[place[head[order]] >= 0]
+    rows, call, role = rows[order], place[head[order]], role[order]
+    nbytes = np.full(len(heads), -1, np.int64)
+    np.maximum.at(nbytes, call, _bytes(trace, rows))
+    with_kernels = np.isin(np.arange(len(heads)), call[role == KERNEL])
+    sizes = trace.arg("group_size", rows, -1)
+    part = role != INSIDE
+    names, name = _names(trace, heads, _first(call, trace.arg("collective", rows, 0), len(heads), 0))
+    return Collectives(
+        names,
+        name,
+        nbytes,
+        _first(call, sizes, len(heads), -1),
+        rows[part][np.searchsorted(call[part], np.arange(len(heads)), side="right") - 1].astype(np.int64),
+        call[part],
+        events.ts[rows[part]],
+        events.end[rows[part]],
+        (role[part] == KERNEL) | ~with_kernels[call[part]],
+    )
+
+
+def match(ranks: Sequence[Collectives]) -> list[Matched]:
+    """The calls of every rank, the i-th of a name with the i-th of that name on the other ranks.
+
+    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
+    waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
+    has one of one rank alone. Source: torch-tb-profiler's wait graph.
+    """
+    if not ranks:
+        return []
+    known = {text: i for i, text in enumerate(dict.fromkeys(text for calls in ranks for text in calls.names))}
+    most = max((len(calls) for calls in ranks), default=0) + 1
+    keys = [_key(calls, known, most) for calls in ranks]
+    shared = reduce(np.intersect1d, keys) if len(ranks) > 1 else np.zeros(0, np.int64)
+    at = np.array([np.argsort(key)[np.searchsorted(np.sort(key), shared)] for key in keys], np.int64)
+    counts = np.array([np.bincount(c.call, minlength=len(c))[a] for c, a in zip(ranks, at, strict=True)], np.int64)
+    at = at[:, (counts == counts[:1]).all(axis=0)]
+    parts = [_parts_of(calls, mine) for calls, mine in zip(ranks, at, strict=True)]
+    took = [calls.latency() for calls in ranks]
+    exchanged = [calls.latency(calls.exchanges) for calls in ranks]
+    fastest = _shortest([c.end[p] - c.start[p] for c, p in zip(ranks, parts, strict=True)])
+    exchange = _shortest([e[mine] for e, mine in zip(exchanged, at, strict=True)])
+    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
+    limit = _shortest([t[mine] for t, mine in zip(took, at, strict=True)])
+    matched: list[Matched] = []
+    for calls, mine, part, own in zip(ranks, at, parts, exchanged, strict=True):
+        total = np.bincount(calls.call[part], fastest, len(calls)).astype(np.int64)
+        part_transfer = _placed(len(calls.call), part, fastest)
+        transfer = _placed(len(calls), mine, np.minimum(total[mine], limit))
+        own[mine] = exchange
+        matched.append(Matched(calls, transfer, part_transfer, own))
+    return matched
+
+
+def _members(trace: Trace) -> tuple[Rows, Rows, Ints]:
+    """Rows of communication, the row that stands for the call of each, and what it is of that."""
     events = trace.events
     comm = events.category == Category.COMM
     host = comm & trace.track_mask(TrackKind.THREAD)
-    rows = np.flatnonzero(host & (events.dur >= 0))
-    rows = rows[nearest_ancestor(events.parent, host, events.parent[rows]) < 0]
+    ranges = np.flatnonzero(host & (events.dur >= 0))
+    outer = _outermost(trace, ranges, host)
     joined = launches(trace)
     kernel = comm[joined.work]
-    work, owner = joined.work[kernel], joined.op[kernel]
-    around = np.where(owner >= 0, _outermost(trace, owner, host), -1)
-    order = np.lexsort((events.ts[work], around))
-    mine = np.split(work[order], np.searchsorted(around[order], np.stack((rows, rows + 1), axis=1).ravel()))[1::2]
-    calls = [_collective(trace, row, part.tolist()) for row, part in zip(rows.tolist(), mine, strict=True)]
-    calls += [_collective(trace, -1, [int(w)]) for w in work[around < 0]]
-    done = [c for c in calls if not c.is_request]
-    return sorted(done or calls, key=lambda c: c.ts)
-
-
-def match(ranks: list[list[Collective]]) -> list[Matched]:
-    """Every call of every rank, the i-th of a name with the i-th of that name on the other ranks.
-
-    Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
-    waited for nobody. A call that some rank lacks has no transfer time. Source: torch-tb-profiler's wait graph.
-    """
-    keyed: list[dict[tuple[str, int], Collective]] = []
-    for calls in ranks:
-        seen: dict[str, int] = {}
-        table: dict[tuple[str, int], Collective] = {}
-        for call in calls:
-            seen[call.name] = seen.get(call.name, -1) + 1
-            table[call.name, seen[call.name]] = call
-        keyed.append(table)
-    transfers = {key: _transfer([t.get(key) for t in keyed]) for key in dict.fromkeys(k for t in keyed for k in t)}
-    return [Matched(rank, call, transfers[key]) for rank, table in enumerate(keyed) for key, call in table.items()]
-
-
-def _transfer(calls: list[Collective | None]) -> int | None:
-    """The transfer time of one call, by rank; None when a rank lacks it, or all of one rank, or parts differ."""
-    there = [call for call in calls if call is not None]
-    if not len(calls) == len(there) > 1 or len({len(call.start) for call in there}) > 1:
-        return None
-    parts = np.stack([call.end - call.start for call in there]).min(axis=0)
-    # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    return min(int(parts.sum()), *(call.latency for call in there))
+    work = joined.work[kernel]
+    around = _outermost(trace, joined.op[kernel], host)
+    head = np.concatenate((outer, np.where(around >= 0, around, work)))
+    role = np.concatenate((np.where(outer == ranges, HOST, INSIDE), np.full(len(work), KERNEL)))
+    return np.concatenate((ranges, work)), head, role
 
 
 def _outermost(trace: Trace, rows: Rows, host: Mask) -> Rows:
@@ -113,42 +181,48 @@ def _outermost(trace: Trace, rows: Rows, host: Mask) -> Rows:
         at = np.where(above >= 0, above, at)
 
 
-def _collective(trace: Trace, row: int, kernels: list[int]) -> Collective:
-    events = trace.events
-    parts = np.array(([row] if row >= 0 else []) + kernels, np.int64)
-    inside = _inside(trace, row) if row >= 0 else []
-    rows = [*parts.tolist(), *inside]
-    name = _first_text(trace, "collective", rows) or _short(trace.strings[events.name[parts[0]]])
-    sizes = [b for r in rows if (b := _bytes(trace, r)) >= 0]
-    members = [int(v) for r in rows if (v := trace.arg("group_size", np.array([r]), -1)[0]) > 0]
-    return Collective(
-        name,
-        int(events.ts[parts[0]]),
-        events.ts[parts],
-        events.end[parts],
-        max(sizes, default=-1),
-        int(parts[-1]),
-        members[0] if members else -1,
-        is_request=not kernels and trace.strings[events.name[parts[0]]].startswith("c10d::"),
-    )
+def _first(call: Ints, values: Ints, count: int, missing: int) -> Ints:
+    """The first positive value of each call."""
+    out = np.full(count, missing, np.int64)
+    known = np.flatnonzero(values > 0)[::-1]  # of several assignments the last one stays
+    out[call[known]] = values[known]
+    return out
 
 
-def _inside(trace: Trace, row: int) -> list[int]:
-    """Communication ranges inside a communication operator."""
-    events = trace.events
-    track = trace.tracks[int(events.track[row])]
-    later = events.ts[row + 1 : track.first + track.count]
-    last = row + 1 + int(np.searchsorted(later, int(events.end[row])))
-    inside: list[int] = np.flatnonzero(events.category[row + 1 : last] == Category.COMM).tolist()
-    return [row + 1 + i for i in inside]
+def _names(trace: Trace, heads: Rows, told: Ints) -> tuple[tuple[str, ...], Ids]:
+    """Names of the calls, and which one each has: what the file calls the collective, else that of its first part."""
+    strings = trace.strings
+    keys, place = np.unique(np.where(told > 0, told, -trace.events.name[heads].astype(np.int64)), return_inverse=True)
+    ids: list[int] = keys.tolist()
+    texts = [strings[i] if i > 0 else _short(strings[-i]) for i in ids]
+    known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return tuple(known), np.array([known[text] for text in texts], np.int32)[place]
 
 
-def _first_text(trace: Trace, name: str, rows: list[int]) -> str:
-    for row in rows:
-        value = int(trace.arg(name, np.array([row]), 0)[0])
-        if value > 0:
-            return trace.strings[value]
-    return ""
+def _key(calls: Collectives, known: dict[str, int], most: int) -> Ints:
+    """A number of each call that is the same on all ranks: its name and its place among those of that name."""
+    name = np.array([known[text] for text in calls.names], np.int64)[calls.name]
+    order = np.argsort(name, kind="stable")
+    nth = np.empty(len(name), np.int64)
+    nth[order] = np.arange(len(name)) - np.searchsorted(name[order], name[order])
+    return name * most + nth
+
+
+def _parts_of(calls: Collectives, chosen: Ints) -> Ints:
+    """The parts of the chosen calls, one call after the other."""
+    first = np.searchsorted(calls.call, chosen)
+    count = np.searchsorted(calls.call, chosen, side="right") - first
+    return np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+
+
+def _shortest(times: list[Ints]) -> Ints:
+    return reduce(np.minimum, times)
+
+
+def _placed(count: int, at: Ints, values: Ints) -> Ints:
+    out = np.full(count, -1, np.int64)
+    out[at] = values
+    return out
 
 
 def _short(name: str) -> str:
@@ -160,18 +234,22 @@ def _short(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kernel.group(1)).lower() if kernel else name
 
 
-def _bytes(trace: Trace, row: int) -> int:
-    """Size of a collective's message: elements x type, or the bytes of its first input; -1 unknown."""
-    at = np.array([row])
-    elements = int(trace.arg("elements_in", at, -1)[0])
-    dtype = int(trace.arg("dtype", at, 0)[0])
-    if elements >= 0 and dtype > 0:
-        width = SIZES.get(trace.strings[dtype].lower(), 0)
-        return elements * width if width else -1
-    shapes, types = (int(trace.arg(n, at, 0)[0]) for n in ("input_shapes", "input_types"))
-    if shapes <= 0 or types <= 0:
-        return -1
-    return _first_tensor_bytes(trace.strings[shapes], trace.strings[types])
+def _bytes(trace: Trace, rows: Rows) -> Ints:
+    """Sizes of collectives' messages: elements x type, or the bytes of the first input; -1 unknown."""
+    strings = trace.strings
+    elements = trace.arg("elements_in", rows, -1).astype(np.int64)
+    dtype, shapes, types = (trace.arg(n, rows, 0).astype(np.int64) for n in ("dtype", "input_shapes", "input_types"))
+    width = _each(dtype, lambda i: SIZES.get(strings[i].lower(), 0))
+    pairs = shapes * len(strings) + types
+    sized = _each(pairs, lambda i: _first_tensor_bytes(strings[i // len(strings)], strings[i % len(strings)]))
+    told = np.where((width > 0) & (elements < MAX_ELEMENTS), elements * width, -1)
+    return np.where((elements >= 0) & (dtype > 0), told, sized)
+
+
+def _each(keys: Ints, value: Callable[[int], int]) -> Ints:
+    """A function of each key, called once for equal ones."""
+    known, place = np.unique(keys, return_inverse=True)
+    return np.array([value(key) for key in known.tolist()], np.int64)[place]
 
 
 def _first_tensor_bytes(shapes: str, types: str) -> int:
@@ -180,4 +258,5 @@ def _first_tensor_bytes(shapes: str, types: str) -> int:
     width = SIZES.get(kind.group(1).lower(), 0) if kind else 0
     if first is None or not width or not first.group(1).strip():
         return -1
-    return int(np.prod([int(d) for d in first.group(1).split(",")])) * width
+    elements = prod(int(d) for d in first.group(1).split(","))
+    return elements * width if elements < MAX_ELEMENTS else -1

@@ -10,7 +10,7 @@ from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
 from visualprof.views.measure.intervals import covered, length, union
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.steps import Windows, kernel_spans
-from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
+from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
 
 
 class DeviceSummary(msgspec.Struct, frozen=True):
@@ -53,7 +53,6 @@ def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSu
     core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
     known = ~np.isnan(occupancy)
-    has_tensor_cores = trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
     return DeviceSummary(
         id=device.id,
         name=device.name,
@@ -62,7 +61,7 @@ def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSu
         utilization=int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
-        tensor_core_ratio=float(dur[core].sum() / dur.sum()) if has_tensor_cores else None,
+        tensor_core_ratio=float(dur[core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
         kernel_ns=length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
     )
 

@@ -1,22 +1,26 @@
-"""What slows a run down, with the measured evidence and an estimate of the gain; one function a rule.
+"""What slows a run down, with the measured evidence and a bound of the gain; one function a rule.
 
 Thresholds are torch-tb-profiler's where it has the rule. Texts are the page's; a finding carries numbers.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace
+from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
 from visualprof.views.answers.kinds import Duration, keyed
 from visualprof.views.measure.devices import DeviceSummary
-from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel
-from visualprof.views.measure.steps import Windows
+from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
+from visualprof.views.measure.launch import Launches, is_kernel, is_operator
+from visualprof.views.measure.steps import Windows, kernel_spans
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
 Severity = Literal["high", "medium", "low"]
@@ -25,6 +29,10 @@ MEDIUM: Severity = "medium"
 LOW: Severity = "low"
 TENSOR_CORE_CAPABILITY = 7.0
 TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
+COLD = 1.5  # a first step that takes over this many medians of the others also warms up
+LIKE = 0.5  # a step that does less than this share of the median step's work is none to judge by
+BURST = 50  # launches that the timeline shows of many
+Span = tuple[int, int]
 
 
 # The measured numbers of a finding, those of its rule.
@@ -33,9 +41,9 @@ Evidence = Annotated[
     keyed(
         device="id", devices="count", calls="count", pageable_copies="count", utilization="ratio", occupancy="ratio",
         dataloader_ratio="ratio", communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio",
-        host_ratio="ratio", memcpy_ratio="ratio", dataloader_ns="ns", communication_ns="ns", eligible_ns="ns",
-        idle_ns="ns", host_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns", median_step_ns="ns", longest_step_ns="ns",
-        peak_bytes="bytes", memory_bytes="bytes",
+        host_ratio="ratio", memcpy_ratio="ratio", outside_ratio="ratio", dataloader_ns="ns", communication_ns="ns",
+        eligible_ns="ns", idle_ns="ns", host_ns="ns", outside_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns",
+        median_step_ns="ns", longest_step_ns="ns", peak_bytes="bytes", memory_bytes="bytes",
     ),
 ]  # fmt: skip
 
@@ -43,8 +51,9 @@ Evidence = Annotated[
 class Finding(msgspec.Struct, frozen=True):
     """Something worth changing; its text is in the page's locales under `finding.ID`.
 
-    gain_ns_per_step: at most this much of an average step could be saved, None where it cannot be told.
-    link: where the page shows the evidence.
+    gain_ns_per_step: at most this much of the median step could be saved, None where it cannot be told.
+    link: the page with the numbers behind it. start_ns, end_ns: where on the timeline it is seen, since the first
+    event; None where it is seen nowhere.
     """
 
     id: str
@@ -52,27 +61,67 @@ class Finding(msgspec.Struct, frozen=True):
     gain_ns_per_step: Duration | None
     evidence: Evidence
     link: str
+    start_ns: Duration | None = None
+    end_ns: Duration | None = None
 
 
 @dataclass(frozen=True)
 class Case:
-    """What the rules look at: averages a step, devices, operators and launches."""
+    """What the rules look at.
+
+    parts: (n steps,) ns of each part of the steps under PART_ns, and total_ns. exposed: disjoint intervals of the same
+    parts, whether in a step or not.
+    """
 
     trace: Trace
     windows: Windows
-    step: Mapping[str, float]
+    parts: Mapping[str, Ints]
+    exposed: Mapping[str, Ints]
     devices: list[DeviceSummary]
     joined: Launches
-    times: OperatorTimes
 
-    @property
-    def steps(self) -> int:
-        """Number of steps, at least 1."""
-        return max(1, len(self.windows))
+    @cached_property
+    def typical(self) -> Mask:
+        """The steps to judge by: those that do the work of most of them, less a cold first one."""
+        work = _work(self.trace, self.windows)
+        like = work >= LIKE * np.median(work) if len(work) else np.zeros(0, bool)
+        total, chosen = self.parts["total_ns"], np.flatnonzero(like)
+        if len(chosen) > 1 and total[chosen[0]] > COLD * np.median(total[chosen[1:]]):
+            like[chosen[0]] = False
+        return like
 
-    def share(self, part: str) -> float:
-        """Share of the average step that a part fills."""
-        return self.step[f"{part}_ns"] / self.step["total_ns"] if self.step["total_ns"] else 0.0
+    @cached_property
+    def spans(self) -> Ints:
+        """The time of these steps, disjoint (m, 2) ns."""
+        return np.stack((self.windows.start, self.windows.end), axis=1)[self.typical]
+
+    def median(self, values: Ints) -> float:
+        """Median of a number of each step (n,) over the typical ones."""
+        return float(np.median(values[self.typical])) if self.typical.any() else 0.0
+
+    def within(self, spans: Ints) -> float:
+        """Time of the median step that disjoint intervals cover."""
+        return self.median(covered(spans, self.windows.start, self.windows.end))
+
+    def spent(self, *parts: str) -> float:
+        """Time of the median step that some parts fill."""
+        return self.median(np.sum([self.parts[f"{part}_ns"] for part in parts], axis=0))
+
+    def share(self, spent: float) -> float:
+        """A time as share of the median step."""
+        return spent / self.spent("total") if self.spent("total") else 0.0
+
+    def idle(self, device: int) -> float:
+        """Time of the median step in which a device runs no kernel."""
+        return self.spent("total") - self.within(kernel_spans(self.trace, device))
+
+    def longest(self, spans: Ints) -> Span | None:
+        """The longest of some disjoint intervals, inside the typical steps."""
+        inside = intersect(spans, self.spans)
+        if not len(inside):
+            return None
+        start, end = inside[np.argmax(inside[:, 1] - inside[:, 0])].tolist()
+        return start, end
 
     def on_gpu(self) -> bool:
         """Are there kernels of a device, and do we see kernels rather than operators?"""
@@ -86,18 +135,38 @@ def findings(case: Case) -> list[Finding]:
     return sorted(every, key=lambda f: (rank[f.severity], -(f.gain_ns_per_step or 0)))
 
 
+def _work(trace: Trace, windows: Windows) -> Ints:
+    """Kernels and operators of each step, those of data loading aside."""
+    if (windows.index < 0).any():
+        return np.ones(len(windows), np.int64)
+    events = trace.events
+    rows = np.flatnonzero((is_operator(trace) | is_kernel(trace)) & (events.step >= 0)).astype(np.int32)
+    rows = rows[nearest_ancestor(events.parent, events.category == Category.DATALOADER, rows) < 0]
+    return np.bincount(events.step[rows], minlength=len(trace.steps))[windows.index]
+
+
 def _finding(
-    name: str, severity: Severity, link: str, gain: int | None = None, **evidence: int | float | str
+    case: Case,
+    name: str,
+    severity: Severity,
+    link: str,
+    seen: Span | None = None,
+    gain: float | None = None,
+    **evidence: int | float | str,
 ) -> Iterator[Finding]:
-    yield Finding(name, severity, gain, evidence, link)
+    first = case.trace.span_ns[0]
+    start, end = (None, None) if seen is None else (seen[0] - first, seen[1] - first)
+    yield Finding(name, severity, None if gain is None else round(gain), evidence, link, start, end)
 
 
 def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -> Iterator[Finding]:
-    """A part fills more than `least` of the average step, badly so from `severe` on."""
-    share, spent = case.share(part), round(case.step[f"{part}_ns"])
+    """A part fills more than `least` of the median step, badly so from `severe` on."""
+    spent = case.spent(part)
+    share, seen = case.share(spent), case.longest(case.exposed[part])
     if share > least:
-        numbers = {f"{part}_ratio": share, f"{part}_ns": spent}
-        yield from _finding(f"{part}_bound", HIGH if share > severe else MEDIUM, link, spent, **numbers)
+        numbers = {f"{part}_ratio": share, f"{part}_ns": round(spent)}
+        severity = HIGH if share > severe else MEDIUM
+        yield from _finding(case, f"{part}_bound", severity, link, seen, spent, **numbers)
 
 
 def _dataloader(case: Case) -> Iterator[Finding]:
@@ -106,28 +175,33 @@ def _dataloader(case: Case) -> Iterator[Finding]:
 
 def _utilization(case: Case) -> Iterator[Finding]:
     for device in case.devices if case.on_gpu() else ():
-        used = device.utilization
-        if used is not None and used < 0.5:
-            idle, severity = round(case.step["total_ns"] * (1 - used)), HIGH if used < 0.3 else MEDIUM
-            numbers = {"device": device.id, "utilization": used, "idle_ns": idle}
-            yield from _finding("low_gpu_utilization", severity, "/overview?chart=steps", idle, **numbers)
+        idle = case.idle(device.id)
+        used = 1 - case.share(idle)
+        if used < 0.5 and idle:
+            seen = case.longest(subtract(case.spans, kernel_spans(case.trace, device.id)))
+            numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
+            severity = HIGH if used < 0.3 else MEDIUM
+            yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", seen, idle, **numbers)
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
+    """At best their kernels, those on several streams at a time counted once, take half of the time."""
     if not case.on_gpu() or case.trace.meta.device_type != "cuda":
         return
     capable = [d for d in case.devices if _capability(d) >= TENSOR_CORE_CAPABILITY]
     unused = all(d.tensor_core_ratio == 0 for d in capable)
-    eligible = names_with(case.trace, case.trace.events.name[case.times.rows], can_use_tensor_core)
-    spent = int(case.times.device_self[eligible].sum())
-    kernels = int(np.maximum(case.trace.events.dur[is_kernel(case.trace)], 0).sum())
-    if capable and unused and spent:
-        gain, severity = (
-            round(spent * (1 - 1 / TENSOR_CORE_SPEEDUP) / case.steps),
-            HIGH if spent > 0.3 * kernels else MEDIUM,
-        )
-        numbers = {"eligible_ratio": spent / kernels if kernels else 0.0, "eligible_ns": spent}
-        yield from _finding("tensor_cores_unused", severity, "/operator?sort=device_self_ns", gain, **numbers)
+    events, joined = case.trace.events, case.joined
+    owned = (joined.op >= 0) & (events.category[joined.work] == Category.KERNEL)
+    rows = joined.work[owned][names_with(case.trace, events.name[joined.op[owned]], can_use_tensor_core)]
+    spans = _spans(case.trace, rows)
+    gain = case.within(spans) * (1 - 1 / TENSOR_CORE_SPEEDUP)
+    if capable and unused and gain:
+        spent, kernels = int(events.dur[rows].sum()), int(np.maximum(events.dur[is_kernel(case.trace)], 0).sum())
+        share = case.share(gain)
+        severity = HIGH if share > 0.15 else MEDIUM if share > 0.05 else LOW
+        numbers = {"eligible_ratio": spent / kernels, "eligible_ns": spent}
+        seen, link = case.longest(spans), "/operator?sort=device_self_ns"
+        yield from _finding(case, "tensor_cores_unused", severity, link, seen, gain, **numbers)
 
 
 def _memory(case: Case) -> Iterator[Finding]:
@@ -137,18 +211,21 @@ def _memory(case: Case) -> Iterator[Finding]:
         peak = int(np.maximum(allocs.allocated[here].max(), allocs.reserved[here].max())) if here.any() else 0
         if device.memory_bytes and peak > 0.9 * device.memory_bytes:
             numbers = {"device": device.id, "peak_bytes": peak, "memory_bytes": device.memory_bytes}
-            yield from _finding("memory_nearly_full", MEDIUM, "/memory", **numbers)
+            yield from _finding(case, "memory_nearly_full", MEDIUM, "/memory", None, None, **numbers)
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
-    if len(case.devices) > 1 and any("DataParallel" in s and "Distributed" not in s for s in case.trace.strings):
-        yield from _finding("data_parallel", MEDIUM, "/overview", devices=len(case.devices))
+    named = names_with(case.trace, case.trace.events.name, lambda name: bool(DATA_PARALLEL.search(name)))
+    if len(case.devices) > 1 and named.any():
+        seen = _longest_event(case.trace, np.flatnonzero(named))
+        yield from _finding(case, "data_parallel", MEDIUM, "/overview", seen, devices=len(case.devices))
 
 
 def _backend(case: Case) -> Iterator[Finding]:
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
     if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(_capability, case.devices)) >= 3.5:
-        yield from _finding("not_nccl", MEDIUM, "/distributed", backend=backend)
+        seen = _longest_event(case.trace, np.flatnonzero(case.trace.events.category == Category.COMM))
+        yield from _finding(case, "not_nccl", MEDIUM, "/distributed", seen, backend=backend)
 
 
 def _communication(case: Case) -> Iterator[Finding]:
@@ -156,52 +233,72 @@ def _communication(case: Case) -> Iterator[Finding]:
 
 
 def _small_kernels(case: Case) -> Iterator[Finding]:
-    """Kernels shorter than the call that launched them keep the device waiting for the host."""
+    """Calls that last longer than all the kernels that they launch keep the device waiting for the host."""
     joined, events = case.joined, case.trace.events
-    chosen = (joined.call >= 0) & is_kernel(case.trace)[joined.work]
-    work, call = joined.work[chosen], joined.call[chosen]
-    if not case.on_gpu() or len(work) < 100:
+    chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
+    work = joined.work[chosen]
+    calls, of = np.unique(joined.call[chosen], return_inverse=True)
+    if not case.on_gpu() or len(calls) < 100:
         return
-    short = events.dur[work] < events.dur[call]
-    ratio, mean = float(short.mean()), round(float(events.dur[work].mean()))
-    if ratio > 0.5 and any(d.utilization is not None and d.utilization < 0.8 for d in case.devices):
-        gain = int((events.dur[call] - events.dur[work])[short].sum()) // case.steps
-        numbers = {"calls": len(work), "short_kernel_ratio": ratio, "kernel_mean_ns": mean}
-        yield from _finding("many_small_kernels", MEDIUM, "/kernel?sort=calls", gain, **numbers)
+    short = np.bincount(of, events.dur[work]) < events.dur[calls]
+    if short.mean() > 0.5 and any(case.share(case.idle(d.id)) > 0.2 for d in case.devices):
+        gain = case.within(subtract(_spans(case.trace, calls[short]), kernel_spans(case.trace)))
+        kernel_mean = round(float(events.dur[work].mean()))
+        numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
+        seen = _densest(case.trace, calls[short])
+        yield from _finding(case, "many_small_kernels", MEDIUM, "/kernel?sort=calls", seen, gain, **numbers)
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
+    rows = np.flatnonzero(is_kernel(case.trace))
+    low = rows[case.trace.arg("occupancy", rows, np.nan) < 0.2]
+    of_device = np.array([track.device for track in case.trace.tracks])[case.trace.events.track[low]]
     for device in case.devices:
-        occupancy, used = device.occupancy, device.utilization
-        if occupancy is not None and occupancy < 0.2 and used is not None and used > 0.3:
-            yield from _finding("low_occupancy", LOW, "/kernel?group=launch", device=device.id, occupancy=occupancy)
+        if device.occupancy is not None and device.occupancy < 0.2 and case.share(case.idle(device.id)) < 0.7:
+            seen = _longest_event(case.trace, low[of_device == device.id])
+            numbers = {"device": device.id, "occupancy": device.occupancy}
+            yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", seen, **numbers)
 
 
 def _cpu(case: Case) -> Iterator[Finding]:
-    exposed, total = case.step["cpu_ns"] + case.step["runtime_ns"], case.step["total_ns"]
-    if case.on_gpu() and total and exposed / total > 0.4:
-        spent = round(exposed)
-        numbers = {"host_ratio": exposed / total, "host_ns": spent}
-        yield from _finding("cpu_bound", MEDIUM, "/operator?sort=host_self_ns", spent, **numbers)
+    spent = case.spent("cpu", "runtime")
+    if case.on_gpu() and case.share(spent) > 0.4:
+        numbers = {"host_ratio": case.share(spent), "host_ns": round(spent)}
+        seen = case.longest(merge(case.exposed["cpu"], case.exposed["runtime"]))
+        yield from _finding(case, "cpu_bound", MEDIUM, "/operator?sort=host_self_ns", seen, spent, **numbers)
+
+
+def _outside(case: Case) -> Iterator[Finding]:
+    """Neither a device nor an operator works: Python between the operators, or waiting that nobody records."""
+    spent = case.spent("other")
+    if case.share(spent) > 0.4 and is_operator(case.trace).any():
+        gaps = subtract(case.spans, merge(*case.exposed.values()))
+        numbers = {"outside_ratio": case.share(spent), "outside_ns": round(spent), **_python_in(case.trace, gaps)}
+        yield from _finding(
+            case, "outside_operators", MEDIUM, "/overview?chart=steps", case.longest(gaps), spent, **numbers
+        )
 
 
 def _copies(case: Case) -> Iterator[Finding]:
-    share, spent = case.share("memcpy"), round(case.step["memcpy_ns"])
+    spent = case.spent("memcpy")
     pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
     pageable &= case.trace.events.category == Category.MEMCPY
-    if share > 0.03:
-        numbers = {"pageable_copies": int(pageable.sum()), "memcpy_ratio": share, "memcpy_ns": spent}
-        yield from _finding("copies_blocking", MEDIUM, "/kernel?table=memory_operations", spent, **numbers)
+    if case.share(spent) > 0.03:
+        count, seen = int(pageable.sum()), case.longest(case.exposed["memcpy"])
+        numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
+        link = "/kernel?table=memory_operations"
+        yield from _finding(case, "copies_blocking", MEDIUM, link, seen, spent, **numbers)
 
 
 def _jitter(case: Case) -> Iterator[Finding]:
-    length: Ints = case.windows.end - case.windows.start
-    median = float(np.median(length)) if len(length) >= 5 else 0.0
-    if median > 0 and length.max() > 1.5 * median:
-        worst, gain = int(np.argmax(length)), max(0, round(float(length.mean()) - median))
-        step, longest = case.windows.names[worst], int(length[worst])
+    length, median = case.parts["total_ns"][case.typical], case.spent("total")
+    if len(case.windows) >= 5 and len(length) and length.max() > 1.5 * median:
+        worst = int(np.flatnonzero(case.typical)[np.argmax(length)])
+        step, longest = case.windows.names[worst], int(length.max())
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
-        yield from _finding("step_jitter", LOW, f"/overview?step={step}", gain, **numbers)
+        seen = int(case.windows.start[worst]), int(case.windows.end[worst])
+        gain = min(max(0.0, float(length.mean()) - median), median)
+        yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", seen, gain, **numbers)
 
 
 def _capability(device: DeviceSummary) -> float:
@@ -211,7 +308,45 @@ def _capability(device: DeviceSummary) -> float:
         return 0.0
 
 
+def _spans(trace: Trace, rows: Rows) -> Ints:
+    """Disjoint intervals of some events."""
+    return union(trace.events.ts[rows], trace.events.end[rows])
+
+
+def _longest_event(trace: Trace, rows: Rows) -> Span | None:
+    if not len(rows):
+        return None
+    row = rows[np.argmax(trace.events.dur[rows])]
+    return int(trace.events.ts[row]), int(trace.events.end[row])
+
+
+def _densest(trace: Trace, rows: Rows) -> Span:
+    """The least time in which BURST of some events follow each other."""
+    order = rows[np.argsort(trace.events.ts[rows], kind="stable")]
+    count = min(BURST, len(order))
+    first = int(np.argmin(trace.events.ts[order[count - 1 :]] - trace.events.ts[order[: len(order) - count + 1]]))
+    burst = order[first : first + count]
+    return int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max())
+
+
+def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
+    """The Python function that fills most of some time, told by the middle of each gap on the busiest thread."""
+    events = trace.events
+    python = (events.category == Category.PYTHON) & trace.track_mask(TrackKind.THREAD)
+    if not python.any():
+        return {}
+    track = trace.tracks[int(np.bincount(events.track[python]).argmax())]
+    first, last = track.first, track.first + track.count
+    inner = innermost_at(events.ts, events.end, events.parent, first, last, gaps.mean(axis=1).astype(np.int64))
+    row = nearest_ancestor(events.parent, python, inner)
+    length = np.where(row >= 0, gaps[:, 1] - gaps[:, 0], 0)
+    names, of = np.unique(events.name[row], return_inverse=True)
+    total = np.bincount(of, length)
+    return {"function": trace.strings[int(names[total.argmax()])]} if total.any() else {}
+
+
+DATA_PARALLEL = re.compile(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _dataloader, _utilization, _tensor_cores, _memory, _data_parallel, _backend, _communication,
-    _small_kernels, _occupancy, _cpu, _copies, _jitter,
+    _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter,
 )  # fmt: skip

@@ -61,15 +61,25 @@ def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
 
 
 def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
-    """Pairs of equal name and type whose name is unique on both sides."""
-    tables: list[dict[tuple[str, str], list[int]]] = []
-    for nodes in (mine, theirs):
-        table: dict[tuple[str, str], list[int]] = {}
-        for i, node in enumerate(nodes):
-            table.setdefault((node.name, node.type), []).append(i)
-        tables.append(table)
-    first, second = tables
-    return {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
+    """Pairs of equal name and type, in the same body where bodies repeat names, that are unique on both sides."""
+    pairs: dict[int, int] = {}
+    for with_body in (True, False):
+        left = [i for i in range(len(mine)) if i not in pairs]
+        taken = set(pairs.values())
+        first = _keyed(mine, left, with_body)
+        second = _keyed(theirs, [i for i in range(len(theirs)) if i not in taken], with_body)
+        pairs |= {a[0]: second[key][0] for key, a in first.items() if len(a) == 1 and len(second.get(key, ())) == 1}
+    return pairs
+
+
+def _keyed(nodes: Sequence[Node], places: Sequence[int], with_body: bool) -> dict[tuple[object, ...], list[int]]:
+    """Places of nodes by name and type, and by the bodies around them."""
+    table: dict[tuple[object, ...], list[int]] = {}
+    for i in places:
+        node = nodes[i]
+        bodies = [s.name for s in node.scope if with_body and s.kind in ("control", "function", "subgraph")]
+        table.setdefault((node.name, node.type, *bodies), []).append(i)
+    return table
 
 
 def _merged(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,22 @@ from numpy.typing import NDArray
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.graph_names import AMBIGUOUS, NO_NODE, UNKNOWN, NodeNames
+from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
-LAYOUT_SUFFIX = re.compile(r"(_nchwc|_token_\d+|/MatMulScaleFusion/?|_kernel_time)$")
-FUSED = re.compile(r"^(?:fused |FUSE_\w+\()([^,)]+)")
+Longs = NDArray[np.int64]
+LAYOUT = {"ReorderInput", "ReorderOutput", "Reorder"}
+
+
+class Unmatched(NamedTuple):
+    """Operators of one name that found no node; conversions of layout: of one type. event: row of the longest."""
+
+    name: str
+    reason: Literal["layout", "ambiguous", "no_node"]
+    time_ns: int
+    calls: int
+    event: int
 
 
 @dataclass(frozen=True)
@@ -32,32 +45,37 @@ class Join:
     calls: NDArray[np.float64]
     flops: NDArray[np.float64]
     memory_bytes: NDArray[np.float64]
-    event: NDArray[np.int64]
+    event: Longs
+    unmatched: list[Unmatched]
 
 
 def join(model: ModelGraph, trace: Trace) -> Join:
     """Device time of operators (host self time where nothing ran on a device) on the nodes of the same name.
 
-    Names are tried as they are, then as the node's output value, then without what an optimizer added to them; what a
-    runtime made of several nodes goes to the first of those; module graphs are joined by the module calls of the
+    Names are tried as they are, then as the node's output value, then without what an optimizer added to them; a name
+    that several bodies have means the node in the body in which the operator ran. What a runtime made of several nodes
+    goes to the one of its type, else to the first of those; module graphs are joined by the module calls of the
     profiler. Names that are only types join nothing. Source: docs/views.md#graph.
     """
     modules = {n.attributes["profile_name"]: i for i, n in enumerate(model.nodes) if "profile_name" in n.attributes}
     if modules and bool((trace.events.category == Category.MODULE).any()):
         rows = np.flatnonzero(trace.events.category == Category.MODULE)
-        return _collect(model, trace, rows, np.maximum(trace.events.dur[rows], 0), modules, "module")
+        node_of = np.array([modules.get(name, NO_NODE) for name in trace.strings], np.int64)
+        return _collect(
+            model, trace, rows, np.maximum(trace.events.dur[rows], 0), node_of[trace.events.name[rows]], "module"
+        )
     rows, spent = _measured(trace)
-    return _collect(model, trace, rows, spent, _names(model), "name")
+    return _collect(model, trace, rows, spent, _nodes(model, trace, rows), "name")
 
 
-def _outermost(trace: Trace, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _outermost(trace: Trace, rows: Longs) -> NDArray[np.bool_]:
     """Which of the events lie in no other of them."""
     among = np.zeros(len(trace.events), bool)
     among[rows] = True
     return nearest_ancestor(trace.events.parent, among, trace.events.parent[rows]) < 0
 
 
-def _measured(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _measured(trace: Trace) -> tuple[Longs, Longs]:
     """Rows of operators and what each cost."""
     if trace.meta.device_work == "operator":
         rows = np.flatnonzero(is_kernel(trace))
@@ -66,27 +84,90 @@ def _measured(trace: Trace) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return times.rows.astype(np.int64), times.device_self if times.device_self.any() else times.host_self
 
 
-def _names(model: ModelGraph) -> dict[str, int]:
-    """Names under which an operator may appear in a profile; a node's own name wins."""
-    names: dict[str, int] = {}
-    for i, node in enumerate(model.nodes):
-        if node.kind == "operator":
-            for value in node.outputs:
-                names.setdefault(model.values[value].name, i)
-    return names | {n.name: i for i, n in enumerate(model.nodes) if n.kind == "operator" and n.name}
-
-
-def _collect(
-    model: ModelGraph, trace: Trace, rows: NDArray[np.int64], spent: NDArray[np.int64], names: dict[str, int], rule: str
-) -> Join:
-    node_of = np.full(len(trace.strings), -1, np.int64)
+def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
+    """Node of each operator; NO_NODE, AMBIGUOUS. Cost: each name once for each node in whose body it ran."""
     label = trace.events.name[rows].astype(np.int64)
     if trace.meta.operator_names == "type":  # a node that is called like a type is not every operator of that type
         label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
-    for i in np.unique(label[label > 0]):
-        node_of[i] = _find(trace.strings[int(i)], names)
-    node = np.where(label > 0, node_of[label], -1)
-    node = np.where(node >= 0, node, _by_layers(trace, rows, names))
+    type, layers = (np.maximum(trace.arg(arg, rows, 0).astype(np.int64), 0) for arg in ("type", "layers"))
+    names = NodeNames(model, (trace.strings[int(i)] for i in np.unique(label)))
+    runs_in = np.array([*map(names.runs, range(len(model.nodes))), UNKNOWN], np.int64)
+    around, level = _nesting(trace, rows)
+    node = np.full(len(rows), NO_NODE, np.int64)
+    held = np.full(len(rows), -1 if level.any() else UNKNOWN, np.int64)
+    inside = np.array(held)  # the node in whose body an operator's own operators run
+
+    def look_up(at: Longs, find: Callable[[int, str, str], int]) -> None:
+        asked = group(held[at], label[at], type[at], layers[at])
+        found: list[int] = []
+        for row in at[asked.first].tolist():
+            texts = [trace.strings[label[row]]] if label[row] else []
+            texts += trace.strings[layers[row]].split(",") if layers[row] else []
+            each = [find(int(held[row]), text, trace.strings[type[row]] if type[row] else "") for text in texts]
+            found.append(next((one for one in each if one >= 0), min(each, default=NO_NODE)))
+        node[at] = np.array(found, np.int64)[asked.of]
+
+    for depth in range(int(level.max(initial=-1)) + 1):  # from the outermost inwards
+        at = np.flatnonzero(level == depth)
+        held[at] = np.where(around[at] >= 0, inside[around[at]], held[at])
+        look_up(at, names.find)
+        inside[at] = np.where(node[at] >= 0, runs_in[node[at]], held[at])
+    look_up(np.flatnonzero(node == AMBIGUOUS), names.find_ran)
+    return _merged(names, trace, node, type)
+
+
+def _merged(names: NodeNames, trace: Trace, node: Longs, type: Longs) -> Longs:
+    """The same with operators that were made of several nodes on the one of their type."""
+    named = set(np.unique(node).tolist())
+    pairs = group(node, type)
+    kinds: list[int] = type[pairs.first].tolist()
+    meant = [
+        names.operator(row, trace.strings[kind], named) if row >= 0 and kind else row
+        for row, kind in zip(node[pairs.first].tolist(), kinds, strict=True)
+    ]
+    return np.array(meant, np.int64)[pairs.of]
+
+
+def _nesting(trace: Trace, rows: Longs) -> tuple[Longs, Longs]:
+    """Of each operator: the place of the one around it, -1 for none, and how many there are."""
+    place = np.full(len(trace.events) + 1, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    around = place[nearest_ancestor(trace.events.parent, place[:-1] >= 0, trace.events.parent[rows])]
+    level = np.zeros(len(rows), np.int64)
+    at = around
+    while (at >= 0).any():
+        level += at >= 0
+        at = np.where(at >= 0, around[at], -1)
+    return around, level
+
+
+def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unmatched]:
+    """What found no node, the longest first."""
+    type = np.maximum(trace.arg("type", rows, 0).astype(np.int64), 0)
+    of = group(trace.events.name[rows], type, node)
+    order = np.lexsort((trace.events.dur[rows], of.of))
+    longest = np.zeros(len(of.first), np.int64)
+    longest[of.of[order]] = rows[order]
+    total, found = of.sum(spent), dict[tuple[str, str], Unmatched]()
+    for i in np.argsort(-total, kind="stable").tolist():
+        at = of.first[i]
+        kind = trace.strings[type[at]]
+        layout = kind in LAYOUT
+        name = kind if layout else trace.strings[trace.events.name[rows[at]]]
+        reason = "layout" if layout else "ambiguous" if node[at] == AMBIGUOUS else "no_node"
+        same = found.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
+        found[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
+    return sorted(found.values(), key=lambda one: -one.time_ns)
+
+
+def _collect(
+    model: ModelGraph,
+    trace: Trace,
+    rows: Longs,
+    spent: Longs,
+    node: Longs,
+    rule: str,
+) -> Join:
     has_node = node >= 0
     count = len(model.nodes)
 
@@ -107,21 +188,5 @@ def _collect(
         int(whole.sum()), int(matched.sum()), len(rows), rule, total(spent), total(np.ones(len(rows))),
         total(trace.arg("flops", rows, np.nan).astype(np.float64)),
         total(trace.arg("bytes", rows, np.nan).astype(np.float64)), event,
+        [] if nested else _unmatched(trace, rows[~has_node], spent[~has_node], node[~has_node]),
     )  # fmt: skip
-
-
-def _by_layers(trace: Trace, rows: NDArray[np.int64], names: dict[str, int]) -> NDArray[np.int64]:
-    """Node of each event by the model's layers that a runtime says it was made of; the first that is a node."""
-    layers = np.maximum(trace.arg("layers", rows, 0).astype(np.int64), 0)
-    node_of = np.full(len(trace.strings), -1, np.int64)
-    for i in np.unique(layers[layers > 0]):
-        node_of[i] = next((names[name] for name in trace.strings[int(i)].split(",") if name in names), -1)
-    return node_of[layers]
-
-
-def _find(name: str, names: dict[str, int]) -> int:
-    for candidate in (name, LAYOUT_SUFFIX.sub("", name), name.strip("/")):
-        if candidate in names:
-            return names[candidate]
-    fused = FUSED.match(name)
-    return names.get(fused.group(1), -1) if fused else -1

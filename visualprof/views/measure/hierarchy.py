@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from visualprof.reader.graph import ModelGraph, Scope, Value
+from visualprof.reader.graph import ModelGraph, Scope, Value, holders
 from visualprof.reader.trace.types import Mask
 
 SECTION = 300  # a group with more children is cut into sections
@@ -21,12 +21,17 @@ MIN_BLOCK = 4
 
 @dataclass
 class Group:
-    """A group while the tree grows. children: ("group" or "node", row), in order of execution."""
+    """A group while the tree grows.
+
+    children: ("group" or "node", row), in order of execution. node: place of the shown node that the group is, no child
+    of it; -1 where it is none.
+    """
 
     name: str
     kind: str
     parent: int
     children: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    node: int = -1
 
     @property
     def groups(self) -> list[int]:
@@ -75,24 +80,11 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     """The groups and edges of a model. Cost: about 20 us a node."""
     shown = [i for i, n in enumerate(model.nodes) if n.kind != "constant"]
     place = {row: i for i, row in enumerate(shown)}
-    producer = {v: i for i, n in enumerate(model.nodes) for v in n.outputs}
-    src: list[int] = []
-    dst: list[int] = []
-    value: list[int] = []
-    folded: list[tuple[int, ...]] = []
-    for i, row in enumerate(shown):
-        held: dict[int, None] = {}
-        for v in model.nodes[row].inputs:
-            origin = producer.get(v)
-            if origin is None:
-                continue
-            if origin in place:
-                src.append(place[origin])
-                dst.append(i)
-                value.append(v)
-            else:
-                held[v] = None
-        folded.append(tuple(held))
+    edges = _edges(model)
+    src, dst = ([place[edge[end]] for edge in edges] for end in (0, 1))
+    value = [edge[2] for edge in edges]
+    constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
+    folded = [tuple(dict.fromkeys(v for v in model.nodes[row].inputs if v in constants)) for row in shown]
     groups, group = _tree(model, shown)
     return Hierarchy(
         tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
@@ -100,8 +92,35 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     )  # fmt: skip
 
 
+def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
+    """Rows of the nodes at both ends of each edge, and of its value.
+
+    A node with bodies takes and makes itself what nothing inside takes and makes, and what formal inputs and outputs
+    have from nowhere else.
+    """
+    holder_of = holders(model.nodes)
+    around: list[tuple[int, ...]] = []
+    for holder in holder_of:  # which stands before what it holds
+        around.append((*around[holder], holder) if holder >= 0 else ())
+    taken = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.inputs}
+    given = {(h, v) for row, node in enumerate(model.nodes) for h in around[row] for v in node.outputs}
+    makers: dict[int, list[int]] = {}
+    for row, node in enumerate(model.nodes):
+        for v in node.outputs if node.kind != "constant" else ():
+            if (row, v) not in given:
+                makers.setdefault(v, []).append(row)
+    edges: list[tuple[int, int, int]] = []
+    for row, (node, holder) in enumerate(zip(model.nodes, holder_of, strict=True)):
+        edges += [(m, row, v) for v in node.inputs if (row, v) not in taken for m in makers.get(v, ())]
+        if holder >= 0 and node.kind == "input" and not node.inputs:
+            edges += [(holder, row, v) for v in node.outputs]
+        if holder >= 0 and node.kind == "output" and not node.outputs:
+            edges += [(row, holder, v) for v in node.inputs]
+    return edges
+
+
 def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
-    """Groups from scopes (or repeated blocks), large ones cut into sections."""
+    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections."""
     operators = [r for r in shown if model.nodes[r].kind == "operator"]
     scoped = sum(bool(model.nodes[r].scope) for r in operators)
     blocks = {} if scoped >= FLAT_SHARE * max(1, len(operators)) else _blocks(model, shown)
@@ -110,7 +129,8 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
     of: list[int] = []
     for i, row in enumerate(shown):
         at = 0
-        for scope in blocks.get(i, model.nodes[row].scope):
+        node = model.nodes[row]
+        for scope in blocks.get(row, node.place):
             key = (at, scope)
             if key not in known:
                 known[key] = len(groups)
@@ -118,7 +138,10 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
                 groups[at].children.append(("group", known[key]))
             at = known[key]
         of.append(at)
-        groups[at].children.append(("node", i))
+        if node.body:
+            groups[at].node = i
+        else:
+            groups[at].children.append(("node", i))
     _dissolve(groups, of)
     for number in range(len(groups)):
         _cut(groups, number, of)
@@ -137,10 +160,12 @@ def _dissolve(groups: list[Group], of: list[int]) -> None:
 
 def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]:
     """Blocks of a flat model: the longest stretches in which the operator types repeat with some period."""
-    names = {t: i for i, t in enumerate(dict.fromkeys(model.nodes[r].type for r in shown))}
-    types = np.array([names[model.nodes[r].type] for r in shown])
+    around = holders(model.nodes)
+    top = [i for i, row in enumerate(shown) if around[row] < 0]
+    names = {t: i for i, t in enumerate(dict.fromkeys(model.nodes[shown[i]].type for i in top))}
+    types = np.array([names[model.nodes[shown[i]].type] for i in top])
     free = np.ones(len(types), bool)
-    blocks: dict[int, tuple[Scope, ...]] = {}
+    blocks: dict[int, Scope] = {}
     number = 0
     while True:
         best = (0, 0, 0)
@@ -152,12 +177,20 @@ def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]
                 best = max(best, (repeats * period, -period, start))
         size, negative, start = best
         if size < 2 * MIN_BLOCK:
-            return blocks
+            break
         period = -negative
         number += 1
         for i in range(start, start + size):
-            blocks[i] = (Scope(f"block {number}.{(i - start) // period + 1}", "block"),)
+            blocks[shown[top[i]]] = Scope(f"block {number}.{(i - start) // period + 1}", "block")
         free[start : start + size] = False
+    outer: list[int] = []
+    for row, holder in enumerate(around):
+        outer.append(row if holder < 0 else outer[holder])
+    return {  # what a node holds goes with it
+        row: (blocks[outer[row]], *model.nodes[row].place[len(model.nodes[outer[row]].scope) :])
+        for row in shown
+        if outer[row] in blocks
+    }
 
 
 def _longest_run(same: Mask) -> tuple[int, int]:
@@ -201,7 +234,7 @@ def _parents_first(groups: list[Group], of: list[int]) -> tuple[list[Group], lis
     moved = [
         Group(
             groups[o].name, groups[o].kind, new.get(groups[o].parent, -1),
-            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children],
+            [(kind, new[row] if kind == "group" else row) for kind, row in groups[o].children], groups[o].node,
         )
         for o in order
     ]  # fmt: skip
@@ -219,10 +252,10 @@ def _twins(
     place = [{child: i for i, child in enumerate(group.children)} for group in groups]
 
     def child(node: int, around: int) -> int:
-        """Place of the child of a group that holds a node."""
+        """Place of the child of a group that holds a node; -1 for the node that the group is."""
         chain = chains[of[node]]
         below = chain[chain.index(around) + 1 :]
-        return place[around]["group", below[0]] if below else place[around]["node", node]
+        return place[around]["group", below[0]] if below else place[around].get(("node", node), -1)
 
     inner: list[list[tuple[int, int]]] = [[] for _ in groups]
     for a, b in zip(src, dst, strict=True):
@@ -233,7 +266,8 @@ def _twins(
     twin = [0] * len(groups)
     for number in reversed(range(len(groups))):
         parts = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
-        text = repr((groups[number].kind, parts, sorted(set(inner[number]))))
+        whole = groups[number].kind if groups[number].node < 0 else types[groups[number].node]
+        text = repr((whole, parts, sorted(set(inner[number]))))
         digests[number] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
     for number in range(len(groups)):
         twin[number] = first.setdefault(digests[number], number)

@@ -45,7 +45,7 @@ def intersect(a: Ints, b: Ints) -> Ints:
         return np.zeros((0, 2), np.int64)
     edges = _edges(a, b)
     middle = edges[:-1]
-    inside = _covers(a, middle) & _covers(b, middle)
+    inside = covers(a, middle) & covers(b, middle)
     return union(edges[:-1][inside], edges[1:][inside])
 
 
@@ -55,7 +55,7 @@ def subtract(a: Ints, b: Ints) -> Ints:
         return a
     edges = _edges(a, b)
     middle = edges[:-1]
-    inside = _covers(a, middle) & ~_covers(b, middle)
+    inside = covers(a, middle) & ~covers(b, middle)
     return union(edges[:-1][inside], edges[1:][inside])
 
 
@@ -84,6 +84,9 @@ def _before(spans: Ints, times: Ints) -> Ints:
     return np.where(place < 0, 0, total[at] + partial)
 
 
-def _covers(spans: Ints, times: Ints) -> Mask:
+def covers(spans: Ints, times: Ints) -> Mask:
+    """Of each time: does it lie in one of disjoint ascending intervals (n, 2)?"""
+    if not len(spans):
+        return np.zeros(len(times), bool)
     place = np.searchsorted(spans[:, 0], times, side="right") - 1
     return (place >= 0) & (times < spans[np.maximum(place, 0), 1])

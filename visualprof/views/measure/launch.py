@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import nearest_ancestor
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
@@ -31,23 +32,69 @@ class Launches:
 def is_kernel(trace: Trace) -> Mask:
     """Of each event: a kernel on a device, a collective's included."""
     category = trace.events.category
-    return ((category == Category.KERNEL) | (category == Category.COMM)) & trace.track_mask(TrackKind.STREAM)
+    return np.isin(category, (Category.KERNEL, Category.COMM)) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
 
 
 def is_api_call(trace: Trace) -> Mask:
     """Of each event: a call of the device API (CUDA, HIP, ...) on the host."""
-    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD)
+    return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
+
+
+def _timed(trace: Trace) -> Mask:
+    """Of each event: is it known how long it took?"""
+    return trace.events.dur >= 0
 
 
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 
-    A collective's range inside a collective's operator is not a second one.
+    A collective's range inside a collective's operator is not a second one, and an operator that is all that there is
+    in one of its name is one call with it: `aten::sum` in `aten::sum`. Source: torch's `key_averages()`.
     """
-    category, parent = trace.events.category, trace.events.parent
-    host = trace.track_mask(TrackKind.THREAD)
-    inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
-    return np.isin(category, OPERATORS) & host & ~inner
+    events = trace.events
+    parent, ops = events.parent, _is_operator_event(trace)
+    inner = ops & (parent >= 0)
+    inside = np.bincount(parent[(parent >= 0) & _timed(trace)], minlength=len(events))
+    again = ops[parent] & (events.name[parent] == events.name) & (inside[parent] == 1)
+    collective = (events.category == Category.COMM) & (events.category[parent] == Category.COMM)
+    return ops & ~(inner & (again | collective))
+
+
+def _is_operator_event(trace: Trace) -> Mask:
+    return np.isin(trace.events.category, OPERATORS) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
+
+
+def is_device_work(trace: Trace) -> Mask:
+    """Of each event: a kernel, copy or fill on a device."""
+    return trace.track_mask(TrackKind.STREAM) & np.isin(trace.events.category, DEVICE_WORK) & _timed(trace)
+
+
+def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
+    """`work`, `call` and `issue` of Launches."""
+    links = trace.links
+    work = np.flatnonzero(is_device_work(trace)).astype(np.int32)
+    call, queued = (np.full(len(trace.events) + 1, -1, np.int32) for _ in range(2))
+    for kind, source in ((LinkKind.LAUNCH, call), (LinkKind.ASYNC, queued)):
+        chosen = links.kind == kind
+        source[links.dst[chosen]] = links.src[chosen]
+    call = call[work]
+    return work, call, np.where(queued[call] >= 0, queued[call], call)
+
+
+def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
+    """When the host asked for what happened at times in events, (n,) ns.
+
+    On a thread that works off a queue that is when the last work that it began was put there.
+
+    Args: rows: (n,) events in which it happened, -1 for none. ts: (n,) ns.
+    """
+    events, later = trace.events, trace.links.kind == LinkKind.ASYNC
+    source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
+    source[trace.links.dst[later]] = trace.links.src[later]
+    last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
+    queued = last[rows]
+    known = (queued >= 0) & (events.track[queued] == events.track[rows])
+    return np.where(known, events.ts[source[queued]], ts)
 
 
 def launches(trace: Trace) -> Launches:
@@ -58,16 +105,7 @@ def launches(trace: Trace) -> Launches:
     operator around the call; without a call the external id alone decides. Source: docs/views.md#launch-join.
     """
     events = trace.events
-    device = trace.track_mask(TrackKind.STREAM) & np.isin(events.category, DEVICE_WORK)
-    work = np.flatnonzero(device).astype(np.int32)
-    call = np.full(len(events), -1, np.int32)
-    launch = trace.links.kind == LinkKind.LAUNCH
-    call[trace.links.dst[launch]] = trace.links.src[launch]
-    call = call[work]
-    queued = np.full(len(events) + 1, -1, np.int32)
-    later = trace.links.kind == LinkKind.ASYNC
-    queued[trace.links.dst[later]] = trace.links.src[later]
-    issue = np.where(queued[call] >= 0, queued[call], call)
+    work, call, issue = calls(trace)
     ops = is_operator(trace)
     around = nearest_ancestor(events.parent, ops, call)
     named = _named_by_external_id(trace, work, ops)
@@ -88,15 +126,11 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     column = trace.args.get("external_id")
     if column is None:
         return np.full(len(work), -1, np.int32)
-    own = ops[column.events] & (column.values > 0)
-    ids, rows = column.values[own], column.events[own]
-    order = np.argsort(ids, kind="stable")
-    ids, rows = ids[order], rows[order]
-    wanted = column.at(work, 0)
-    if not len(ids):
-        return np.full(len(work), -1, np.int32)
-    place = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return np.where((ids[place] == wanted) & (wanted > 0), rows[place], -1).astype(np.int32)
+    own = _is_operator_event(trace)[column.events] & (column.values > 0)
+    rows = column.events[own]
+    pid = processes(t.pid for t in trace.tracks)[trace.events.track]
+    place = entries_of(column.values[own], pid[rows], column.at(work, 0), pid[work])
+    return np.append(nearest_ancestor(trace.events.parent, ops, rows), np.int32(-1))[place]
 
 
 @dataclass(frozen=True)

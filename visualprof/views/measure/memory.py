@@ -8,7 +8,8 @@ import numpy as np
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.launch import is_operator
+from visualprof.views.measure.intervals import covers
+from visualprof.views.measure.launch import asked_at, is_operator
 from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import step_windows
 
@@ -60,7 +61,10 @@ def devices_of(trace: Trace) -> list[int]:
 
 
 def curve(trace: Trace, device: int) -> Curve:
-    """Totals of a device as recorded, events without one left out; or added up from its first event."""
+    """Totals of a device as recorded, events without one left out; or added up from its first event.
+
+    Where nothing is ever reserved, nobody reserves: files say 0 of memory without a caching allocator.
+    """
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
     recorded = allocs.allocated[at]
@@ -69,7 +73,8 @@ def curve(trace: Trace, device: int) -> Curve:
     if not relative and not known.all():
         at, recorded = at[known], recorded[known]
     total = np.cumsum(allocs.bytes[at]) if relative else recorded
-    return Curve(allocs.ts[at], total, allocs.reserved[at], at, relative)
+    reserved = allocs.reserved[at]
+    return Curve(allocs.ts[at], total, reserved if (reserved > 0).any() else np.full(len(at), -1), at, relative)
 
 
 def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
@@ -174,20 +179,17 @@ def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
         ids: list[int] = distinct.tolist()
         return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids))
     stages = find_stages(trace, step_windows(trace))
-    names = list(stages)
-    began = _stage_at(trace, [stages[n].spans() for n in names], lives.allocated)
-    ended = _stage_at(trace, [stages[n].spans() for n in names], lives.released)
+    names, asked = list(stages), asked_at(trace, trace.allocs.event, trace.allocs.ts)
+    began, ended = (_stage_at([stages[n].spans for n in names], asked, at) for at in (lives.allocated, lives.released))
     purpose = np.array([PURPOSES.index(KEPT[n]) for n in names] + [0])
     of = np.where((lives.released >= 0) & (began == ended) & (began >= 0), PURPOSES.index("temporary"), purpose[began])
     return Purposes(of, PURPOSES)
 
 
-def _stage_at(trace: Trace, spans: list[Ints], places: Ints) -> Ints:
-    """Number of the stage at each memory event, -1 for none."""
-    ts = np.where(places >= 0, trace.allocs.ts[np.maximum(places, 0)] if len(trace.allocs.ts) else 0, -1)
+def _stage_at(spans: list[Ints], asked: Ints, places: Ints) -> Ints:
+    """Number of the stage that asked for each memory event, -1 for none."""
     out = np.full(len(places), -1)
+    known = np.flatnonzero(places >= 0)
     for number, disjoint in enumerate(spans):
-        at = np.searchsorted(disjoint[:, 0], ts, side="right") - 1
-        inside = (at >= 0) & (ts < disjoint[np.maximum(at, 0), 1]) if len(disjoint) else np.zeros(len(ts), bool)
-        out[inside & (places >= 0) & (out < 0)] = number
+        out[known[covers(disjoint, asked[places[known]])]] = number
     return out

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Trace, TrackKind
+from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import subtract, union
-from visualprof.views.measure.launch import is_operator
-from visualprof.views.measure.steps import Windows
+from visualprof.views.measure.intervals import covered, covers, merge, subtract, union
+from visualprof.views.measure.launch import Launches, is_operator
+from visualprof.views.measure.steps import LONGEST_AGO, Windows
 
 STAGES = {
     "dataloader": Category.DATALOADER,
@@ -25,38 +26,49 @@ NAMED = {
     "backward": re.compile(r"^\W*(backward( pass)?|bwd)\W*$", re.IGNORECASE),
     "optimizer": re.compile(r"^\W*(optimi[sz]er( step)?|optim)\W*$", re.IGNORECASE),
 }
-AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|^(?!aten::)\w*Backward\d*$")
+CUT_FIRST = ("dataloader", "optimizer", "backward", "forward")  # an instant of two stages is the first one's
+AUTOGRAD = re.compile(
+    r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad$|^(?!aten::)\w*Backward\d*$"
+)
+NOTHING = np.zeros((0, 2), np.int64)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """start, end: (n,) ns of its ranges, ascending; derived: worked out from the operators, not marked in the trace."""
+    """start, end: (n,) ns of its calls, ascending. spans: (m, 2) ns, disjoint: of those what no other stage has.
+
+    derived: worked out from the operators, not marked in the trace.
+    """
 
     start: Ints
     end: Ints
+    spans: Ints
     derived: bool = False
-
-    def spans(self) -> Ints:
-        """Disjoint intervals (m, 2) ns."""
-        return union(self.start, self.end)
 
 
 def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
-    """The stages that the trace has.
+    """The stages that the trace has, none of which covers an instant of another.
 
     A stage is the outermost ranges that the framework or the user marked as such. Where no forward or backward
-    is marked, backward is the time from the first to the last autograd function of a step, forward the time from the
-    first operator of the step, data loading aside, to that. Source: docs/views.md#stages.
+    is marked it is worked out from the autograd functions. Source: docs/views.md#stages.
     """
-    stages = {name: stage for name, category in STAGES.items() if (stage := _marked(trace, name, category)) is not None}
-    if "backward" not in stages and (stage := _autograd(trace, windows)) is not None:
-        stages["backward"] = stage
-    if "forward" not in stages and "backward" in stages and (stage := _before(trace, windows, stages)) is not None:
-        stages["forward"] = stage
+    marked = {name: rows for name, category in STAGES.items() if len(rows := _marked(trace, name, category))}
+    found = {name: np.stack((trace.events.ts[rows], trace.events.end[rows]), axis=1) for name, rows in marked.items()}
+    if not {"forward", "backward"} <= found.keys():
+        passes = _passes(trace, windows, found, marked.get("optimizer", np.zeros(0, np.int32)))
+        found |= {name: ranges for name, ranges in passes.items() if len(ranges) and name not in marked}
+    stages: dict[str, Stage] = {}
+    done = NOTHING
+    for name in (n for n in CUT_FIRST if n in found):
+        start, end = found[name][:, 0], found[name][:, 1]
+        spans = subtract(union(start, end), done)
+        stages[name] = Stage(start, end, spans, name not in marked)
+        done = merge(done, spans)
     return {name: stages[name] for name in STAGES if name in stages}
 
 
-def _marked(trace: Trace, name: str, category: Category) -> Stage | None:
+def _marked(trace: Trace, name: str, category: Category) -> Rows:
+    """Rows of the outermost ranges of a stage in order of time."""
     events = trace.events
     host = trace.track_mask(TrackKind.THREAD)
     mask = (events.category == category) & host
@@ -65,50 +77,64 @@ def _marked(trace: Trace, name: str, category: Category) -> Stage | None:
         mask = np.isin(events.name, ids) & (events.category == Category.ANNOTATION) & host if ids else mask
     rows = np.flatnonzero(mask & (events.dur > 0))
     rows = rows[nearest_ancestor(events.parent, mask, events.parent[rows]) < 0]
-    if not len(rows):
-        return None
+    return rows[np.argsort(events.ts[rows], kind="stable")]
+
+
+def _passes(trace: Trace, windows: Windows, marked: Mapping[str, Ints], optimizer: Rows) -> dict[str, Ints]:
+    """Forward and backward of every iteration, (n, 2) ns each.
+
+    Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
+    a sequence number, where the trace has those) and no step or other stage began. Forward: from the first operator of
+    the iteration to that. An iteration begins after all of these: its step's mark, the backward before it, the
+    optimizer's step (not its `zero_grad`) and the data loading before it.
+
+    Args: marked: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
+    """
+    events = trace.events
+    grad = _autograd(trace)
+    rows = np.flatnonzero(grad)
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    return Stage(events.ts[rows], events.end[rows])
+    rows = rows[windows.holding(events.ts[rows]) >= 0]
+    ops = np.flatnonzero((events.category == Category.OP) & is_operator(trace) & (events.dur > 0)).astype(np.int32)
+    ops = ops[nearest_ancestor(events.parent, grad, ops) < 0]
+    recorded = ops[trace.arg("sequence", ops) >= 0]
+    steps, loading = windows.asked[:, 0], marked.get("dataloader", NOTHING)
+    borders = (events.ts[recorded if len(recorded) else ops], steps, loading[:, 0], events.ts[optimizer])
+    backward = _runs(events.ts[rows], events.end[rows], np.sort(np.concatenate(borders)))
+    cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
+    stepped = optimizer[~np.isin(events.name[optimizer], cleared)]
+    before = (steps, backward[:, 1], events.end[stepped], loading[:, 1])
+    begin = _last(np.sort(np.concatenate(before)), backward[:, 0])
+    aside = merge(*(ranges for name, ranges in marked.items() if name != "forward"))
+    free = subtract(union(events.ts[ops], events.end[ops]), aside)
+    first = np.append(free[:, 0], np.iinfo(np.int64).max)[np.searchsorted(free[:, 1], begin, side="right")]
+    forward = np.stack((np.maximum(first, begin), backward[:, 0]), axis=1)
+    return {"forward": forward[forward[:, 0] < forward[:, 1]], "backward": backward}
 
 
-def _autograd(trace: Trace, windows: Windows) -> Stage | None:
-    """Backward: from the first to the last autograd function of each step."""
+def _autograd(trace: Trace) -> Mask:
+    """Of each event: an autograd function, by its name or else as the end of a link from a forward operator."""
     events = trace.events
     ids = [i for i, text in enumerate(trace.strings) if AUTOGRAD.search(text)]
-    rows = np.flatnonzero(np.isin(events.name, ids) & is_operator(trace)) if ids else np.zeros(0, np.int64)
-    if not len(rows):
-        rows = np.unique(trace.links.dst[trace.links.kind == LinkKind.FWDBWD])
-    return _hull(windows, events.ts[rows], events.end[rows]) if len(rows) else None
+    named = np.isin(events.name, ids) & is_operator(trace)
+    if not named.any():
+        named[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
+    return named
 
 
-def _before(trace: Trace, windows: Windows, stages: dict[str, Stage]) -> Stage | None:
-    """Forward: from the first operator of each step that is not data loading to its backward."""
-    events, backward = trace.events, stages["backward"]
-    rows = np.flatnonzero(is_operator(trace) & (events.dur > 0))
-    loading = stages["dataloader"].spans() if "dataloader" in stages else np.zeros((0, 2), np.int64)
-    starts: list[int] = []
-    ends: list[int] = []
-    for start, end in zip(windows.start, windows.end, strict=True):
-        until = backward.start[(backward.start >= start) & (backward.start < end)]
-        if not len(until):
-            continue
-        here = rows[(events.ts[rows] >= start) & (events.end[rows] <= until[0])]
-        outside = subtract(union(events.ts[here], events.end[here]), loading)
-        if len(outside):
-            starts.append(int(outside[0, 0]))
-            ends.append(int(until[0]))
-    return Stage(np.array(starts), np.array(ends), derived=True) if starts else None
+def _runs(start: Ints, end: Ints, borders: Ints) -> Ints:
+    """Ranges (m, 2) from the first to the last of events (n,), by start, that no border (k,) parts; all ascending."""
+    if not len(start):
+        return NOTHING
+    reach = np.maximum.accumulate(end)
+    parted = np.searchsorted(borders, start[1:], side="right") > np.searchsorted(borders, reach[:-1], side="left")
+    first = np.flatnonzero(np.concatenate(([True], parted)))
+    return np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
 
 
-def _hull(windows: Windows, start: Ints, end: Ints) -> Stage | None:
-    place = np.searchsorted(windows.start, start, side="right") - 1
-    inside = (place >= 0) & (start < windows.end[place])
-    if not inside.any():
-        return None
-    steps = np.unique(place[inside])
-    first = np.array([start[inside & (place == s)].min() for s in steps])
-    last = np.array([min(int(end[inside & (place == s)].max()), int(windows.end[s])) for s in steps])
-    return Stage(first, last, derived=True)
+def _last(times: Ints, at: Ints) -> Ints:
+    """The last of ascending times up to each, long ago where there is none."""
+    return np.concatenate(([LONGEST_AGO], times))[np.searchsorted(times, at, side="right")]
 
 
 def device_time_within(trace: Trace, work: Ids, issue: Ids, start: Ints, end: Ints) -> Ints:
@@ -122,3 +148,39 @@ def device_time_within(trace: Trace, work: Ids, issue: Ids, start: Ints, end: In
     total = np.concatenate(([0], np.cumsum(np.maximum(trace.events.dur[work[known]], 0)[order])))
     at = at[order]
     return total[np.searchsorted(at, end)] - total[np.searchsorted(at, start)]
+
+
+def stage_times(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> dict[str, Ints]:
+    """Nanoseconds of each step by the stage that asked for what ran; every instant counts once, `other` for no stage.
+
+    Work on devices counts before work on threads that work off a queue, and that before the time in which the host was
+    in a stage; of each, forward counts before backward, the optimizer and data loading. Source: docs/views.md#stages.
+    """
+    events, links = trace.events, trace.links
+    later = links.kind == LinkKind.ASYNC
+    order = [name for name in ("forward", "backward", "optimizer", "dataloader") if name in stages]
+    layers: list[tuple[str, Ints]] = []
+    for work, issue in ((joined.work, joined.issue), (links.dst[later], links.src[later])):
+        asked = np.where(issue >= 0, events.ts[issue], LONGEST_AGO)
+        layers += [(name, _union_of(trace, work[covers(stages[name].spans, asked)])) for name in order]
+        layers.append(("other", _union_of(trace, work)))
+    layers += [(name, _own(windows, stages[name].spans)) for name in order]
+    layers.append(("other", np.stack((windows.start, windows.end), axis=1)))
+    out = {name: np.zeros(len(windows), np.int64) for name in (*STAGES, "other")}
+    done = NOTHING
+    for name, spans in layers:
+        out[name] += covered(subtract(spans, done), windows.start, windows.end)
+        done = merge(done, spans)
+    return out
+
+
+def _own(windows: Windows, spans: Ints) -> Ints:
+    """What of each span lies in the step that asked in it."""
+    place = windows.holding(spans[:, 0])
+    spans, place = spans[place >= 0], place[place >= 0]
+    start = np.maximum(spans[:, 0], windows.start[place])
+    return union(start, np.maximum(start, np.minimum(spans[:, 1], windows.end[place])))
+
+
+def _union_of(trace: Trace, rows: Rows) -> Ints:
+    return union(trace.events.ts[rows], trace.events.end[rows])

@@ -2,58 +2,125 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
+import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.intervals import covered, merge, subtract, union
-from visualprof.views.measure.launch import DEVICE_WORK, is_kernel
+from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
-    Category.OPTIMIZER, Category.ANNOTATION, Category.SESSION, Category.MODULE,
+    Category.OPTIMIZER, Category.ANNOTATION, Category.MODULE,
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
-TRAILING_SHARE = 0.8
+COMPLETE_SHARE = 0.8
+LONGEST_AGO = np.iinfo(np.int64).min
+Reason = Literal["empty", "incomplete", "overtaken"]
+
+
+class DroppedStep(msgspec.Struct, frozen=True):
+    """A step that the recording marks and that no figure counts, with the reason.
+
+    empty: it has no work, and nor has any step after it. incomplete: the last step with work, and it has less than
+    80 % of that of the step before, as the recording ended inside it. overtaken: work of an earlier step was still
+    running when all of its own had ended. work: pieces of device work, of operators where nothing runs on a device;
+    before: those of the step before.
+    """
+
+    name: str
+    reason: Reason
+    work: Count
+    before: Count | None
 
 
 @dataclass(frozen=True)
 class Windows:
-    """start, end: (n,) ns, ascending, disjoint; index: place of each in trace.steps, -1 for none."""
+    """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
+
+    index: place of each in trace.steps, -1 for none. dropped: those that are left out.
+    """
 
     names: tuple[str, ...]
     start: Ints
     end: Ints
     index: Ints
+    asked: Ints
+    dropped: tuple[DroppedStep, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
 
+    def only(self, name: str) -> Windows:
+        """The one step of that name; none where it was dropped."""
+        return self._at([i for i, n in enumerate(self.names) if n == name])
+
+    def without(self, reasons: Mapping[int, Reason], work: Ints) -> Windows:
+        """The steps but for those at some places. work: (n,) pieces of work of each."""
+        dropped = tuple(
+            DroppedStep(self.names[i], reasons[i], int(work[i]), int(work[i - 1]) if i else None)
+            for i in sorted(reasons)
+        )
+        return replace(self._at([i for i in range(len(self)) if i not in reasons]), dropped=dropped)
+
+    def _at(self, places: list[int]) -> Windows:
+        rows = np.array(places, np.int64)
+        names = tuple(self.names[i] for i in places)
+        return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows])
+
+    def holding(self, ts: Ints) -> Ints:
+        """Place of the step whose host side holds each time, -1 for none."""
+        if not len(self):
+            return np.full(len(ts), -1)
+        place = np.searchsorted(self.asked[:, 0], ts, side="right") - 1
+        return np.where((place >= 0) & (ts < self.asked[place, 1]), place, -1)
+
 
 def step_windows(trace: Trace) -> Windows:
-    """The steps, each until the end of the last device work that it launched.
+    """The steps, each from its mark to the end of the last device work that it asked for.
 
-    A start is clipped to the end of the step before. Trailing steps with less than 80 % of the device work of
-    the step before are dropped: the profiler stopped inside them. A trace without steps is one step.
-    Source: docs/views.md#steps.
+    A step begins when the device work of those before it has ended, of what was launched before the recording too, so
+    that together they last as long as the work did. Incomplete ones are dropped. A trace without steps is one step.
+    Source: torch-tb-profiler, docs/views.md#steps.
     """
-    work = trace.track_mask(TrackKind.STREAM) & np.isin(trace.events.category, DEVICE_WORK)
     if len(trace.steps) == 0:
-        return _whole(trace, work)
-    count = len(trace.steps)
-    rows = np.flatnonzero(work & (trace.events.step >= 0))
-    step = trace.events.step[rows]
-    end = trace.steps.ts + trace.steps.dur
-    np.maximum.at(end, step, trace.events.end[rows])
-    end = np.maximum.accumulate(end)
-    start = np.array(trace.steps.ts)
-    start[1:] = np.maximum(start[1:], end[:-1])
-    last = _last_complete(np.bincount(step, minlength=count), count)
-    keep = np.arange(last)
-    names = tuple(trace.strings[int(i)] for i in trace.steps.name[:last])
-    return Windows(names, start[:last], np.maximum(end, start)[:last], keep)
+        return _whole(trace)
+    marks = np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1)
+    start, end = _extents(trace, marks)
+    names = tuple(trace.strings[int(i)] for i in trace.steps.name)
+    of_work = trace.events.step[is_device_work(trace)]
+    work = np.bincount(of_work[of_work >= 0], minlength=len(names))
+    on_device = bool(work.any())
+    work = work if on_device else _operators(trace)
+    hidden: list[int] = np.flatnonzero((start == end) & (marks[:, 1] > marks[:, 0])).tolist()
+    reasons: dict[int, Reason] = dict.fromkeys(hidden, "overtaken")
+    return Windows(names, start, end, np.arange(len(names)), marks).without(
+        reasons | _incomplete(work, on_device), work
+    )
+
+
+def _extents(trace: Trace, marks: Ints) -> tuple[Ints, Ints]:
+    """Start and end of each step: from the end of all that was asked for before it to that of what it asked for."""
+    work, _, issue = calls(trace)
+    step, work_end = trace.events.step[work], trace.events.end[work]
+    inside = step >= 0
+    own = np.array(marks[:, 1])
+    np.maximum.at(own, step[inside], work_end[inside])
+    end = np.maximum.accumulate(own)
+    # Work of no step is waited for by the first step after it was asked for, unless it runs beside that to its end.
+    asked = np.where(issue >= 0, trace.events.ts[issue], LONGEST_AGO)[~inside]
+    after, early = np.searchsorted(marks[:, 0], asked), work_end[~inside]
+    awaited = (after < len(end)) & (early < np.append(end, LONGEST_AGO)[after])
+    before = np.concatenate(([LONGEST_AGO], end[:-1]))
+    np.maximum.at(before, after[awaited], early[awaited])
+    return np.minimum(np.maximum(marks[:, 0], before), end), end
 
 
 def step_index(trace: Trace, name: str) -> int:
@@ -76,16 +143,22 @@ def in_step(trace: Trace, name: str) -> Mask:
     return trace.events.step == step_index(trace, name)
 
 
-def breakdown(trace: Trace, windows: Windows) -> dict[str, Ints]:
-    """Nanoseconds of each step by what filled it: every instant counts once, for the first of PARTS that covers it.
+def exposed(trace: Trace) -> dict[str, Ints]:
+    """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
     """
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
     for name, spans in _spans_by_part(trace).items():
-        out[name] = covered(subtract(spans, done), windows.start, windows.end)
+        out[name] = subtract(spans, done)
         done = merge(done, spans)
+    return out
+
+
+def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
+    """Nanoseconds of each step that the parts fill, and other, what they leave."""
+    out = {name: covered(spans, windows.start, windows.end) for name, spans in parts.items()}
     out["other"] = (windows.end - windows.start) - sum(out.values(), np.zeros(len(windows), np.int64))
     return out
 
@@ -119,21 +192,37 @@ def kernel_spans(trace: Trace, device: int | None = None) -> Ints:
     return _union_of(trace, mask)
 
 
-def _whole(trace: Trace, work: Mask) -> Windows:
-    """One step over all host work and the device work that it launched; over the device work if there is no host."""
-    host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & np.isin(trace.events.category, HOST_WORK))
-    launched = trace.links.dst[trace.links.kind == LinkKind.LAUNCH]
-    rows = np.concatenate((host, launched[work[launched]])) if len(host) else np.flatnonzero(work)
+def _whole(trace: Trace) -> Windows:
+    """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
+    events = trace.events
+    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & np.isin(events.category, HOST_WORK))
+    if not len(host) or (trace.links.kind == LinkKind.LAUNCH).any():
+        rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):
-        return Windows((), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
-    start, end = trace.events.ts[host if len(host) else rows].min(), trace.events.end[rows].max()
-    return Windows(("0",), np.array([start]), np.array([end]), np.array([-1]))
+        none = np.zeros(0, np.int64)
+        return Windows((), none, none, none, np.zeros((0, 2), np.int64))
+    start, end = events.ts[rows].min(keepdims=True), events.end[rows].max(keepdims=True)
+    return Windows(("0",), start, end, np.array([-1]), np.stack((start, end), axis=1))
 
 
-def _last_complete(device_work: Ints, count: int) -> int:
-    """Number of steps to keep: trailing ones with clearly less device work than the one before are cut off."""
-    if not device_work.any():
-        return count
-    while count > 1 and device_work[count - 1] < TRAILING_SHARE * device_work[count - 2]:
-        count -= 1
-    return count
+def _operators(trace: Trace) -> Ints:
+    """Operators of each step, those of data loading aside."""
+    events = trace.events
+    rows = np.flatnonzero(is_operator(trace) & (events.step >= 0)).astype(np.int32)
+    rows = rows[nearest_ancestor(events.parent, events.category == Category.DATALOADER, rows) < 0]
+    return np.bincount(events.step[rows], minlength=len(trace.steps))
+
+
+def _incomplete(work: Ints, on_device: bool) -> dict[int, Reason]:
+    """Places of the steps at the end without work, and of the last one with work if it has clearly too little.
+
+    A profiler stops before a device has done all that a step asked it for; operators of the host it does not cut off.
+    """
+    with_work = np.flatnonzero(work)
+    if not len(with_work):
+        return {}
+    last = int(with_work[-1])
+    out: dict[int, Reason] = dict.fromkeys(range(last + 1, len(work)), "empty")
+    if on_device and last and work[last] < COMPLETE_SHARE * work[last - 1]:
+        out[last] = "incomplete"
+    return out

@@ -46,6 +46,11 @@ def can_use_tensor_core(name: str) -> bool:
     return bool(OPERATOR.search(SUFFIX.sub("", name).strip()))
 
 
+def knows_tensor_cores(trace: Trace) -> bool:
+    """Do the names of the trace's device work tell whether tensor cores were used? Those of NVIDIA's kernels do."""
+    return trace.meta.device_work == "kernel" and trace.meta.device_type == "cuda"
+
+
 def names_with(trace: Trace, names: Rows, test: Callable[[str], bool]) -> Mask:
     """`test(name)` for every string id of `names`; each distinct name is looked at once."""
     table = np.zeros(len(trace.strings), bool)

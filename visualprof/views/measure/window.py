@@ -121,7 +121,7 @@ def search(trace: Trace, text: str, exact: bool = False) -> Hits:
     rows = np.flatnonzero(table[trace.events.name])
     rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
     start, end = trace.span_ns
-    place = (trace.events.ts[rows] - start) * TICKS // max(1, end - start)
+    place = np.floor((trace.events.ts[rows] - start) * (TICKS / max(1, end - start))).astype(np.int64)
     return Hits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICKS - 1), minlength=TICKS))
 
 
@@ -132,12 +132,6 @@ def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
     if on_device is not None:
         mask &= trace.track_mask(TrackKind.STREAM) == on_device
     rows = np.flatnonzero(mask)
-    return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
-
-
-def longest_of_category(trace: Trace, category: Category) -> int:
-    """Row of the longest event of that category, -1 when there is none."""
-    rows = np.flatnonzero(trace.events.category == category)
     return int(rows[np.argmax(trace.events.dur[rows])]) if len(rows) else -1
 
 

@@ -3,13 +3,14 @@ import type { Schemas } from "./model";
 
 export type ModelEntry = Schemas["ModelEntry"];
 export type ModelsAnswer = Schemas["ModelsAnswer"];
+export type MatchesAnswer = Schemas["MatchesAnswer"];
 /** Of a value on an edge no more is known than these three. */
 export type Tensor = Pick<Schemas["GraphTensor"], "name" | "dtype" | "shape"> & Partial<Schemas["GraphTensor"]>;
 export type NodeAnswer = Schemas["NodeDetails"];
 
 export interface GraphAnswer {
   model: Omit<Schemas["GraphModel"], "operators">;
-  groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; nodes: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
+  groups: { name: string[]; parent: number[]; kind: string[]; twin: number[]; node: (number | null)[]; operators: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
   nodes: { name: string[]; full_name?: string[]; attributes?: string[]; type: string[]; group: number[]; constants: number[]; parameters: (number | null)[]; parameter_bytes: (number | null)[] };
   edges: { src: number[]; dst: number[]; value: number[] };
   values: { name: string[]; dtype: string[]; shape: string[] };

@@ -49,6 +49,7 @@ export function definition(column: string, scope = ""): string {
 export function chart_text(key: string): string {
   const [name = key, side] = key.split("|");
   if (side !== undefined) return i18n.global.t("chart.of_side", { name: chart_text(name), side: word(side) });
+  if (key.startsWith("derived.")) return i18n.global.t("overview.derived", { name: word(key.slice("derived.".length)) });
   const plain = key.replace(/^(part|stage)\./, "category.");
   return text_or(plain, plain.replace(/^.*\./, ""));
 }

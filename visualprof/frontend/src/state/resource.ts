@@ -12,6 +12,8 @@ export interface Resource<T> {
   data: ShallowRef<T | null>;
   error: ShallowRef<ApiError | null>;
   loading: Ref<boolean>;
+  /** While a file is read for the answer: what the server says of it. */
+  waiting: ShallowRef<ApiError | null>;
 }
 
 function retry_ms(error: ApiError): number | null {
@@ -24,8 +26,10 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   const data = shallowRef<T | null>(null);
   const error = shallowRef<ApiError | null>(null);
   const loading = ref(false);
+  const waiting = shallowRef<ApiError | null>(null);
   const next_signal = useLatest();
   let wait_ms: number | null = null;
+  let asked: string | null = null;
   const { start, stop } = useTimeoutFn(() => void load(), () => wait_ms ?? RETRY_MS, { immediate: false });
 
   async function load(): Promise<void> {
@@ -33,14 +37,17 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
     const signal = next_signal();
     const target = url();
     loading.value = target !== null;
+    if (target !== asked) waiting.value = null;
+    asked = target;
     if (target === null) return;
     try {
       data.value = (await get<T>(target, { signal }))?.body ?? null;
-      error.value = null;
+      error.value = waiting.value = null;
     } catch (thrown) {
       if (signal.aborted) return;
       const failure = as_error(thrown);
       wait_ms = retry_ms(failure);
+      waiting.value = failure.status === 503 ? failure : null;
       if (wait_ms !== null) return start();
       data.value = null;
       error.value = failure;
@@ -49,5 +56,5 @@ export function useResource<T>(url: () => string | null, stamp: () => unknown): 
   }
 
   watch([url, stamp], load, { immediate: true });
-  return { data, error, loading };
+  return { data, error, loading, waiting };
 }

@@ -1,19 +1,32 @@
-// Whether a model lies beside the selected run, and where an operator of a table stands in it.
+// Which model the selected run is of, and where an operator of a table stands in it.
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
 import { address } from "../api/client";
-import type { ModelsAnswer } from "../api/graph";
+import type { MatchesAnswer } from "../api/graph";
 import { linked_location } from "./address";
-import { useResource } from "./resource";
-import { run } from "./selection";
+import { usePolled } from "./polled";
+import { selected_query } from "./selection";
+
+const READING_MS = 1000;
+const CALM_MS = 10_000;
+
+/** Models by how well their nodes fit what the run measured; null while that is not known, or without a profile. */
+export function useModelMatches() {
+  const url = computed(() => {
+    const selection = selected_query.value;
+    return selection && address("models/match", { run: selection["run"], worker: selection["worker"], span: selection["span"] });
+  });
+  const { data, refresh } = usePolled<MatchesAnswer>(() => url.value, (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS));
+  return { matches: data, refresh };
+}
 
 export function useRunModel() {
-  const { data } = useResource<ModelsAnswer>(() => address("models"), () => run.value?.modified_ns);
-  const model = computed(() => data.value?.models.find((one) => one.run !== null && one.run === run.value?.id) ?? null);
+  const { matches } = useModelMatches();
 
-  /** The nodes of that name; null when no model lies beside the run. */
+  /** The nodes of that name; null when no model fits the run. */
   function node_location(name: string): RouteLocationRaw | null {
-    return model.value ? linked_location(`/graph?model=${encodeURIComponent(model.value.id)}&find=${encodeURIComponent(name)}`) : null;
+    const model = matches.value?.best;
+    return model ? linked_location(`/graph?model=${encodeURIComponent(model)}&find=${encodeURIComponent(name)}`) : null;
   }
   return { node_location };
 }

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.reader import child
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import recognise_model, refusal
-from visualprof.reader.source import GZIP_MAGIC, Source
+from visualprof.reader.source import GZIP_MAGIC, Progress, Source
 from visualprof.remote.backends import FileFormat, all_backends, all_formats
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
-from visualprof.remote.queue.check import bounded, npy, zips
+from visualprof.remote.queue.check import npy, zips
 from visualprof.remote.queue.check.external import external_tensors
 
 MAX_INPUTS = 256
@@ -66,7 +68,7 @@ def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
         head = file.read(8)
     if head.startswith(npy.MAGIC) or name.lower().endswith(".npy"):
         return inspect_array(path, name)
-    return bounded.call(inspect_model, path, name)
+    return child.call(partial(_inspected, name=name), path, name)
 
 
 def inspect_array(path: Path, name: str) -> InspectedArray:
@@ -77,6 +79,12 @@ def inspect_array(path: Path, name: str) -> InspectedArray:
     with path.open("rb") as file:
         dtype, shape = npy.header(file, path.stat().st_size, name)
     return InspectedArray(dtype, list(shape))
+
+
+def _inspected(path: str, progress: Progress, name: str) -> InspectedModel:
+    """The task of the process."""
+    del progress  # nobody is told
+    return inspect_model(Path(path), name)
 
 
 def inspect_model(path: Path, name: str) -> InspectedModel:
@@ -113,7 +121,7 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
     """
     kind = recognise_model(source)
     if kind is not None:
-        return _of_graph(kind.read(source), source.path, name)
+        return _of_graph(kind.graph(source), source.path, name)
     head = source.head()
     for format in all_formats().values():
         if format.sniff and format.inputs and format.sniff(head):

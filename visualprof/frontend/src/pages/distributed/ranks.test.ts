@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { imbalance, number_ranges, rank_means, reason_of } from "./ranks";
+import { imbalance, number_ranges, rank_means } from "./ranks";
 
 const columns = {
   rank: [1, 0, 0], worker: ["b", "a", "a"], step: ["1", "1", "2"], total_ns: [20, 10, 30],
@@ -23,12 +23,6 @@ describe("ranks", () => {
     expect(imbalance(rank_means({ ...columns, computation_ns: [10, 10, 10.2] }))).toBeNull();
     expect(imbalance(rank_means({ rank: [0], total_ns: [1], computation_ns: [1] }))).toBeNull();
   });
-});
-
-describe("a straggler", () => {
-  const one = { rank: 1, late_ns_per_step: 5, steps_last: 3, steps: 3 };
-  it.each([[1.2, "computes"], [1.01, "waits"], [0.6, "waits"], [null, "unknown"]] as const)("with %s of the computation %s", (computation_ratio, reason) =>
-    expect(reason_of({ ...one, computation_ratio })).toBe(reason));
 });
 
 describe("numbers in few words", () => {

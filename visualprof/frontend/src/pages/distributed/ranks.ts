@@ -1,5 +1,5 @@
 // The ranks of a run: the means of their steps, what they run on, and the words for who is late.
-import type { Cell, Columns, RankDevice, Straggler } from "../../api/model";
+import type { Cell, Columns, RankDevice } from "../../api/model";
 
 export interface RankMeans {
   rank: number;
@@ -58,14 +58,6 @@ export function imbalance(ranks: readonly RankMeans[]): Imbalance | null {
   const mean = sorted.reduce((all, one) => all + one.computation_ns, 0) / sorted.length;
   if (!least || !most || mean <= 0 || most.computation_ns / mean - 1 < EVEN) return null;
   return { most, least, excess: most.computation_ns / mean - 1 };
-}
-
-// A rank that computes this much longer than the mean is late because of that.
-const BUSY = 1.05;
-
-export function reason_of(straggler: Straggler): "computes" | "waits" | "unknown" {
-  if (straggler.computation_ratio === null) return "unknown";
-  return straggler.computation_ratio > BUSY ? "computes" : "waits";
 }
 
 /** "0–3, 7": runs of numbers in few words. */

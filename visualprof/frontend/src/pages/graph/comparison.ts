@@ -40,7 +40,8 @@ export function useComparison(model: () => string | null, other: () => string | 
     const [own, far]: [Graph | null, Graph | null] = of_main ? [main.graph.value, second.graph.value] : [second.graph.value, main.graph.value];
     const map = of_main ? partners.value.to : partners.value.from;
     if (!own || !far || item < 0) return -1;
-    if (!own.is_group(item)) return map.get(item) ?? -1;
+    const same = map.get(own.node_of(item));
+    if (same !== undefined || !own.is_group(item)) return far.item[same ?? -1] ?? -1;
     const node = own.below(item).find((one) => map.has(one));
     if (node === undefined) return -1;
     const name = own.answer.groups.name[item - own.nodes];

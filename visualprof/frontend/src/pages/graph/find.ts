@@ -13,6 +13,9 @@ function texts_of(graph: Graph): string[] {
     out[node] += `\n${values.name[value] ?? ""} ${values.shape[value] ?? ""} ${values.dtype[value] ?? ""}`;
   });
   for (const name of groups.name) out.push(name);
+  graph.item.forEach((item, n) => {
+    if (item !== n) [out[item], out[n]] = [`${out[item] ?? ""}\n${out[n] ?? ""}`, ""];
+  });
   const lowered = out.map((text) => text.toLowerCase());
   texts.set(graph, lowered);
   return lowered;
@@ -28,19 +31,20 @@ export function found_items(graph: Graph, search: string): number[] {
   return hits;
 }
 
-/** Nodes that a profile's row means: of that very name, else ending in it, else of that type. */
-export function named_items(graph: Graph, name: string): number[] {
+/** Nodes that a profile's row means: that it measured, else of that very name, else ending in it, else of that type. */
+export function named_items(graph: Graph, name: string, measured: readonly (string | null)[] = []): number[] {
   const { type } = graph.answer.nodes;
   const names = graph.answer.nodes.full_name ?? graph.answer.nodes.name;
   const all = [...names.keys()];
   const rules: ((n: number) => boolean)[] = [
+    (n) => measured[n] === name,
     (n) => names[n] === name,
     (n) => (names[n] ?? "").split(/[/.]/).pop() === name || name.endsWith(`/${names[n] ?? ""}`),
     (n) => type[n] === name || type[n] === name.replace(/^.*::/, ""),
   ];
   for (const rule of rules) {
     const hits = all.filter(rule);
-    if (hits.length > 0) return hits;
+    if (hits.length > 0) return hits.map((n) => graph.item[n] ?? n);
   }
   return [];
 }

@@ -2,12 +2,18 @@
 import { shown_place, type Scene } from "./canvas/scene";
 import { DOWNSTREAM, UPSTREAM } from "./canvas/marks";
 import type { Graph } from "./graph";
-import { entries_of } from "./layout/adjacency";
+import { entries_of, type Adjacency } from "./layout/adjacency";
 
 interface Flow {
   /** By original edge and by node: UPSTREAM, DOWNSTREAM or 0. */
   edges: Uint8Array;
   nodes: Uint8Array;
+}
+
+/** Nodes that follow without an edge: a node with bodies decides over all in them. */
+function governed(graph: Graph, node: number, mark: number): number[] {
+  if (mark === DOWNSTREAM) return graph.item[node] === node ? [] : graph.below(graph.item[node] as number);
+  return graph.around(node).map((group) => graph.node_of(group)).filter((decides) => decides >= 0);
 }
 
 export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
@@ -21,6 +27,12 @@ export function flow_of(graph: Graph, item: number, whole: boolean): Flow {
     const open = [...own];
     while (open.length > 0) {
       const node = open.pop() as number;
+      for (const next of whole ? governed(graph, node, mark) : []) {
+        if (seen[next]) continue;
+        seen[next] = 1;
+        nodes[next] ||= mark;
+        open.push(next);
+      }
       for (const edge of entries_of(list, node)) {
         const next = ends[edge] as number;
         if (inside[next]) continue;
@@ -51,14 +63,16 @@ export function flow_marks(scene: Scene, flow: Flow): { edges: Uint8Array; boxes
   return { edges, boxes };
 }
 
+function crossing(graph: Graph, item: number, list: Adjacency, ends: Int32Array): number[] {
+  const own = new Set(graph.below(item));
+  return [...own].flatMap((node) => [...entries_of(list, node)].filter((edge) => !own.has(ends[edge] as number)));
+}
+
+/** Edges into an item, and out of it. */
+export const entering = (graph: Graph, item: number): number[] => crossing(graph, item, graph.in_edges, graph.src);
+export const leaving = (graph: Graph, item: number): number[] => crossing(graph, item, graph.out_edges, graph.dst);
+
 /** Distinct neighbours of a selection, in the order of their edges. */
 export function neighbours(graph: Graph, item: number, way: "in" | "out"): number[] {
-  const own = new Set(graph.below(item));
-  const list = way === "in" ? graph.in_edges : graph.out_edges;
-  const ends = way === "in" ? graph.src : graph.dst;
-  const out = new Set<number>();
-  for (const node of own) {
-    for (const edge of entries_of(list, node)) if (!own.has(ends[edge] as number)) out.add(ends[edge] as number);
-  }
-  return [...out];
+  return [...new Set(way === "in" ? entering(graph, item).map((edge) => graph.src[edge] as number) : leaving(graph, item).map((edge) => graph.dst[edge] as number))];
 }

@@ -1,4 +1,5 @@
 // The graph as numbers: nodes are items 0 .. n-1, groups are items n .. n+g-1. Lists hang below their groups.
+// A node with bodies (If, Loop, a call) is drawn as the group of them: it stands below that group, but is no member of it.
 import { entries_of, grouped, type Adjacency } from "./layout/adjacency";
 import type { GraphAnswer } from "../../api/graph";
 
@@ -20,6 +21,8 @@ export class Graph {
   private readonly touching_edges: Int32Array;
   /** How many groups have the structure of each group, itself included. */
   readonly twins: Int32Array;
+  /** The item that is drawn for each node: itself, or the group that it is. */
+  readonly item: Int32Array;
 
   constructor(readonly answer: GraphAnswer) {
     const { groups, nodes, edges } = answer;
@@ -37,6 +40,8 @@ export class Graph {
       this.parent[n] = this.nodes + g;
       this.depth[n] = (this.depth[this.nodes + g] as number) + 1;
     });
+    this.item = Int32Array.from(nodes.group, (_, n) => n);
+    groups.node.forEach((node, g) => node !== null && (this.item[node] = this.nodes + g));
     this.members = this.list_members();
     this.src = Int32Array.from(edges.src);
     this.dst = Int32Array.from(edges.dst);
@@ -60,7 +65,7 @@ export class Graph {
       }
     }
     const lists: number[][] = Array.from({ length: this.groups }, () => []);
-    for (let item = 0; item < items; item += 1) if ((this.parent[item] as number) >= 0) lists[(this.parent[item] as number) - this.nodes]?.push(item);
+    for (let item = 0; item < items; item += 1) if ((this.parent[item] as number) >= 0 && (this.item[item] ?? item) === item) lists[(this.parent[item] as number) - this.nodes]?.push(item);
     return lists.map((list) => Int32Array.from(list.sort((a, b) => (first[a] as number) - (first[b] as number) || a - b)));
   }
 
@@ -90,18 +95,23 @@ export class Graph {
     return entries_of(this.touching, group - this.nodes).map((place) => this.touching_edges[place] as number);
   }
 
-  /** The member of `group` that is or holds `item`; -1 when it lies outside. */
+  /** The node that a group is; -1 for one that is none. */
+  node_of(item: number): number {
+    return this.is_group(item) ? (this.answer.groups.node[item - this.nodes] ?? -1) : item;
+  }
+
+  /** The member of `group` that is or holds `item`; -1 when it lies outside, or is the group. */
   member_above(item: number, group: number): number {
     const wanted = (this.depth[group] as number) + 1;
     let at = item;
     while ((this.depth[at] as number) > wanted) at = this.parent[at] as number;
-    return this.parent[at] === group ? at : -1;
+    return this.parent[at] === group && this.item[at] !== group ? at : -1;
   }
 
   /** What stands for an item in the picture: itself, or the outermost folded group around it. */
   shown(item: number, open: ReadonlySet<number>): number {
-    let best = item;
-    for (let at = this.parent[item] as number; at >= 0; at = this.parent[at] as number) if (!open.has(at)) best = at;
+    let best = this.item[item] ?? item;
+    for (let at = this.parent[best] as number; at >= 0; at = this.parent[at] as number) if (!open.has(at)) best = at;
     return best;
   }
 
@@ -112,16 +122,14 @@ export class Graph {
     return out;
   }
 
-  /** All nodes below an item. */
+  /** All nodes below an item, those that are groups too. */
   below(item: number): number[] {
-    if (!this.is_group(item)) return [item];
     const out: number[] = [];
     const open = [item];
     while (open.length > 0) {
-      for (const member of this.members[(open.pop() as number) - this.nodes] ?? []) {
-        if (this.is_group(member)) open.push(member);
-        else out.push(member);
-      }
+      const at = open.pop() as number;
+      if (this.node_of(at) >= 0) out.push(this.node_of(at));
+      if (this.is_group(at)) open.push(...(this.members[at - this.nodes] ?? []));
     }
     return out;
   }

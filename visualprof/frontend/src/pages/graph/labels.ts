@@ -34,6 +34,11 @@ export function group_label(graph: Graph, item: number): Label {
   const g = item - graph.nodes;
   const above = groups.name[groups.parent[g] ?? -1] ?? "";
   const name = groups.name[g] ?? "";
+  const node = graph.node_of(item);
+  if (node >= 0) {
+    const { title, line } = node_label(graph.answer, node);
+    return { title: line ? `${title} · ${line}` : title, line: "" };
+  }
   // A scope's path repeats its parents'.
   const own = above && name.startsWith(above) ? name.slice(above.length).replace(/^[/.]+/, "") : name;
   return { title: last_part(own || name), line: "" };

@@ -1,7 +1,7 @@
 // The models that can be shown, and new ones brought by hand.
 import { computed, ref, shallowRef } from "vue";
 import { address, type ApiError, as_error, get, send } from "../../api/client";
-import { run, runs } from "../../state";
+import { run, runs, selected_query, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
 export type Models = ReturnType<typeof useModels>;
@@ -22,10 +22,19 @@ export function useModels() {
     }
   }
 
-  /** Those of the selected run first, then the newest. */
+  const { matches, refresh } = useModelMatches();
+  /** Share of the run's time that finds its node, by model. */
+  const shares = computed(() => new Map((matches.value?.matches ?? []).map((one) => [one.model, one.matched_ratio])));
+  /** Those that fit the selected run first, then the newest. */
   const sorted = computed<ModelEntry[]>(() => {
     const own = (one: ModelEntry) => (one.run !== null && one.run === run.value?.id ? 0 : one.uploaded ? 1 : 2);
-    return [...(answer.value?.models ?? [])].sort((a, b) => own(a) - own(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id));
+    const share = (one: ModelEntry) => Math.round((shares.value.get(one.id) ?? 0) * 100);
+    return [...(answer.value?.models ?? [])].sort((a, b) => share(b) - share(a) || own(a) - own(b) || b.modified_ns - a.modified_ns || a.id.localeCompare(b.id));
+  });
+  /** The one of the selected run; the newest where no run could say which, null while or because none fits it. */
+  const default_model = computed<ModelEntry | null>(() => {
+    if (selected_query.value === null) return sorted.value[0] ?? null;
+    return sorted.value.find((one) => one.id === matches.value?.best) ?? null;
   });
   const stamp = computed(() => runs.value.map((one) => `${one.id} ${one.modified_ns}`).join());
 
@@ -35,7 +44,7 @@ export function useModels() {
     upload_error.value = null;
     try {
       const entry = await send<ModelEntry>("POST", address("models", { name: file.name }), file);
-      await load();
+      await Promise.all([load(), refresh()]);
       return entry.id;
     } catch (failure) {
       upload_error.value = as_error(failure);
@@ -45,5 +54,5 @@ export function useModels() {
     }
   }
 
-  return { answer, error, sorted, stamp, load, upload, uploading, upload_error };
+  return { answer, error, matches, shares, sorted, default_model, stamp, load, upload, uploading, upload_error };
 }

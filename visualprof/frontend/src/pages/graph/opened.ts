@@ -84,6 +84,6 @@ export function item_text(graph: Graph, item: number): string {
 export function text_item(graph: Graph, text: string): number {
   const [, kind, digits] = /^([ng])(\d{1,7})$/.exec(text) ?? [];
   const number = Number(digits);
-  if (kind === "n" && number < graph.nodes) return number;
+  if (kind === "n" && number < graph.nodes) return graph.item[number] ?? -1;
   return kind === "g" && number < graph.groups ? graph.nodes + number : -1;
 }

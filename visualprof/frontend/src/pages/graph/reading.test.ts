@@ -8,7 +8,7 @@ import { DOWNSTREAM, NO_MARKS, UPSTREAM } from "./canvas/marks";
 import { scene_of, shown_place } from "./canvas/scene";
 import { box_status } from "./comparison";
 import { found_items, named_items } from "./find";
-import { flow_marks, flow_of } from "./flow";
+import { flow_marks, flow_of, neighbours } from "./flow";
 import { Graph } from "./graph";
 import { heat_of, sums_of } from "./heat";
 import { last_part } from "./labels";
@@ -37,6 +37,8 @@ describe("search", () => {
     expect(named_items(graph, "downsample").length).toBe(4);
     expect(named_items(graph, "aten::MaxPool").length).toBe(1);
     expect(named_items(graph, "nothing")).toEqual([]);
+    const merged = Array.from({ length: graph.nodes }, (_, n) => (n === 7 ? "relued_nchwc" : null));
+    expect(named_items(graph, "relued_nchwc", merged)).toEqual([7]);
   });
 });
 
@@ -58,11 +60,41 @@ describe("flow", () => {
   });
 });
 
+describe("a node with bodies", () => {
+  const { graph, scene } = drawn(unusual(), (one) => level_open(one, 9));
+  const [whole = -1] = named_items(graph, "If_0");
+  const condition = named_items(graph, "a&b<c>")[0] ?? -1;
+
+  it("is the group of them: drawn, found and named as one", () => {
+    expect(graph.is_group(whole)).toBe(true);
+    const node = graph.node_of(whole);
+    expect([scene.place[node], graph.item[node], found_items(graph, "If_0")]).toEqual([-1, whole, [whole]]);
+    expect(scene.labels[shown_place(scene, node)]?.title).toBe("If · If_0");
+    expect(graph.shown(node, level_open(graph, 9))).toBe(whole);
+  });
+
+  it("passes the data on: what it decides over leads to what takes its outputs", () => {
+    const after = flow_of(graph, condition, true).nodes;
+    for (const name of ["then_branch_out", "else_branch_out", "loop/Merge", "y"]) expect(after[named_items(graph, name)[0] ?? -1]).toBe(DOWNSTREAM);
+    expect(flow_of(graph, named_items(graph, "y")[0] ?? -1, true).nodes[condition]).toBe(UPSTREAM);
+    expect(neighbours(graph, whole, "in")).toContain(condition);
+    expect(neighbours(graph, whole, "out")).toEqual(named_items(graph, "loop/Merge"));
+  });
+
+  it("takes its condition at its border, open and folded", () => {
+    for (const level of [0, 9]) {
+      const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
+      const ends = [...picture.kind.keys()].filter((e) => picture.item[picture.from[e] ?? -1] === condition).map((e) => picture.item[picture.to[e] ?? -1]);
+      expect(ends).toEqual([whole]);
+    }
+  });
+});
+
 describe("measured figures", () => {
   const { graph, scene } = drawn();
   const none = new Array<number | null>(graph.nodes).fill(null);
   const time = none.map((_, node) => (node % 2 === 0 ? 1000 : null));
-  const profile: ProfileAnswer = { total_ns: 1e6, matched_ns: 1, matched_ratio: 1, matched_nodes: 1, calls_total: 1, rule: "name", columns: { time_ns: time, calls: none, flops: none, memory_bytes: none, event: none } };
+  const profile: ProfileAnswer = { total_ns: 1e6, matched_ns: 1, matched_ratio: 1, matched_nodes: 1, calls_total: 1, rule: "name", columns: { time_ns: time, calls: none, flops: none, memory_bytes: none, event: none, operator: none.map(() => null) }, unmatched: { name: [], reason: [], time_ns: [], calls: [], event: [] } };
   const sums = sums_of(graph, profile);
 
   it("add up over groups and stay unknown where nothing was measured", () => {
@@ -81,7 +113,7 @@ describe("measured figures", () => {
 describe("the picture", () => {
   it("is escaped in SVG and holds every box", () => {
     const { graph, scene } = drawn(unusual(), (one) => level_open(one, 9));
-    const svg = svg_text(scene, NO_MARKS, colors_of("light"), { nodes: String }, "a<b>");
+    const svg = svg_text(scene, NO_MARKS, colors_of("light"), { operators: String }, "a<b>");
     expect(svg).not.toContain("<img");
     expect(svg).toContain("&lt;img");
     expect(new DOMParser().parseFromString(svg, "image/svg+xml").querySelectorAll("path").length).toBeGreaterThan(graph.nodes);

@@ -12,7 +12,7 @@ import { deepest, level_of, level_open, open_text, text_open } from "./opened";
 export type Session = ReturnType<typeof useSession>;
 
 export function useSession(model: () => string | null, direction: () => Direction, code: Ref<string>) {
-  const { data, error, loading } = useResource<GraphAnswer>(() => model() && address("graph", { model: model() }), () => null);
+  const { data, error, loading, waiting } = useResource<GraphAnswer>(() => model() && address("graph", { model: model() }), () => null);
   const graph = shallowRef<Graph | null>(null);
   const scene = shallowRef<Scene | null>(null);
   const open = shallowRef<ReadonlySet<number>>(new Set());
@@ -47,6 +47,10 @@ export function useSession(model: () => string | null, direction: () => Directio
     open.value = graph.value ? text_open(graph.value, code.value) : new Set();
     anchor.value = -1;
     void draw();
+  });
+  // A model that takes long to be read does not stand under the name of the one before.
+  watch(waiting, (one) => {
+    if (one && data.value?.model.id !== model()) data.value = null;
   });
   watch(direction, () => {
     anchor.value = -1;
@@ -100,5 +104,5 @@ export function useSession(model: () => string | null, direction: () => Directio
     set(new Set());
   }
 
-  return { data, error, loading, graph, scene, open, busy, failure, anchor, toggle, uncover, step_level, open_all, close_all, took_ms: () => client?.took_ms ?? 0 };
+  return { data, error, loading, waiting, graph, scene, open, busy, failure, anchor, toggle, uncover, step_level, open_all, close_all, took_ms: () => client?.took_ms ?? 0 };
 }

@@ -15,7 +15,7 @@ export class Stage extends Frames {
   scene: Scene | null = null;
   marks: Marks = NO_MARKS;
   colors: Colors;
-  words: Words = { nodes: String };
+  words: Words = { operators: String };
   /** Told after every frame. */
   on_frame: () => void = () => undefined;
   /** Milliseconds that the last frame took to paint. */

@@ -27,7 +27,7 @@ export function theWorkspace(): Workspace {
 export function useWorkspace() {
   const state = useGraphState();
   const models = useModels();
-  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : (models.sorted.value[0] ?? null)));
+  const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : models.default_model.value));
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
   const model = computed(() => chosen.value?.id ?? null);
   const other = computed(() => (state.other.value && state.other.value !== model.value ? state.other.value : null));
@@ -108,13 +108,15 @@ export function useWorkspace() {
     return main.graph.value?.shown(item, main.open.value) ?? item;
   }
 
-  function show_other(item: number): void {
+  function show_other(node: number): void {
+    const item = second.graph.value?.item[node] ?? node;
     select_other(item);
     show_in(second, other_stage, item);
   }
 
   /** Selects, opens what hides it, and brings it into sight. */
-  function go_to(item: number): void {
+  function go_to(node: number): void {
+    const item = main.graph.value?.item[node] ?? node;
     select(item);
     show_in(main, stage, item);
   }
@@ -135,9 +137,11 @@ export function useWorkspace() {
     go_to(all[(next + all.length) % all.length] ?? -1);
   }
 
-  // A link from a table names an operator: find its nodes once the model is there.
-  watch([main.graph, state.find], ([graph, name]) => {
-    exact.value = graph && name ? named_items(graph, name) : [];
+  // A link from a table names an operator: find its nodes once the model is there, best by what the run measured.
+  watch([main.graph, state.find, measured.data], ([graph, name, profile]) => {
+    const before = exact.value[0];
+    exact.value = graph && name ? named_items(graph, name, profile?.columns.operator) : [];
+    if (exact.value[0] === before) return;
     if (graph && exact.value.length > 0) void nextTick(() => go_to(exact.value[0] ?? -1));
   }, { immediate: true });
   // Opened by a link: what it selects must be in sight.

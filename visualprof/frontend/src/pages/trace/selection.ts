@@ -2,13 +2,15 @@
 import { computed, shallowRef, watch } from "vue";
 import { address, type ApiError, as_error, get, type Query } from "../../api/client";
 import { patch_query, query_value, useLatest } from "../../state";
-import type { EventDetails, Place } from "./model";
+import type { EventDetails, Place, Range } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
+import { text_range } from "./url";
 
 /** Room beside an event that a link leads to, in its lengths. */
 const LINK_AIR = 1.5;
 const CLOSE_AIR = 0.15;
+const AREA_AIR = 0.25;
 
 export type Selection = ReturnType<typeof useSelection>;
 
@@ -98,24 +100,21 @@ export function useSelection(timeline: Timeline) {
     if (link && source.value) go_to(source.value.id.worker, link);
   }
 
-  /** Links of other pages name an event by what it is: the longest of that name. */
-  async function find_longest(): Promise<void> {
+  /** Links of other pages name a stretch of time, or an event by what it is: the longest of that name. */
+  async function find_linked(): Promise<void> {
     const name = query_value("longest");
-    const category = query_value("longest_category");
-    const step = query_value("at_step");
+    const span = query_value("at_span");
     const from = timeline.main.value;
-    const mark = from?.meta.steps.find((one) => one.name === step);
-    if (step !== null && from) patch_query({ at_step: null });
-    if (mark && from) {
-      const range = { start: mark.start_ns + from.offset, end: mark.start_ns + mark.duration_ns + from.offset };
-      timeline.fit(range, 0.05);
-      state.area.value = { ...range, tracks: [] };
+    if (span !== null && from) {
+      const range = text_range(span);
+      patch_query({ at_span: null });
+      if (range) show_area({ start: range.start + from.offset, end: range.end + from.offset });
     }
-    if ((name === null && category === null) || !from) return;
+    if (name === null || !from) return;
     const where = query_value("where");
-    patch_query({ longest: null, longest_category: null, where: null });
+    patch_query({ longest: null, where: null });
     try {
-      const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, category, where }));
+      const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
       if (!found) return;
       select(from.id.worker, found.body.event);
       stage.camera.fit(timeline.range_of(from, found.body), LINK_AIR);
@@ -125,7 +124,12 @@ export function useSelection(timeline: Timeline) {
       error.value = as_error(failure);
     }
   }
-  watch([timeline.ready, () => query_value("longest"), () => query_value("longest_category"), () => query_value("at_step")], ([ready]) => ready && void find_longest(), { immediate: true });
+  watch([timeline.ready, () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
+
+  function show_area(range: Range): void {
+    timeline.fit(range, AREA_AIR);
+    state.area.value = { ...range, tracks: [] };
+  }
 
   return { details, error, waiting, source, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
 }

@@ -15,7 +15,7 @@ const TITLES = 0.25;
 const ROUND = 0.2;
 
 export interface Words {
-  nodes: (n: number) => string;
+  operators: (n: number) => string;
 }
 
 /** A figure without its share where both do not fit. */
@@ -53,11 +53,11 @@ function paint_button(pen: Pen, scene: Scene, i: number, colors: Colors): void {
   pen.stroke();
 }
 
-/** "57 nodes ×12": how much is inside, and how many groups are alike. */
+/** "57 operators ×12": how much is inside, and how many groups are alike. */
 function group_line(scene: Scene, item: number, words: Words): string {
   const g = item - scene.graph.nodes;
   const twins = scene.graph.twins[g] ?? 1;
-  return `${words.nodes(scene.graph.answer.groups.nodes[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
+  return `${words.operators(scene.graph.answer.groups.operators[g] ?? 0)}${twins > 1 ? `  ×${twins}` : ""}`;
 }
 
 function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors, words: Words): void {
@@ -73,6 +73,8 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
   const fill = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors.heat(share);
   if (open) round_box(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
   else round_box(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
+  const family = scene.families[i];
+  if (family) round_box(pen, { ...box, w: 4, h: open ? TITLE : box.h }, [6.5, 0, 0, open ? 0 : 6.5], colors.family[family].strong);
   if (scale < TITLES) return;
   const room = box.w - 24 - BUTTON - 6;
   const line = (marks.heat?.text[i] ?? "") || group_line(scene, item, words);

@@ -44,7 +44,7 @@ export function scene_of(graph: Graph, picture: Picture): Scene {
     place[item] = i;
     depth[i] = around < 0 ? 0 : (depth[around] as number) + 1;
     labels.push(graph.is_group(item) ? group_label(graph, item) : node_label(graph.answer, item));
-    families.push(graph.is_group(item) ? null : family_of(graph.answer.nodes.type[item] ?? ""));
+    families.push(graph.node_of(item) < 0 ? null : family_of(graph.answer.nodes.type[graph.node_of(item)] ?? ""));
   }
   const edges = picture.kind.length;
   const bounds = new Float32Array(4 * edges);

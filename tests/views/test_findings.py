@@ -1,0 +1,176 @@
+"""Findings on hand-made traces: when a rule speaks, what bounds its gain, and where its evidence is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Write, answer
+
+Events = list[dict[str, Any]]
+GPU = {"deviceProperties": [{"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0}]}
+
+
+def event(name: str, ts: float, dur: float, cat: str = "cpu_op", tid: int = 1, **args: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+
+def step(number: int, ts: float, dur: float) -> dict[str, Any]:
+    return event(f"ProfilerStep#{number}", ts, dur, cat="user_annotation")
+
+
+def call(at: float, dur: float, number: int, name: str = "cudaLaunchKernel") -> dict[str, Any]:
+    return event(name, at, dur, cat="cuda_runtime", correlation=number)
+
+
+def kernel(at: float, dur: float, number: int, name: str = "k", stream: int = 7) -> dict[str, Any]:
+    cat = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+    return {**event(name, at, dur, cat, stream, device=0, stream=stream, correlation=number), "pid": 0}
+
+
+def found(path: Path) -> dict[str, dict[str, Any]]:
+    return {finding["id"]: finding for finding in answer("overview", path)["findings"]}
+
+
+def seen_us(finding: dict[str, Any]) -> tuple[float, float]:
+    return finding["start_ns"] / 1000, finding["end_ns"] / 1000
+
+
+def test_a_graph_launch_counts_once_however_many_kernels_share_it(write: Write) -> None:
+    """Every step: one graph launch of 50 us starts 40 kernels of 5 us; they fill 200 of 300 us."""
+    events: Events = []
+    for i in range(110):
+        ts = 300 * i
+        events += [step(i, ts, 300), call(ts, 50, i + 1, "cudaGraphLaunch")]
+        events += [kernel(ts + 60 + 5 * k, 5, i + 1) for k in range(40)]
+    # Each kernel is shorter than the call, but a launch of 50 us starts 200 us of work.
+    assert "many_small_kernels" not in found(write(events, **GPU))
+
+
+def test_the_gain_of_small_kernels_is_the_time_of_their_launches_without_a_kernel(write: Write) -> None:
+    """Every step of 1000 us: 40 launches of 10 us, 20 us apart (12 in the last one), a kernel of 4 us in each."""
+    events: Events = []
+    for i in range(3):
+        events.append(step(i, 1000 * i, 1000))
+        for k in range(40):
+            at = 1000 * i + (20 * k if i < 2 else 12 * k)
+            events += [call(at, 10, 100 * i + k + 1), kernel(at + 5, 4, 100 * i + k + 1)]
+    finding = found(write(events, **GPU))["many_small_kernels"]
+    assert finding["gain_ns_per_step"] == 40 * (10 - 4) * 1000
+    assert finding["evidence"] == {"calls": 120, "short_kernel_ratio": 1.0, "kernel_mean_ns": 4000}
+    # The densest 50 launches: the last 10 of the second step and the 40 of the last one, which are 12 us apart.
+    start, end = seen_us(finding)
+    assert (start, end) == (1000 + 30 * 20, 2000 + 39 * 12 + 10)
+
+
+def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write) -> None:
+    """aten::mm launches kernels on two streams that overlap for 60 of 90 us, and a copy of 500 us."""
+    events: Events = []
+    for i in range(3):
+        ts, n = 1000 * i, 10 * i
+        events += [
+            step(i, ts, 1000),
+            event("aten::mm", ts, 50, **{"External id": n + 1}),
+            *(call(ts + k, 1, n + k) for k in (1, 2, 3)),
+            kernel(ts + 100, 75, n + 1, "gemm"),
+            kernel(ts + 115, 75, n + 2, "gemm", stream=8),
+            kernel(ts + 300, 500, n + 3, "Memcpy DtoD", stream=9),
+        ]
+    finding = found(write(events, **GPU))["tensor_cores_unused"]
+    # The union is 90 us of a step of 1000, and at best half of it goes: 4.5 % of the step.
+    assert (finding["gain_ns_per_step"], finding["severity"]) == (45_000, "low")
+    assert finding["evidence"] == {"eligible_ratio": 1.0, "eligible_ns": 450_000}
+    assert seen_us(finding) == (100, 190)
+
+
+def operators(number: int, ts: float, dur: float, work: float) -> Events:
+    """A step on the CPU with ten operators."""
+    return [step(number, ts, dur), *(event("aten::add", ts + work / 10 * k, work / 10) for k in range(10))]
+
+
+def test_a_cold_first_step_is_no_jitter(write: Write) -> None:
+    cold = [*operators(0, 0, 900, 890), *(e for i in range(1, 6) for e in operators(i, 800 + 100 * i, 100, 95))]
+    assert "step_jitter" not in found(write(cold))
+    later = [*cold, *operators(6, 1400, 250, 245)]
+    finding = found(write(later, name="later.json"))["step_jitter"]
+    # Typical: five of 100 us and one of 250: mean 125, median 100.
+    assert finding["gain_ns_per_step"] == 25_000
+    assert finding["evidence"] == {"step": "6", "median_step_ns": 100_000, "longest_step_ns": 250_000}
+    assert seen_us(finding) == (1400, 1650)
+
+
+def test_jitter_cannot_gain_more_than_the_median_step(write: Write) -> None:
+    steps = [operators(i, 100 * i, 100, 95) for i in range(5)]
+    finding = found(write([e for s in [*steps, operators(5, 500, 5000, 4900)] for e in s]))["step_jitter"]
+    assert finding["gain_ns_per_step"] == 100_000  # mean less median would be 817 us
+
+
+def test_a_last_step_with_only_the_end_of_a_dataloader_is_none_to_judge_by(write: Write) -> None:
+    """Four steps of 100 us without data loading, then 900 us of it, with operators of its own inside."""
+    events = [e for i in range(4) for e in operators(i, 100 * i, 100, 95)]
+    loading = event("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 400, 890, cat="user_annotation")
+    inside = [event("aten::stack", 410 + 10 * i, 5) for i in range(20)]
+    assert found(write([*events, step(4, 400, 900), loading, *inside])) == {}
+
+
+def test_time_outside_of_operators_is_said_with_its_function(write: Write) -> None:
+    """Of 100 us 10 are in an operator and 90 in Python: 20 in `parse`, 70 in `augment`."""
+    events: Events = []
+    for i in range(3):
+        ts = 100 * i
+        events += [
+            step(i, ts, 100),
+            event("parse.py(3): parse", ts, 20, cat="python_function"),
+            event("aten::add", ts + 20, 10),
+            event("train.py(7): augment", ts + 30, 70, cat="python_function"),
+        ]
+    finding = found(write(events))["outside_operators"]
+    assert finding["gain_ns_per_step"] == 90_000
+    expected = {"outside_ratio": pytest.approx(0.9), "outside_ns": 90_000, "function": "train.py(7): augment"}
+    assert finding["evidence"] == expected
+    # From the operator of one step to that of the next nothing else is recorded.
+    assert seen_us(finding) == (30, 120)
+
+
+def test_an_idle_device_is_seen_in_its_largest_gap(write: Write) -> None:
+    """Kernels of 20 us after 10 and 60 us of each step of 200 us, the second one late in the last step."""
+    events: Events = []
+    for i in range(3):
+        ts, late = 200 * i, 60 if i < 2 else 130
+        events += [step(i, ts, 200), event("aten::add", ts, 5), call(ts + 1, 1, 2 * i + 1), call(ts + 3, 1, 2 * i + 2)]
+        events += [kernel(ts + 10, 20, 2 * i + 1), kernel(ts + late, 20, 2 * i + 2)]
+    finding = found(write(events, **GPU))["low_gpu_utilization"]
+    assert finding["gain_ns_per_step"] == 160_000
+    assert finding["evidence"] == {"device": 0, "utilization": pytest.approx(0.2), "idle_ns": 160_000}
+    # Between the kernels: 80 to 210, 280 to 410, 430 to 530: 130 us at first, from the second kernel of step 0.
+    assert seen_us(finding) == (80, 210)
+
+
+def test_data_loading_that_is_seldom_does_not_exceed_the_usual_step(write: Write) -> None:
+    """Data loading takes 10, 10, 10 and 500 us of steps of 100, 100, 100 and 590 us: usually a tenth."""
+    events: Events = []
+    ts = 0
+    for i, loading in enumerate((10, 10, 10, 500)):
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events += [*operators(i, ts, loading + 90, 0.1), event(name, ts + 1, loading, cat="user_annotation")]
+        ts += loading + 90
+    finding = found(write(events))["dataloader_bound"]
+    assert (finding["gain_ns_per_step"], finding["severity"]) == (10_000, "medium")
+    assert finding["evidence"]["dataloader_ratio"] == pytest.approx(0.1)
+    assert seen_us(finding) == (301, 801)
+
+
+def test_sharded_data_parallel_is_no_data_parallel(write: Write) -> None:
+    def devices(module: str) -> Events:
+        second = {**kernel(20, 5, 2), "args": {"device": 1, "stream": 7, "correlation": 2}}
+        return [
+            event(f"nn.Module: {module}_0", 0, 50, cat="python_function"),
+            kernel(10, 5, 1),
+            {**second, "pid": 1000},
+        ]
+
+    assert "data_parallel" in found(write(devices("DataParallel")))
+    for other in ("FullyShardedDataParallel", "DistributedDataParallel"):
+        assert "data_parallel" not in found(write(devices(other), name=f"{other}.json"))

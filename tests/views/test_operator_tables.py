@@ -1,0 +1,72 @@
+"""The whole operator table against the one that torch makes of the same recording (`key_averages()`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.conftest import FIXTURES, Write, answer, rows, trace_of
+from tests.reader.test_kineto import call, kernel, op
+
+TABLES = FIXTURES / "torch_tables"
+TORCH: dict[str, Any] = json.loads((TABLES / "tables.json").read_text())
+CALLS = ("calls", "host_total_ns", "host_self_ns")
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_every_operator_has_torchs_calls_and_times(name: str) -> None:
+    ours = rows(answer("operator", TABLES / f"{name}.json.gz"), *CALLS)
+    theirs = {key: values[:3] for key, *values in TORCH[name]["by_name"]}
+    assert ours.keys() == theirs.keys()
+    for key in TORCH[name]["asynchronous"]:  # torch gives them no self time
+        assert theirs[key][2] == 0
+        theirs[key][2] = ours[key][2]
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", [name for name in TORCH if "by_shape" in TORCH[name]])
+def test_every_operator_has_torchs_calls_and_times_for_each_shape(name: str) -> None:
+    table = answer("operator", TABLES / f"{name}.json.gz", group="shape")["columns"]
+    ours = sorted(zip(table["name"], *(table[c] for c in CALLS), strict=True))
+    assert ours == sorted(tuple(row[:4]) for row in TORCH[name]["by_shape"])
+
+
+@pytest.mark.parametrize("name", ["cnn", "chains"])
+def test_every_operator_has_torchs_memory(name: str) -> None:
+    table = answer("memory", TABLES / f"{name}.json.gz")["operators"]
+    ours = rows(table, "calls", "size_increase_bytes", "self_size_increase_bytes")
+    theirs = {key: [calls, total, own] for key, calls, _, _, total, own in TORCH[name]["by_name"] if total or own}
+    assert {key: values for key, values in ours.items() if any(values[1:])} == theirs
+
+
+def test_an_operator_that_ends_on_another_thread_owns_what_its_thread_did_not_spend_in_others() -> None:
+    path = TABLES / "fork.json.gz"
+    trace = trace_of(path)
+    found = rows(answer("operator", path), *CALLS)["forked"]
+    events = trace.events
+    outer = np.flatnonzero(events.name == trace.strings.index("forked"))
+    inside = int(events.dur[np.isin(events.parent, outer)].sum())
+    assert found == [3, int(events.dur[outer].sum()), int(events.dur[outer].sum()) - inside]
+
+
+def test_calls_of_one_operator_in_itself_are_one_call_that_owns_the_kernels(write: Write) -> None:
+    # sum 100..150 holds sum 105..145 holds sum 110..140, which launches (5 us); of the second tree the outer sum also
+    # holds a fill, so that its two are two calls
+    path = write(
+        [
+            op("aten::sum", 100, 50, **{"External id": 1}), op("aten::sum", 105, 40, **{"External id": 2}),
+            op("aten::sum", 110, 30, **{"External id": 3}), call(120, 9),
+            kernel(130, 9, 20, "gemm", 7, **{"External id": 3}),
+            op("aten::sum", 200, 50), op("aten::fill_", 205, 5), op("aten::sum", 220, 20), call(225, 10),
+            kernel(230, 10, dur=7),
+        ]
+    )  # fmt: skip
+    found = rows(answer("operator", path), *CALLS, "device_self_ns", "device_total_ns")
+    assert found == {
+        "aten::sum": [3, 120_000, 45_000 + 25_000 + 15_000, 27_000, 34_000],
+        "aten::fill_": [1, 5_000, 5_000, 0, 0],
+    }
+    assert answer("kernel", path, group="launch")["columns"]["operator"] == ["aten::sum"]

@@ -1,0 +1,218 @@
+"""One process that reads files: it may crash, hang or grow, which fails the file and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from threading import BoundedSemaphore
+from typing import Any, Generic, TypeVar
+
+from visualprof.errors import FormatError, VisualprofError
+from visualprof.reader.source import Progress
+
+_log = logging.getLogger(__name__)
+
+_PROGRESS_S = 0.1
+_ASK_S = 0.1
+# Above this much memory a child is replaced after its job: the allocator would keep most of it.
+_HEAVY_BYTES = 512 * 1024**2
+
+_MULTIPLIES = "its content multiplies while it is read: export it again, simplified"
+_AT_ONCE = BoundedSemaphore(2)  # calls; each may take several GiB
+
+Result = TypeVar("Result")
+Task = Callable[[str, Progress], Result]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading one file may take; without limits for profiles, which are measured files of any size.
+
+    seconds: by the clock. base_bytes: beyond what the process holds before; times: more for each byte of the file.
+    """
+
+    seconds: float
+    base_bytes: int
+    times: int
+
+
+# A model is read, decoded, and copied for the inference of shapes.
+MODEL = Limits(60.0, 1 << 30, 4)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a file could not be read. status: as in `VisualprofError`."""
+
+    error: str
+    hint: str
+    status: int = 422
+    kind: str = ""
+
+
+class Failed(FormatError):
+    """A failure, to be raised: with its status."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error, failure.hint)
+        self.status = failure.status
+
+
+class Child(Generic[Result]):
+    """One process and the pipe to it.
+
+    Args:
+        task: what it does with a path; must be picklable.
+        limits: what one file may take.
+    """
+
+    def __init__(self, task: Task[Result], limits: Limits | None = None) -> None:
+        context = get_context("spawn")
+        self._limits = limits
+        self._pipe, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(target=_work, args=(theirs, task, limits), daemon=True)
+        self.heavy = False
+        self._process.start()
+        theirs.close()
+
+    def alive(self) -> bool:
+        """Can it do another job?"""
+        return self._process.is_alive()
+
+    def run(
+        self, path: str, name: str, tell: Callable[[float], None], cancelled: Callable[[], bool]
+    ) -> Result | Failure | None:
+        """The result; None when the job was cancelled meanwhile. name: of the file in messages."""
+        deadline = time.monotonic() + self._limits.seconds if self._limits else None
+        try:
+            self._pipe.send((path, name))
+            while not cancelled():
+                if self._pipe.poll(_ASK_S):
+                    message: Any = self._pipe.recv()
+                    if not isinstance(message, float):
+                        outcome, self.heavy = message
+                        return outcome
+                    tell(message)
+                elif deadline and self._limits and time.monotonic() > deadline:
+                    self.stop()
+                    return Failure(f"{name}: reading it takes over {self._limits.seconds:g} s", _MULTIPLIES)
+            return None
+        except (EOFError, OSError):
+            return self._died(name)
+
+    def _died(self, name: str) -> Failure:
+        self._process.join(timeout=5)
+        code = self._process.exitcode
+        how, hint = f"ended with code {code}", "the log says more"
+        if code is not None and code < 0:
+            cause = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            how, hint = f"was ended by {cause}", "this is a defect of the reader or of a library"
+            if self._limits:
+                hint = "the file is damaged or made to do this, or needs too much memory"
+            elif cause == "SIGKILL":
+                hint = "it probably ran out of memory"
+        status = 422 if self._limits else 500
+        return Failure(f"{name}: the process that read it {how}", hint, status, "ProcessDied")
+
+    def stop(self) -> None:
+        """Ends it, whatever it does."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.join(timeout=5)
+
+
+def call(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL) -> Result:
+    """What a task makes of a file, in a process of its own. name: of the file in messages, where it has another.
+
+    Raises: Failed: it cannot be read, takes too much, or ended the process.
+    """
+    with _AT_ONCE:
+        child = Child(task, limits)
+        try:
+            outcome = child.run(os.fspath(path), name or Path(path).name, lambda _: None, lambda: False)
+        finally:
+            child.stop()
+    if isinstance(outcome, Failure):
+        raise Failed(outcome)
+    assert outcome is not None  # nobody cancels
+    return outcome
+
+
+def _work(pipe: Connection, task: Task[Any], limits: Limits | None) -> None:
+    """The life of a child: a path in, progress and the outcome out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
+    if hasattr(os, "nice"):
+        os.nice(5)  # the server and the training job go first
+    try:
+        while True:
+            path, name = pipe.recv()
+            outcome = _outcome(path, name, task, _throttled(pipe), limits)
+            pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
+    except (EOFError, OSError):  # the parent is gone
+        return
+
+
+def _outcome(path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None) -> Result | Failure:
+    try:
+        if limits:
+            _bound_memory(limits.base_bytes + limits.times * Path(path).stat().st_size)
+        return task(path, progress)
+    except VisualprofError as error:
+        return Failure(error.error.replace(Path(path).name, name), error.hint, error.status, type(error).__name__)
+    except MemoryError:
+        if limits:
+            return Failure(f"{name}: reading it takes too much memory", _MULTIPLIES, kind="MemoryError")
+        hint = "close other programs or take a shorter profile"
+        return Failure(f"{name}: not enough memory to read it", hint, 500, "MemoryError")
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - one file must not end the process of the next
+        _log.exception("reading %s", path)
+        what = f"{name}: the reader failed ({type(error).__name__}: {error})"
+        return Failure(what, "please report it with the file", 500)
+
+
+def _bound_memory(size: int) -> None:
+    """Bounds the address space on Linux, where the bound holds; the next file may get more."""
+    try:
+        import resource
+    except ImportError:
+        return
+    try:  # what libraries reserve by themselves grows with the number of processors
+        size += int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size if hard < 0 else min(size, hard), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _throttled(pipe: Connection) -> Progress:
+    last = 0.0
+
+    def report(fraction: float) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= _PROGRESS_S:
+            last = now
+            pipe.send(float(min(max(fraction, 0.0), 1.0)))
+
+    return report
+
+
+def _peak_bytes() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows: children are kept whatever they hold
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

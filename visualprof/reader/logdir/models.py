@@ -1,0 +1,185 @@
+"""Models, read in processes of their own when somebody asks for them; kept on disk, the latest in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from visualprof.errors import FormatError, NotReady
+from visualprof.reader.cache import Cache
+from visualprof.reader.child import MODEL, Failed, Failure
+from visualprof.reader.graph import Excess, ModelGraph
+from visualprof.reader.logdir.pool import Parser, Pool
+from visualprof.reader.models import read_model
+from visualprof.reader.source import GROWING, Progress, Source
+
+_AT_ONCE = 2  # processes
+_KEPT_NODES = 200_000  # in memory; one model is kept whatever its size
+_KEPT_FAILURES = 1000
+_TRIES = 2  # of a model whose process died: the machine may have been short of memory
+
+
+class BeingRead(NotReady):
+    """With what the page shows meanwhile."""
+
+    def __init__(self, name: str, progress: float) -> None:
+        super().__init__(f"{name} is being read", "ask again in a moment")
+        self.state = "parsing"
+        self.progress = round(progress, 3)
+
+
+@dataclass
+class _Reading:
+    path: Path
+    name: str
+    size: int
+    done: threading.Event = field(default_factory=threading.Event)
+    progress: float = 0.0
+    tries: int = 1
+    outcome: ModelGraph | Failure | None = None
+
+
+class ModelReader:
+    """Graphs of model files.
+
+    Args:
+        parser: a pool whose task is `keep_graph`; closed with this.
+        cache: where its children leave graphs.
+    """
+
+    def __init__(self, parser: Parser[str], cache: Cache) -> None:
+        self._parser = parser
+        self._cache = cache
+        self._kept: OrderedDict[str, ModelGraph] = OrderedDict()
+        self._failed: OrderedDict[str, Failure] = OrderedDict()
+        self._readings: dict[str, _Reading] = {}
+        self._turns = count()
+        self._lock = threading.RLock()
+        self._loading = threading.Lock()
+        parser.start(self)
+
+    def close(self) -> None:
+        """Stops reading; who waits is told to ask again."""
+        self._parser.close()
+        with self._lock:
+            for reading in self._readings.values():
+                reading.done.set()
+
+    def forget_failures(self) -> None:
+        """What could not be read is tried again."""
+        with self._lock:
+            self._failed.clear()
+
+    def graph(self, path: Path, name: str, version: tuple[int, int], wait_s: float) -> ModelGraph:
+        """The graph of a model.
+
+        Args:
+            name: by which users know the file. version: time of change and bytes of the file.
+            wait_s: for a model that is not known yet; with a wait, it is read before those that nobody waits for.
+
+        Raises: BeingRead. Failed.
+        """
+        key = f"{version}:{name}:{path}"
+        outcome = self._known(key, name, path)
+        if outcome is None:
+            with self._lock:
+                reading = self._readings.get(key) or self._read(key, _Reading(path, name, version[1]))
+            if wait_s:
+                self._parser.hurry(key)
+            reading.done.wait(wait_s)
+            outcome = reading.outcome
+            if outcome is None:
+                raise BeingRead(name, reading.progress)
+        if isinstance(outcome, Failure):
+            raise Failed(outcome)
+        return outcome
+
+    def _known(self, key: str, name: str, path: Path) -> ModelGraph | Failure | None:
+        """What is in memory or, one at a time, comes from disk."""
+        with self._lock:
+            known = self._kept.get(key) or self._failed.get(key)
+            if known or key in self._readings:
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                return known
+        return self._load(key, name, path, Source(path).fingerprint())
+
+    def _read(self, key: str, reading: _Reading) -> _Reading:
+        self._readings[key] = reading
+        self._parser.submit(key, reading.path, reading.size, (1, next(self._turns)))
+        return reading
+
+    def _load(self, key: str, name: str, path: Path, fingerprint: str) -> ModelGraph | None:
+        with self._loading:
+            graph = self._kept.get(key) or self._cache.load_graph(fingerprint)
+            if graph is None:
+                return None
+            if graph.name == path.name:  # a model that says no name is called after its file
+                graph = replace(graph, name=name)
+            self._keep(key, graph)
+        return graph
+
+    def _keep(self, key: str, graph: ModelGraph) -> None:
+        with self._lock:
+            self._kept[key] = graph
+            self._kept.move_to_end(key)
+            while len(self._kept) > 1 and sum(len(g.nodes) for g in self._kept.values()) > _KEPT_NODES:
+                self._kept.popitem(last=False)
+
+    def progressed(self, key: str, progress: float) -> None:
+        """From the pool: reading has begun or got on."""
+        with self._lock:
+            reading = self._readings.get(key)
+        if reading:
+            reading.progress = progress
+
+    def finished(self, key: str, outcome: str | Failure) -> None:
+        """From the pool: a model was read into the cache, or cannot be."""
+        with self._lock:
+            reading = self._readings.get(key)
+        if reading is None:
+            return
+        if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and reading.tries < _TRIES:
+            reading.tries += 1
+            self._parser.submit(key, reading.path, reading.size, (1, next(self._turns)))
+            return
+        name, path = reading.name, reading.path
+        result = outcome if isinstance(outcome, Failure) else self._load(key, name, path, outcome)
+        if result is None:
+            result = Failure(f"{name}: its graph cannot be kept", "is the disk of the cache folder full?", 500)
+        if isinstance(result, Failure):
+            result = replace(result, error=result.error.replace(path.name, name))
+        with self._lock:
+            del self._readings[key]
+            if isinstance(result, Failure):
+                self._failed[key] = result
+                while len(self._failed) > _KEPT_FAILURES:
+                    self._failed.popitem(last=False)
+        reading.outcome = result
+        reading.done.set()
+
+
+def open_models(cache: Cache) -> ModelReader:
+    """A reader with a pool of its own, which begins with the first model: a slow one does not hold up profiles."""
+    return ModelReader(Pool(partial(keep_graph, cache=cache), _AT_ONCE, MODEL), cache)
+
+
+def keep_graph(path: str, progress: Progress, *, cache: Cache) -> str:
+    """Reads a model into the cache and gives its fingerprint; the task of a child.
+
+    Raises: UnknownFormat, FormatError, SourceError.
+    """
+    source = Source(path)
+    fingerprint = source.fingerprint()
+    graph = read_model(path, progress)
+    if Source(path).fingerprint() != fingerprint:
+        raise FormatError(f"{source.name} changed while it was read", GROWING)
+    try:
+        cache.store_graph(graph, fingerprint)
+    except Excess as error:
+        raise source.error(str(error), "export a part of it") from error
+    return fingerprint

@@ -1,0 +1,42 @@
+"""Ids that are unique within a process only: which entry one of them means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from visualprof.reader.trace.types import Ids, Ints, Rows
+
+
+def processes(pids: Iterable[str]) -> Ids:
+    """A number for each pid, equal ones the same."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(pid, len(numbers)) for pid in pids], np.int32)
+
+
+def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
+    """The entry that each wanted id means, -1 for none: the first one of that id in the same process.
+
+    Where nothing of a process is found in itself (kernels stand under their device's number), it finds what only one
+    other process has.
+
+    Args:
+        ids, process: (n,) of the entries, those to prefer first.
+        wanted, seeker: (m,) the id looked for and the process that looks for it.
+    """
+    if not len(ids):
+        return np.full(len(wanted), -1)
+    order = np.lexsort((process, ids))
+    ids, own = ids[order], process[order]
+    first = np.searchsorted(ids, wanted)
+    last = np.searchsorted(ids, wanted, side="right") - 1
+    found = last >= first
+    first = np.where(found, first, 0)
+    if own.min() < own.max():
+        place = np.concatenate(([0], np.cumsum(ids[1:] != ids[:-1]))) * (int(own.max()) + 1) + own
+        exact = np.minimum(np.searchsorted(place, place[first] - own[first] + seeker), len(ids) - 1)
+        same = (ids[exact] == wanted) & (own[exact] == seeker)
+        found &= same | ((own[first] == own[last]) & ~np.isin(seeker, seeker[same]))
+        first = np.where(same, exact, first)
+    return np.where(found, order[first], -1)
