@@ -5,11 +5,15 @@ The figures come from tests/fixtures/models/make_*.py, which ask the frameworks.
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from visualprof.errors import FormatError
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
@@ -215,3 +219,115 @@ def test_control_flow_of_tensorflow() -> None:
         ("else_branch", choice.outputs),
     ]
     assert data_flows(model, "serving_default_x", "y")
+
+
+def refused(path: Path, content: bytes | str, what: str) -> None:
+    """A clear error that names the file, soon."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    start = time.process_time()
+    with pytest.raises(FormatError, match=rf"{re.escape(path.name)}: .*{what}"):
+        read_model(path)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p in MODELS.iterdir() if p.suffix not in (".py", ".md")), ids=lambda p: p.name
+)
+def test_models_are_known_by_content_and_cuts_are_clear_errors(tmp_path: Path, path: Path) -> None:
+    copy, data = tmp_path / "unknown", path.read_bytes()
+    copy.write_bytes(data)
+    assert read_model(copy).format == read_model(path).format
+    for part in (0.3, 0.6, 0.95):
+        refused(tmp_path / f"cut{path.suffix}", data[: int(len(data) * part)], "(not a whole|damaged|is empty)")
+
+
+def field(number: int, content: bytes | int) -> bytes:
+    """A field of protobuf."""
+    if isinstance(content, int):
+        return varint(number << 3) + varint(content)
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+
+
+def tf_node(name: str, kind: str, *inputs: str, **functions: str) -> bytes:
+    attributes = (
+        field(5, field(1, k.encode()) + field(2, field(10, field(1, f.encode())))) for k, f in functions.items()
+    )
+    parts = (field(1, name.encode()), field(2, kind.encode()), *(field(3, i.encode()) for i in inputs), *attributes)
+    return b"".join(parts)
+
+
+def tf_function(name: str, *nodes: bytes) -> bytes:
+    return field(1, field(1, field(1, name.encode())) + b"".join(field(3, n) for n in nodes))
+
+
+def test_functions_of_tensorflow_that_multiply_or_call_themselves_are_refused(tmp_path: Path) -> None:
+    start = field(1, tf_node("x", "Placeholder")) + field(1, tf_node("y", "PartitionedCall", "x", f="f0"))
+    levels = [
+        tf_function(f"f{i}", *(tf_node(f"n{k}", "PartitionedCall", f=f"f{i + 1}") for k in range(10)))
+        for i in range(10)
+    ]
+    refused(
+        tmp_path / "laughs.pb",
+        start + field(2, b"".join(levels) + tf_function("f10")),
+        "11,111,111,112 nodes; 100,000 can be shown",
+    )
+    own = tf_function("f0", tf_node("n", "PartitionedCall", f="f0"))
+    refused(tmp_path / "own.pb", start + field(2, own), "its function 'f0' calls itself")
+    deep = [tf_function(f"f{i}", tf_node("n", "PartitionedCall", f=f"f{i + 1}")) for i in range(5000)]
+    refused(tmp_path / "deep.pb", start + field(2, b"".join(deep)), "over 100 deep")
+
+
+def test_a_protobuf_of_a_million_empty_nodes_is_refused(tmp_path: Path) -> None:
+    start = field(1, tf_node("x", "Placeholder"))
+    refused(tmp_path / "many.pb", start + b"\x0a\x00" * 1_000_000, "over 200,000 parts")
+    refused(tmp_path / "many.pdmodel", _pdmodel(b"\x22\x00" * 1_000_000), "over 200,000 parts")
+
+
+def _pdmodel(content: bytes) -> bytes:
+    return field(1, field(1, 0) + field(2, (1 << 64) - 1) + content)
+
+
+def test_a_block_of_paddle_inside_itself_is_drawn_once(tmp_path: Path) -> None:
+    attribute = field(4, field(1, b"sub_block") + field(2, 8) + field(12, 0))
+    (tmp_path / "m.pdmodel").write_bytes(_pdmodel(field(4, field(3, b"while") + attribute)))
+    model = read_model(tmp_path / "m.pdmodel")
+    assert [n.name for n in model.nodes] == ["while_0"]
+    assert model.warnings == ("block 0 is not there, or the body of several operators",)
+
+
+def test_hostile_xml_is_refused(tmp_path: Path) -> None:
+    end = '<net name="n" version="11"><layers><layer id="0" name="&l9;" type="A"/></layers></net>'
+    laughs = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
+    document = f'<?xml version="1.0"?><!DOCTYPE net [<!ENTITY l0 "ha">{laughs}]>{end}'
+    refused(tmp_path / "laughs.xml", document, "a document type of its own")
+    outside = f'<!DOCTYPE net [<!ENTITY l9 SYSTEM "file:///etc/passwd">]>{end}'
+    refused(tmp_path / "file.xml", outside, "a document type of its own")
+    hidden = b'<?xml version="1.0" encoding="cp037"?>' + end.encode()
+    refused(tmp_path / "encoding.xml", hidden, "undefined entity")
+    body = '<layer id="0" name="l" type="Loop"><body><layers>'
+    refused(tmp_path / "deep.xml", '<net name="n" version="11"><layers>' + body * 50_000, "nest over 64 deep")
+    refused(tmp_path / "old.xml", '<net name="n" version="7"><layers></layers></net>', "of version 7")
+    refused(tmp_path / "bare.xml", '<net name="n" version="11"><layers><layer/></layers></net>', "missing 'type'")
+
+
+def test_deep_programs_of_paddle_3_are_refused(tmp_path: Path) -> None:
+    start = '{"base_code":{"magic":"pir","version":1},"program":{"regions":['
+    deep = '{"blocks":[{"ops":[{"#":"1.if","regions":[' * 50_000
+    refused(tmp_path / "deep.json", start + deep, "not a whole Paddle model")
+    odd = start + '{"blocks":[{"args":[],"ops":[{"#":5}]}]}]}}'
+    refused(tmp_path / "odd.json", odd, r"Expected `str`, got `int` - at `\$\.program\.regions")
+
+
+def test_odd_names_and_sizes_are_shown_as_they_are(tmp_path: Path) -> None:
+    name = "<b>名前</b>&\ufffd"
+    node = tf_node("x", "Placeholder") + field(5, field(1, b"shape") + field(2, field(7, field(2, field(1, 1 << 62)))))
+    data = field(1, node) + field(1, field(1, "<b>名前</b>&".encode() + b"\xff") + field(2, b"Relu") + field(3, b"x"))
+    (tmp_path / "m.pb").write_bytes(data)
+    model = read_model(tmp_path / "m.pb")
+    assert [n.name for n in model.nodes] == ["x", name, name]
+    assert model.values[0].elements == -1
+    assert msgspec.json.encode(drawn(model))

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from functools import cached_property
 
+MAX_PARTS = 200_000  # the largest models of today have 50,000
 MAX_FIELD = 128  # nothing that is asked for has a larger number
 _REST = {5: 4, 1: 8}  # bytes of a field of that wire type
 
@@ -28,7 +29,11 @@ class Message:
 
         Raises: ProtobufError, here and in all others.
         """
-        return (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
+        parts = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
+        for count, part in enumerate(parts):
+            if count == MAX_PARTS:
+                raise ProtobufError(f"over {MAX_PARTS:,} parts of one message")
+            yield part
 
     def message(self, field: int) -> Message:
         """A message; empty where it is absent."""

@@ -10,13 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from visualprof.reader.graph import GroupKind, ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.graph import (
+    MAX_NODES,
+    Excess,
+    GroupKind,
+    ModelBuilder,
+    ModelGraph,
+    Node,
+    Scope,
+    Value,
+    scopes_of,
+    tensor_bytes,
+)
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
-MAX_NODES = 500_000  # functions that call functions grow without bound
+MAX_CALLS = 100  # functions in each other
 SHOWN = 200
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 BODIES = ("f", "cond", "body", "then_branch", "else_branch", "branches")  # attributes of calls, While, If and Case
@@ -59,10 +70,8 @@ def read(source: Source) -> ModelGraph:
         builder.producer = f"TensorFlow {version}".strip()
         graph = meta.message(2) if saved else whole
         _Walk(builder, graph).model(_signatures(meta))
-    except (ProtobufError, RecursionError) as error:
+    except ProtobufError as error:
         raise source.error(f"damaged TensorFlow graph ({error})", "was it cut while being copied?") from error
-    except ValueError as error:
-        raise source.error(str(error), "save a smaller part of it") from error
     return builder.build()
 
 
@@ -126,8 +135,8 @@ class _Walk:
         self._graph = graph
         self._functions = {m.message(1).text(1): m for m in graph.message(2).messages(1)}
         self._parts: dict[str, tuple[_Part, list[str]]] = {}
+        self._sizes: dict[str, int] = {}
         self._open: list[str] = []
-        self._nodes = 0
 
     def model(self, signatures: dict[str, dict[str, str]]) -> None:
         """What a signature needs; without any the whole graph, whose ends are its outputs."""
@@ -144,6 +153,8 @@ class _Walk:
             read = {_owner(r) for m in part.nodes.values() for r in m.texts(3)}
             outputs = {name: name for name in order if name not in read and part.nodes[name].text(2) not in SOURCES}
         part.results = list(outputs.values())
+        if (total := self._size(part, order)) > MAX_NODES:
+            raise Excess(f"with its functions written out the model has {total:,} nodes; {MAX_NODES:,} can be shown")
         rows = _Rows(builder, part, order)
         self._part(part, order, rows, ())
         for name, reference in outputs.items():
@@ -157,13 +168,10 @@ class _Walk:
     def _node(self, name: str, message: Message, rows: _Rows, around: tuple[Scope, ...], alone: bool) -> None:
         """A node; the only call of a part is what it calls, as the wrappers of a signature are."""
         kind = message.text(2)
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise ValueError(f"over {MAX_NODES:,} nodes once its functions are written out")
         references = list(message.texts(3))
         attributes = {m.text(1): m.message(2) for m in message.messages(5)}
         inputs = tuple(rows.row(r) for r in references if not r.startswith("^"))
-        called = {n: f for n in BODIES if n in attributes for f in _functions(attributes[n]) if f in self._functions}
+        called = self._calls(attributes)
         if alone and kind in CALLS and "f" in called:
             results = self._function(called["f"], inputs, around)
             for place in rows.used(name):
@@ -185,13 +193,40 @@ class _Walk:
         self._builder.node(node)
         self._bodies(node, called, made)
 
+    def _calls(self, attributes: Mapping[str, Message]) -> dict[str, str]:
+        """Functions of a node by the attributes that name them; the branches of a Case by number."""
+        held = {n: [f for f in _functions(attributes[n]) if f in self._functions] for n in BODIES if n in attributes}
+        return {n if len(names) == 1 else f"{n}[{i}]": f for n, names in held.items() for i, f in enumerate(names)}
+
+    def _size(self, part: _Part, order: Iterable[str]) -> int:
+        """Nodes of a part with every call written out.
+
+        Raises: Excess: a function calls itself.
+        """
+        total = 0
+        for name in order:
+            attributes = {m.text(1): m.message(2) for m in part.nodes[name].messages(5)}
+            total += 1 + sum(map(self._function_size, self._calls(attributes).values()))
+        return total
+
+    def _function_size(self, name: str) -> int:
+        if name in self._open:
+            raise Excess(f"its function {name[:SHOWN]!r} calls itself")
+        if len(self._open) == MAX_CALLS:
+            raise Excess(f"its functions call each other over {MAX_CALLS} deep")
+        if name not in self._sizes:
+            self._open.append(name)
+            self._sizes[name] = self._size(*self._called(name))
+            self._open.pop()
+        return self._sizes[name]
+
     def _bodies(self, node: Node, called: Mapping[str, str], made: Mapping[int | None, int]) -> None:
         """The functions of a node. A call binds its arguments; those of While, If and Case have ends of their own."""
         for attribute, function in called.items():
             place = node.place if len(called) == 1 else (*node.place, Scope(attribute, "subgraph"))
             given = node.inputs
             if attribute != "f":
-                taken = node.inputs[1:] if attribute.endswith(("branch", "branches")) else node.inputs
+                taken = node.inputs[1:] if "branch" in attribute else node.inputs
                 names = self._called(function)[0].arguments
                 given = tuple(self._input(name, row, place) for name, row in zip(names, taken, strict=False))
             for flat, row in enumerate(self._function(function, given, place)):
@@ -206,15 +241,11 @@ class _Walk:
 
     def _function(self, name: str, inputs: Sequence[int], around: tuple[Scope, ...]) -> list[int]:
         """What a function does, once for each call; rows of its results."""
-        if name in self._open:
-            raise ValueError(f"the function {name[:SHOWN]} calls itself")
         part, order = self._called(name)
         rows = _Rows(self._builder, part, order)
         for argument, row in zip(part.arguments, inputs, strict=False):
             rows.set(argument, "0", row)
-        self._open.append(name)
         self._part(part, order, rows, around)
-        self._open.pop()
         return [rows.row(reference) for reference in part.results]
 
     def _called(self, name: str) -> tuple[_Part, list[str]]:
