@@ -262,3 +262,18 @@ def test_a_model_that_takes_long_is_said_to_be_read(
     expect(page.locator(".reading")).to_contain_text("Reading long.onnx")
     page = visit(dashboard, "graph", model="short.onnx")
     picture(page)
+
+
+def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboard, visit: Visits) -> None:
+    found = graph(samples, ONNX)
+    loop = found["nodes"]["type"].index("Loop")
+    group = found["groups"]["node"].index(loop)
+    measured = samples.get("graph/profile", model=ONNX, run="onnxruntime-cpu/if_loop")["columns"]
+    page = visit(samples, "graph", model=ONNX, run="onnxruntime-cpu/if_loop", sel=f"n{loop}")
+    picture(page)
+    panel = page.locator("aside")
+    expect(panel).to_contain_text("Documentation of Loop")
+    expect(panel.locator("dl").last).to_contain_text(str(found["groups"]["operators"][group]))
+    panel.get_by_role("link", name="In the operator table").click()
+    name = measured["operator"][loop]
+    expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
