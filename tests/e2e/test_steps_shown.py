@@ -29,12 +29,12 @@ def test_dropped_steps_and_derived_stages_are_said(serve: Serve, visit: Visits, 
     ):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
-        (folder / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+        (folder / f"{name}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     dashboard = serve()
     dashboard.wait_until_ready()
     lines, heading, backward = SAID[language]
-    page = visit(dashboard, "overview", language=language, run="counts/trace")
+    page = visit(dashboard, "overview", language=language, run="counts/counts")
     expect(page.locator(".dropped")).to_have_text(lines)
-    page = visit(dashboard, "overview", language=language, run="training/trace")
+    page = visit(dashboard, "overview", language=language, run="training/training")
     stages = table(page, heading)
     expect(cell(stages, 2, "Stage" if language == "en" else "阶段")).to_have_text(backward)

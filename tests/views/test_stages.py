@@ -84,8 +84,8 @@ def test_the_chart_says_which_stages_are_derived(write: Write) -> None:
     events = [e for n in range(2) for e in [step(n, 100 * n, 100), *training(100 * n)]]
     params = chosen.parse({})
     drawn = chosen.charts(chosen.compute(trace_of(write(events)), params), params, 10)["stages"]["series"]
-    tokens = ["@t:stage.dataloader", "@t:derived.forward", "@t:derived.backward", "@t:stage.optimizer", "@t:stage.other"]
-    assert [one["name"] for one in drawn] == tokens
+    named = [str(one["name"]).removeprefix("@t:") for one in drawn]
+    assert named == ["stage.dataloader", "derived.forward", "derived.backward", "stage.optimizer", "stage.other"]
 
 
 def test_several_backwards_before_an_optimizer_step_are_several_iterations(write: Write) -> None:
