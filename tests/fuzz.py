@@ -141,7 +141,9 @@ def not_utf8(data: bytearray, rng: random.Random) -> None:
 
 
 _NUMBER = re.compile(rb'(?<=[:\[,\s"])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[,}\]\s"])')
-_VALUE = re.compile(rb':\s*("(?:[^"\\\n]|\\.){0,200}"|-?[\d.eE+-]+|true|false|null|\[[^\[\]{}]{0,100}\]|\{[^\[\]{}]{0,100}\})')
+_VALUE = re.compile(
+    rb':\s*("(?:[^"\\\n]|\\.){0,200}"|-?[\d.eE+-]+|true|false|null|\[[^\[\]{}]{0,100}\]|\{[^\[\]{}]{0,100}\})'
+)
 _KEY = re.compile(rb'"([^"\\\n]{1,60})"\s*:')
 NUMBERS = (
     b"1e300", b"-1e300", b"1e400", b"9223372036854775807", b"9223372036854775808", b"-9223372036854775808",
@@ -172,7 +174,9 @@ def nest(data: bytearray, rng: random.Random) -> None:
     depth = rng.choice((200, 3000, 100_000))
     if span := _near(_VALUE, data, rng, 1):
         closed = rng.random() < 0.7
-        data[span[0] : span[1]] = rng.choice((b"[" * depth + b"]" * depth * closed, b'{"a":' * depth + b"1" + b"}" * depth * closed))
+        data[span[0] : span[1]] = rng.choice(
+            (b"[" * depth + b"]" * depth * closed, b'{"a":' * depth + b"1" + b"}" * depth * closed)
+        )
 
 
 def swap_keys(data: bytearray, rng: random.Random) -> None:
@@ -227,7 +231,9 @@ def seeds(folders: Sequence[Path], largest: int = LARGEST) -> list[Seed]:
             packed = raw.startswith(GZIP_MAGIC)
             data = gzip.decompress(raw) if packed else raw
             if len(data) <= largest:
-                beside = tuple(p for p in path.parent.iterdir() if p.is_file() and p != path) if kind == "result" else ()
+                beside = (
+                    tuple(p for p in path.parent.iterdir() if p.is_file() and p != path) if kind == "result" else ()
+                )
                 found.append(Seed(path, kind, data, packed, beside))
     return found
 
@@ -271,7 +277,9 @@ class _Errors(logging.Handler):
 
 
 def _short(error: BaseException) -> str:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "visualprof" in f.filename] or [*traceback.extract_tb(error.__traceback__)]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "visualprof" in f.filename] or [
+        *traceback.extract_tb(error.__traceback__)
+    ]
     where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[:-4:-1])
     return f"{type(error).__name__}: {str(error)[:150]} at {where}"
 
@@ -319,14 +327,20 @@ class House:
         spans = [(r["id"], w["id"], s) for r in listed["runs"] for w in r["workers"] for s in w["spans"]]
         for run, worker, span in spans:
             out.error = out.error or span["error"] or ""
-            yield from self._of_span(f"run={quote(run)}&worker={quote(worker)}&span={quote(span['id'])}", quote(run), out)
+            yield from self._of_span(
+                f"run={quote(run)}&worker={quote(worker)}&span={quote(span['id'])}", quote(run), out
+            )
         for known in self.logdir.listing().runs:
             for summary in (s.summary for w in known.workers for s in w.spans if s.log_file.name == seed.path.name):
                 if summary:
                     out.events, out.warnings, out.format = summary.events, summary.warnings, summary.format
         for model in self._json("models").get("models", ()):
             name = quote(model["id"], safe="")
-            yield from (f"graph?model={name}", f"graph/node?model={name}&node=0", f"graph/compare?model={name}&other={name}")
+            yield from (
+                f"graph?model={name}",
+                f"graph/node?model={name}&node=0",
+                f"graph/compare?model={name}&other={name}",
+            )
         reports = self._json("evaluation").get("reports", ())
         if reports:
             yield f"evaluation/overlay?reports={quote(','.join(r['id'] for r in reports))}&slo_ns=5000000"
@@ -482,7 +496,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the mutated files that fail")
-    parser.add_argument("folders", nargs="*", type=Path, default=[SHARED / "traces", SHARED / "models", SAMPLES, FIXTURES])
+    parser.add_argument(
+        "folders", nargs="*", type=Path, default=[SHARED / "traces", SHARED / "models", SAMPLES, FIXTURES]
+    )
     args = parser.parse_args()
     if args.keep:
         args.keep.mkdir(parents=True, exist_ok=True)
