@@ -81,6 +81,15 @@ def placed(node: Node) -> str:
     return ":".join([*[s.name for s in node.scope if s.kind in ("control", "function")][-1:], node.name])
 
 
+def test_a_body_does_not_repeat_the_place_of_its_node() -> None:
+    """`/model/decoder/rnn/x` stands in `rnn` of the branch of an If of `/model/decoder`, not in that of one inside."""
+    model = read_model(shared("models/onnx_real/silero_vad_16k_op15.onnx"))
+    places = ["/".join(s.name for s in node.scope) for node in model.nodes if node.name == "/model/decoder/rnn/LSTM"]
+    assert places == ["model/decoder/If_1/then_branch/rnn"]
+    deep = max((node.scope for node in model.nodes), key=len)
+    assert [s.name for s in deep if s.kind == "scope"] in (["model", "decoder", "rnn"], ["model", "decoder", "rnn_1"])
+
+
 def edges_of(model: ModelGraph) -> set[tuple[str, str]]:
     """Edges by names, with the node around."""
     tree = hierarchy_of(model)
@@ -193,6 +202,24 @@ def test_a_name_that_two_bodies_have_and_nothing_tells_apart_is_ambiguous(tmp_pa
     ]
 
 
+def test_what_a_runtime_made_is_told_by_its_type(tmp_path: Path) -> None:
+    """3 us of a merged operator, 4 us of two conversions, 1 us of a name that the model lacks."""
+    event = {"cat": "Node", "pid": 1, "tid": 1, "ph": "X"}
+    made = [
+        ("BiasGelu_token_7", "BiasGelu", 2), ("BiasGelu", "BiasGelu", 1), ("ReorderInput_token_1", "ReorderInput", 4),
+        ("elsewhere", "Conv", 1), ("Conv.0", "Conv", 5),
+    ]  # fmt: skip
+    events = [
+        event | {"name": f"{name}_kernel_time", "ts": 10 * i, "dur": us, "args": {"op_name": kind}}
+        for i, (name, kind, us) in enumerate(made)
+    ]
+    found = join(flow(), trace_of(ort_file(tmp_path, events)))
+    assert (found.total_ns, found.matched_ns) == (13_000, 5000)
+    assert [(one.name, one.reason, one.time_ns, one.calls) for one in found.unmatched] == [
+        ("ReorderInput", "layout", 4000, 1), ("BiasGelu", "unnamed", 3000, 2), ("elsewhere", "no_node", 1000, 1),
+    ]  # fmt: skip
+
+
 def ort_file(folder: Path, events: list[dict[str, Any]]) -> Path:
     head = {"cat": "Session", "pid": 1, "tid": 1, "ph": "X", "name": "model_run", "ts": 0, "dur": 9, "args": {}}
     path = folder / "ort.json"
@@ -230,6 +257,32 @@ def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path)
     found = compare(flow(), read_model(tmp_path / "less.onnx"))
     gone = [i for i, status in enumerate(found.status) if status == "removed"]
     assert [placed(flow().nodes[tree.shown[i]]) for i in gone] == ["while_loop_1:while/Tanh"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "through"),
+    [
+        ("Scan", {("x", "n:a"), ("s", "n:b"), ("n:c", "y"), ("n:d", "z")}),
+        ("SequenceMap", {("x", "n:a"), ("s", "n:b"), ("n:c", "y"), ("n:d", "z")}),
+        ("Loop", {("x", "n"), ("s", "n"), ("n", "n:a"), ("n", "n:b"), ("n:c", "n"), ("n:d", "y"), ("n", "z")}),
+        ("BeamSearch", {("x", "n"), ("s", "n"), ("n", "n:a"), ("n", "n:b"), ("n:c", "n"), ("n:d", "n"), ("n", "y")}),
+    ],
+)
+def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, through: set[tuple[str, str]]) -> None:
+    """A Loop of two inputs has only the turns and the condition; what is known of no node is the node's own."""
+
+    def scalar(name: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+
+    inside = [helper.make_node("Add", ["a", "b"], ["c"], name="add"), helper.make_node("Neg", ["c"], ["d"], name="neg")]
+    body = helper.make_graph(inside, "body", [scalar("a"), scalar("b")], [scalar("c"), scalar("d")])
+    node = helper.make_node(kind, ["x", "s"], ["y", "z"], name="n", body=body)
+    whole = helper.make_graph([node], "g", [scalar("x"), scalar("s")], [scalar("y"), scalar("z")])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
+    inner = {("n:a", "n:add"), ("n:b", "n:add"), ("n:add", "n:neg"), ("n:add", "n:c"), ("n:neg", "n:d")}
+    assert inner | through <= edges_of(read_model(path))
+    test_from_every_input_the_data_can_be_followed_to_an_output(path)
 
 
 @pytest.mark.parametrize(

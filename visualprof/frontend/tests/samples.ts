@@ -164,6 +164,7 @@ export function unusual(): GraphAnswer {
     return b.node("Output", body, [b.node("Relu", body, [y], "")], `${side}_out`);
   });
   const merge = b.node("Merge", 0, branches, "loop/Merge");
+  b.edges.value[b.edges.value.length - 1] = branches[0] ?? 0; // both branches make the value that the If gives
   const step = b.node("Add", 0, [merge], "loop/Add");
   const next = b.node("NextIteration", 0, [step], "loop/Next");
   b.edge(next, merge);

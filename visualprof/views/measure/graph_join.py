@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -17,14 +18,15 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
 Longs = NDArray[np.int64]
+TOKEN = re.compile(r"_token_\d+$")
 LAYOUT = {"ReorderInput", "ReorderOutput", "Reorder"}
 
 
 class Unmatched(NamedTuple):
-    """Operators of one name that found no node; conversions of layout: of one type. event: row of the longest."""
+    """Operators that found no node, of one name; of one type where a runtime made them. event: row of the longest."""
 
     name: str
-    reason: Literal["layout", "ambiguous", "no_node"]
+    reason: Literal["layout", "unnamed", "ambiguous", "no_node"]
     time_ns: int
     calls: int
     event: int
@@ -152,9 +154,12 @@ def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unm
     for i in np.argsort(-total, kind="stable").tolist():
         at = of.first[i]
         kind = trace.strings[type[at]]
-        layout = kind in LAYOUT
-        name = kind if layout else trace.strings[trace.events.name[rows[at]]]
-        reason = "layout" if layout else "ambiguous" if node[at] == AMBIGUOUS else "no_node"
+        name = trace.strings[trace.events.name[rows[at]]]
+        own = bool(kind) and kind.startswith(TOKEN.sub("", name))  # called after its type
+        reason = (
+            "ambiguous" if node[at] == AMBIGUOUS else "layout" if kind in LAYOUT else "unnamed" if own else "no_node"
+        )
+        name = kind if reason in ("layout", "unnamed") else name
         same = found.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
         found[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
     return sorted(found.values(), key=lambda one: -one.time_ns)

@@ -21,8 +21,8 @@ class Launches:
     """Rows of events, -1 for none.
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
-    unless the call ran from a queue. op: the operator that owns each. range: of work of no operator the innermost user
-    range or stage around what asked for it.
+    unless it is of work that ran from a queue. op: the operator that owns each. range: of work of no operator the
+    innermost user range or stage around what asked for it.
     """
 
     work: Ids
@@ -81,7 +81,10 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
         chosen = links.kind == kind
         source[links.dst[chosen]] = links.src[chosen]
     call = call[work]
-    return work, call, np.where(queued[call] >= 0, queued[call], call)
+    if not (links.kind == LinkKind.ASYNC).any():
+        return work, call, call
+    around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
+    return work, call, np.where(around >= 0, queued[around], call)
 
 
 def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:

@@ -14,6 +14,8 @@ export class Graph {
   readonly members: Int32Array[];
   readonly src: Int32Array;
   readonly dst: Int32Array;
+  /** What an edge carries on: its source, or beyond all nodes the value that several make, as the branches of an If do. */
+  readonly origin: Int32Array;
   readonly out_edges: Adjacency;
   readonly in_edges: Adjacency;
   /** Edges with an end in each group. */
@@ -45,6 +47,9 @@ export class Graph {
     this.members = this.list_members();
     this.src = Int32Array.from(edges.src);
     this.dst = Int32Array.from(edges.dst);
+    const maker = new Map<number, number>();
+    edges.value.forEach((value, e) => maker.set(value, (maker.get(value) ?? edges.src[e]) === edges.src[e] ? (edges.src[e] as number) : -1));
+    this.origin = this.src.map((source, e) => (maker.get(edges.value[e] as number) === -1 ? this.nodes + (edges.value[e] as number) : source));
     this.out_edges = grouped(this.src, this.nodes);
     this.in_edges = grouped(this.dst, this.nodes);
     const [keys, of] = this.edge_groups();

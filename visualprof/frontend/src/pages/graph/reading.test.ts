@@ -81,6 +81,15 @@ describe("a node with bodies", () => {
     expect(neighbours(graph, whole, "out")).toEqual(named_items(graph, "loop/Merge"));
   });
 
+  it("gives what its branches make as one, open and folded", () => {
+    const merge = named_items(graph, "loop/Merge")[0] ?? -1;
+    for (const level of [0, 9]) {
+      const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;
+      const edges = [...picture.kind.keys()].filter((e) => picture.item[picture.from[e] ?? -1] === whole && picture.item[picture.to[e] ?? -1] === merge);
+      expect(edges.length).toBe(1);
+    }
+  });
+
   it("takes its condition at its border, open and folded", () => {
     for (const level of [0, 9]) {
       const { picture } = drawn(unusual(), (one) => level_open(one, level)).scene;

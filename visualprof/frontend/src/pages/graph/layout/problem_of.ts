@@ -1,9 +1,9 @@
-// One open group as a layout problem: its members, the edges between them, and a way in or out for every source beyond its border.
+// One open group as a layout problem: its members, the edges between them, and a way in or out for all that passes its border.
 import type { Graph } from "../graph";
 import { ENTRY, EXIT, INNER, type Problem } from "./problem";
 import { LEFT_RIGHT, spacing_of, type Direction } from "./direction";
 
-/** A member that is open, with where edges pass its border (from its middle), by source node. */
+/** A member that is open, with where edges pass its border (from its middle), by what it carries on. */
 export interface Open {
   width: number;
   height: number;
@@ -14,7 +14,7 @@ export interface Open {
 export interface Posed {
   problem: Problem;
   members: Int32Array;
-  /** Source node of each way in and out; they follow the members. */
+  /** What each way in and out carries on; they follow the members. */
   ways: number[];
   /** Original edges behind drawn edge e: behind[start[e]] .. behind[start[e + 1] - 1]. */
   behind: Int32Array;
@@ -47,17 +47,18 @@ export function pose(graph: Graph, group: number, sizes: { width: Float64Array; 
   const behind: number[][] = [];
   const known = new Map<string, number>();
   const slots = new Map<number, number>();
-  const stride = graph.nodes + 1;
+  const stride = graph.nodes + graph.answer.values.name.length + 1;
   for (const e of graph.edges_at(group)) {
     const [source, target] = [graph.src[e] as number, graph.dst[e] as number];
     const [from_item, to_item] = [graph.member_above(source, group), graph.member_above(target, group)];
     if (from_item === to_item) continue;
-    const from = from_item < 0 ? way(source, ENTRY) : (local.get(from_item) as number);
-    const to = to_item < 0 ? way(source, EXIT) : (local.get(to_item) as number);
+    const origin = graph.origin[e] as number;
+    const from = from_item < 0 ? way(origin, ENTRY) : (local.get(from_item) as number);
+    const to = to_item < 0 ? way(origin, EXIT) : (local.get(to_item) as number);
     const from_open = open.get(from_item);
     const to_open = open.get(to_item);
-    const from_port = from_open ? source : -1;
-    const key = `${from} ${from_port} ${to} ${to_open ? source : -1}`;
+    const from_port = from_open ? origin : -1;
+    const key = `${from} ${from_port} ${to} ${to_open ? origin : -1}`;
     const drawn = known.get(key);
     if (drawn !== undefined) {
       (behind[drawn] as number[]).push(e);
@@ -69,8 +70,8 @@ export function pose(graph: Graph, group: number, sizes: { width: Float64Array; 
     const slot_key = from * stride + from_port + 1;
     if (!slots.has(slot_key)) slots.set(slot_key, slots.size);
     slot.push(slots.get(slot_key) as number);
-    tail_offset.push(from_open?.exits.get(source) ?? 0);
-    head_offset.push(to_open?.entries.get(source) ?? 0);
+    tail_offset.push(from_open?.exits.get(origin) ?? 0);
+    head_offset.push(to_open?.entries.get(origin) ?? 0);
   }
   const count = members.length + ways.length;
   const turned = direction === LEFT_RIGHT;
