@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -165,6 +166,21 @@ def test_merged_operators_stand_on_the_one_of_their_type_and_the_rest_is_told() 
     assert lost == duration(trace, "ReorderOutput")
 
 
+@pytest.mark.parametrize("model", ["tinybert_scoped_dyn", "tinybert_dynamo"])
+def test_what_openvino_merged_stands_on_the_matrix_product(model: str) -> None:
+    """OpenVINO calls MatMul and the Add of its bias after the Add."""
+    trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
+    nodes = read_model(shared(f"models/onnx/{model}.onnx"))
+    found = join(nodes, trace)
+    kinds = trace.arg("type", np.maximum(found.event, 0), 0).tolist()
+    on = {
+        node.type
+        for node, event, kind in zip(nodes.nodes, found.event.tolist(), kinds, strict=True)
+        if event >= 0 and trace.strings[int(kind)] == "FullyConnected"
+    }
+    assert on == {"MatMul", "Gemm"}
+
+
 def named(trace: Trace, name: str) -> list[int]:
     return [i for i, n in enumerate(trace.events.name.tolist()) if trace.strings[n] == name]
 
@@ -289,7 +305,8 @@ def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, thro
     ("node", "ran", "does"),
     [
         ("Conv", "FusedConv", True), ("Conv", "QLinearConv", True), ("MatMulInteger", "DynamicQuantizeMatMul", True),
-        ("MatMul", "Gemm", True), ("MaxPool", "NhwcMaxPool", True),
+        ("MatMul", "Gemm", True), ("MatMul", "FullyConnected", True), ("Conv", "GroupConvolution", True),
+        ("MaxPool", "NhwcMaxPool", True),
         ("LayerNormalization", "SkipLayerNormalization", True),
         ("Mul", "FusedMatMul", False), ("BatchNormalization", "Conv", False), ("Relu", "Conv", False),
         ("Add", "Gemm", False), ("aten::relu", "Conv", False),
