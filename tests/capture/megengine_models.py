@@ -1,4 +1,4 @@
-"""The model of the MegEngine tests and fixtures: LeNet with a residual block and functions between layers."""
+"""Models of the MegEngine tests and fixtures: a LeNet with residual blocks, and modules used twice."""
 
 from __future__ import annotations
 
@@ -30,3 +30,28 @@ class LeNet(module.Module):
         for block in self.blocks:
             x = block(x)
         return {"probability": functional.softmax(self.fc(functional.flatten(x, 1)))}
+
+
+class Scaled(module.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc = module.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(self.fc(x)) * 2
+
+
+class Twice(module.Module):
+    """One block is called with a layer between the calls, the other twice at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = module.Conv2d(3, 8, 3)
+        self.block = Residual(8)
+        self.mid = module.Conv2d(8, 8, 1)
+        self.sub = Scaled(8)
+        self.fc = module.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.block(self.mid(self.block(self.stem(x))))
+        return self.fc(self.sub(self.sub(functional.mean(x, (2, 3)))))

@@ -14,7 +14,7 @@ megengine = pytest.importorskip("megengine")
 
 import numpy as np  # noqa: E402
 
-from tests.capture.megengine_models import LeNet  # noqa: E402
+from tests.capture.megengine_models import LeNet, Twice  # noqa: E402
 from visualprof.capture import add_graph  # noqa: E402
 from visualprof.reader.models import read_model  # noqa: E402
 from visualprof.views.graph import drawn  # noqa: E402
@@ -59,3 +59,16 @@ def test_tracing_works_before_and_after(tmp_path: Path) -> None:
     traced = trace_module(LeNet(), image())
     assert isinstance(traced, TracedModule)
     assert json.loads(add_graph(LeNet(), image(), tmp_path).read_text()) == made[0]
+
+
+@pytest.mark.parametrize(("model", "shape"), [(LeNet, (2, 1, 32, 32)), (Twice, (2, 3, 16, 16))])
+def test_a_traced_module_shows_what_the_module_shows(tmp_path: Path, model: type, shape: tuple[int, ...]) -> None:
+    from megengine.traced_module import trace_module
+
+    plain, given = model(), megengine.Tensor(np.ones(shape, "float32"))
+    plain.eval()
+    traced = trace_module(plain, given)
+    first, second = (json.loads(add_graph(m, given, tmp_path, "m").read_text())["nodes"] for m in (plain, traced))
+    kept = ("name", "type", "scope", "inputs", "outputs")
+    assert [[n[k] for k in kept] for n in first[1:]] == [[n[k] for k in kept] for n in second[1:]]
+    assert trace_module(plain, given) is not None, "MegEngine traces as before"

@@ -34,3 +34,34 @@ def test_paddle_is_left_as_it_was(tmp_path: Path) -> None:
     add_graph(model, paddle.ones([2, 3, 8, 8]), tmp_path)
     assert (paddle.Tensor.__add__, paddle.nn.Layer.__call__) == (add, call)
     assert all(m.training for m in model.sublayers(include_self=True))
+
+
+def nodes(model: paddle.nn.Layer, folder: Path) -> list[list[object]]:
+    document = json.loads(add_graph(model, paddle.ones([2, 3, 8, 8]), folder, "m").read_text())
+    return [[n[k] for k in ("name", "type", "scope", "inputs", "outputs")] for n in document["nodes"]]
+
+
+@pytest.mark.parametrize("full_graph", [False, True])
+def test_a_static_layer_shows_what_the_layer_shows(tmp_path: Path, full_graph: bool) -> None:
+    static = paddle.jit.to_static(Cnn(), full_graph=full_graph)
+    assert nodes(static, tmp_path) == nodes(Cnn(), tmp_path)
+    static.eval()
+    before = static(paddle.ones([2, 3, 8, 8]))
+    assert nodes(static, tmp_path) == nodes(Cnn(), tmp_path), "also after it ran"
+    assert before.shape == [2, 3]
+    assert paddle.jit.dy2static.program_translator.ProgramTranslator().enable_to_static
+
+
+def test_parameters_of_a_static_layer_inside_another(tmp_path: Path) -> None:
+    class Model(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = paddle.nn.Conv2D(3, 3, 1)
+            self.inner = paddle.jit.to_static(Cnn())
+
+        def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+            return self.inner(self.stem(x)) * 2
+
+    model = Model()
+    summary = drawn(read_model(add_graph(model, paddle.ones([2, 3, 8, 8]), tmp_path))).model
+    assert summary.parameters == sum(int(p.size) for p in model.parameters()) == 477

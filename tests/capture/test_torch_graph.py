@@ -135,6 +135,116 @@ def test_attention_is_a_layer_with_its_four_weights(tmp_path: Path) -> None:
     assert (node["type"], len(node["inputs"])) == ("MultiheadAttention", 5)
 
 
+def parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_lazy_layers_have_the_parameters_of_their_first_run(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+    state = torch.get_rng_state()
+    document = recorded(model, torch.ones(2, 3), tmp_path)
+    assert drawn(read_model(tmp_path / "Sequential.graph.json")).model.parameters == parameters(model) == 26
+    assert [n["type"] for n in operators(document).values()] == ["Linear", "ReLU", "Linear"]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("layers", "given", "kinds"),
+    [
+        ([nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2, bias=False)], torch.ones(2, 8), {nn.Linear}),
+        ([nn.LSTM(4, 5, num_layers=2, bidirectional=True)], torch.ones(2, 3, 4), {nn.LSTM}),
+        ([nn.GRUCell(4, 5)], torch.ones(2, 4), {nn.GRUCell}),
+    ],
+    ids=lambda case: "",
+)
+def test_dynamically_quantized_layers_have_the_parameters_of_what_they_were(
+    tmp_path: Path, layers: list[nn.Module], given: Any, kinds: set[Any]
+) -> None:
+    model = nn.Sequential(*layers)
+    quantized = torch.ao.quantization.quantize_dynamic(model, kinds)
+    assert parameters(quantized) == 0
+    document = recorded(quantized, given, tmp_path, "m")
+    assert drawn(read_model(tmp_path / "m.graph.json")).model.parameters == parameters(model) > 0
+    found = operators(document)
+    assert list(found) == [str(i) for i in range(len(layers))]
+    held = [v["name"] for v in document["values"] if v["dtype"] == "qint8"]
+    assert held
+    assert {document["values"][i]["name"] for n in found.values() for i in n["inputs"]} >= set(held)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_statically_quantized_layers_have_their_parameters(tmp_path: Path) -> None:
+    quantization = torch.ao.quantization
+    model = nn.Sequential(quantization.QuantStub(), nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(16, 2)).eval()
+    before = parameters(model)
+    model.qconfig = quantization.get_default_qconfig("x86")
+    quantization.prepare(model, inplace=True)(torch.ones(1, 3, 4, 4))
+    quantization.convert(model, inplace=True)
+    summary = drawn(read_model(add_graph(model, torch.ones(1, 3, 4, 4), tmp_path))).model
+    assert summary.parameters == before == 146
+    assert summary.parameter_bytes == 3 * 4 * 9 + 16 * 2 + 4 * (4 + 2)  # weights of a byte, biases of four
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("compiled", ["scripted", "traced"])
+def test_a_torchscript_module_shows_what_its_interpreter_runs(tmp_path: Path, compiled: str) -> None:
+    model, images = Cnn().eval(), torch.randn(2, 3, 16, 16)
+    ready = torch.jit.script(model) if compiled == "scripted" else torch.jit.trace(model, images)
+    document = recorded(ready, images, tmp_path, "m")
+    shown = read_model(tmp_path / "m.graph.json")
+    assert drawn(shown).model.parameters == parameters(model)
+    found = operators(document)
+    assert found["layers.0.norm.native_batch_norm"]["scope"] == ["layers", "0", "norm"]
+    convolution = next(n for name, n in found.items() if name.startswith("layers.1.conv."))
+    assert document["values"][convolution["outputs"][0]]["shape"] == [2, 8, 14, 14]
+    assert [n["type"] for n in found.values()].count("relu_") == 3, "what is written in place is seen too"
+    reached = {v for n in shown.nodes if n.kind == "input" for v in n.outputs}
+    for node in shown.nodes:
+        if node.kind == "output" or (node.kind == "operator" and not node.name.endswith(".t")):
+            assert reached & set(node.inputs), node.name
+            reached |= set(node.outputs)
+    groups = drawn(shown).groups
+    assert list(groups.name[1:]) == ["layers", "0", "1", "0#2", "fc"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_inside_another_stands_in_its_scope(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = nn.Conv2d(3, 3, 1)
+            self.inner = torch.jit.script(Cnn().eval())
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(self.stem(x)) * 2
+
+    document = recorded(Model(), torch.ones(2, 3, 16, 16), tmp_path)
+    assert operators(document)["inner.layers.1.conv.convolution"]["scope"] == ["inner", "layers", "1", "conv"]
+    assert ("Cnn", ["inner"]) in [(s["type"], s["scope"]) for s in document["scopes"]]
+
+
+def test_operators_under_vmap_and_grad_are_connected(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            slope = torch.func.grad(lambda row: self.fc(row).square().sum())
+            return torch.vmap(slope)(torch.vmap(lambda row: self.fc(row) * 2)(x)).sum()
+
+    document = recorded(Model(), torch.ones(3, 4), tmp_path)
+    reached: set[int] = set()
+    for node in document["nodes"]:
+        assert node["kind"] in ("input", "constant") or reached & set(node["inputs"]), node["name"]
+        reached |= set(node["outputs"]) if node["kind"] != "constant" else set()
+    shapes = {n: document["values"][o["outputs"][0]]["shape"] for n, o in operators(document).items()}
+    assert (shapes["vmap_in"], shapes["mul"], shapes["vmap_out"]) == ([4], [4], [3, 4])
+    assert operators(document)["fc"]["inputs"][1:] == operators(document)["fc#2"]["inputs"][1:]
+
+
 @pytest.mark.slow
 def test_names_equal_those_of_the_profiler(tmp_path: Path) -> None:
     model, images = Cnn(), torch.randn(2, 3, 16, 16)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -150,8 +151,24 @@ class Dashboard:
             time.sleep(0.05)
 
     def wait_until_ready(self) -> None:
-        """Until every file is parsed."""
+        """Until every file is parsed, and every model read."""
         self.wait(lambda spans: bool(spans) and all(span["state"] == "ready" for span in spans.values()))
+        self.read_models()
+
+    def read_models(self) -> None:
+        """Until every model is read."""
+        end = time.monotonic() + PATIENCE_S
+        for model in self.get("models")["models"]:
+            while self.status("graph", model=model["id"]) == 503:
+                assert time.monotonic() < end, model
+
+    def status(self, path: str, **params: object) -> int:
+        """The status of an answer of the API."""
+        try:
+            self.get(path, **params)
+        except urllib.error.HTTPError as error:
+            return error.code
+        return 200
 
 
 class Visits:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
+from tests import models
 from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.looks import raw_keys
@@ -133,7 +137,7 @@ def test_the_picture_can_be_saved_as_svg(samples: Dashboard, visit: Visits) -> N
 
 
 def test_an_unknown_model_is_said(samples: Dashboard, visit: Visits) -> None:
-    page = visit(samples, "graph", model="gone.onnx")
+    page = visit(samples, "graph", model="gone.onnx", run=STATIC_RUN)
     expect(page.locator(".missing")).to_contain_text("gone.onnx")
     page.locator(".missing").get_by_role("button").click()
     picture(page)
@@ -160,6 +164,104 @@ def test_a_row_of_the_operator_table_leads_to_its_node(samples: Dashboard, visit
         if full == name
     )
     expect(page.locator("aside")).to_contain_text(kind)
+
+
+def prepared(folder: Path, **names: list[str]) -> Path:
+    """A run of the sample with an If and a Loop in `run`, and models in `models`, the last the newest."""
+    (folder / "run").mkdir(parents=True)
+    shutil.copy(SAMPLES / "onnxruntime-cpu" / "if_loop.json.gz", folder / "run" / "trace.json.gz")
+    for age, (name, nodes) in enumerate(names.items()):
+        whole = folder / "models" / f"{name}.onnx"
+        if nodes:
+            models.save(models.chain(nodes), whole)
+        else:
+            whole.parent.mkdir(exist_ok=True)
+            shutil.copy(SAMPLES / ONNX, whole)
+        os.utime(whole, (1.7e9 + age, 1.7e9 + age))
+    return folder
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "of the run’s time"), ("zh", "占本次运行时间的")])
+def test_a_run_shows_the_model_whose_names_it_measured(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path, language: str, said: str
+) -> None:
+    dashboard = serve(prepared(tmp_path / "logs", own=[], newest=["conv"]))
+    dashboard.wait_until_ready()
+    (match, other) = dashboard.get("models/match", run="run")["matches"]
+    assert (match["model"], other["matched_ratio"]) == ("models/own.onnx", 0)
+    page = visit(dashboard, "graph", language=language)
+    picture(page)
+    chooser = page.locator(".tools .picker-button").first
+    expect(chooser).to_contain_text("own.onnx")
+    expect(page.locator("aside")).to_contain_text(f"{match['matched_ratio'] * 100:.1f}".removesuffix(".0") + " %")
+    expect(page.locator(".fit")).to_have_count(0)
+    chooser.click()
+    expect(page.get_by_role("option").first).to_contain_text(said)
+    assert not raw_keys(page)
+
+
+def test_models_that_fit_alike_can_be_chosen(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
+    dashboard = serve(prepared(tmp_path / "logs", first=[], second=[], newest=["conv"]))
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "graph")
+    picture(page)
+    expect(page.locator(".fit")).to_contain_text("Chosen by names")
+    page.locator(".fit").get_by_role("button", name=re.compile("first")).click()
+    expect(page.locator(".tools .picker-button").first).to_contain_text("first.onnx")
+    expect(page.locator(".fit")).to_have_count(0)
+    assert address(page)["model"] == "models/first.onnx"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_where_no_model_fits_the_run_the_user_chooses(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path, language: str
+) -> None:
+    dashboard = serve(prepared(tmp_path / "logs", old=["relu"], newest=["conv"]))
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "graph", language=language)
+    choice = page.locator(".choice")
+    expect(choice.locator("tbody tr")).to_have_count(2)
+    expect(choice.locator("tbody tr").first).to_contain_text("0 %")
+    assert not raw_keys(page)
+    choice.get_by_role("button", name="models/old.onnx").click()
+    picture(page)
+    assert address(page)["model"] == "models/old.onnx"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_directory_of_models_alone_leads_to_the_graph_page(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path, language: str
+) -> None:
+    folder = tmp_path / "logs"
+    models.save(models.chain(["a"]), folder / "a.onnx")
+    shutil.copy(Path("tests/fixtures/graphs/torch_cnn.graph.json"), folder)
+    dashboard = serve(folder)
+    while len(dashboard.get("models")["models"]) < 2:
+        pass
+    dashboard.read_models()
+    assert dashboard.get("runs")["skipped"] == []
+    page = visit(dashboard, language=language)
+    picture(page)
+    assert "#/graph" in page.url
+    page = visit(dashboard, "overview", language=language)
+    page.locator(".empty .models").get_by_role("link").click()
+    picture(page)
+    assert not raw_keys(page)
+
+
+def test_a_model_that_takes_long_is_said_to_be_read(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
+) -> None:
+    models.save(models.calling(4, 17), tmp_path / "logs" / "long.onnx")  # 88,741 nodes: seconds
+    models.save(models.chain(["a"]), tmp_path / "logs" / "short.onnx")
+    dashboard = serve(tmp_path / "logs")
+    while len(dashboard.get("models")["models"]) < 2:
+        pass
+    visit.tolerate("503")
+    page = visit(dashboard, "graph", model="long.onnx")
+    expect(page.locator(".reading")).to_contain_text("Reading long.onnx")
+    page = visit(dashboard, "graph", model="short.onnx")
+    picture(page)
 
 
 def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboard, visit: Visits) -> None:

@@ -239,20 +239,29 @@ def test_all_ranks_stand_on_one_page(samples: Dashboard, visit: Visits) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "category"),
-    [("low_gpu_utilization", "runtime"), ("copies_blocking", "memcpy"), ("dataloader_bound", "dataloader")],
+    ("run", "name", "category", "missing"),
+    [
+        (CNN, "low_gpu_utilization", "runtime", "kernel"),
+        (CNN, "copies_blocking", "memcpy", "kernel"),
+        (CNN, "dataloader_bound", "dataloader", "kernel"),
+        ("pytorch-h200/transformer", "many_small_kernels", "runtime", "dataloader"),
+    ],
 )
-def test_a_finding_leads_to_its_evidence(samples: Dashboard, visit: Visits, name: str, category: str) -> None:
+def test_a_finding_leads_to_its_evidence(
+    samples: Dashboard, visit: Visits, run: str, name: str, category: str, missing: str
+) -> None:
     """To the largest gap, the longest copy and so on, which is selected as an area with room beside it."""
-    found = samples.get("view/overview", run=CNN)["findings"]
+    found = samples.get("view/overview", run=run)["findings"]
     place = [finding["id"] for finding in found].index(name)
-    page = visit(samples, "overview", run=CNN)
+    page = visit(samples, "overview", run=run)
     page.locator(".findings li").nth(place).get_by_role("link", name="timeline").click()
     canvas(page)
     start, end = found[place]["start_ns"], found[place]["end_ns"]
     assert address(page)["area"] == f"{start}~{end}"
     low, high = window(page)
     assert low < start < end < high < low + 2 * (end - start)
-    inside = samples.get("timeline/window", run=CNN, start_ns=start, end_ns=end)["columns"]["category"]
+    track = next(t for t in meta(samples, run)["tracks"] if t["id"] == found[place]["track"])
+    expect(page.locator(".timeline").get_by_text(track["name"].strip()).first).to_be_in_viewport()
+    inside = samples.get("timeline/window", run=run, start_ns=start, end_ns=end)["columns"]["category"]
     assert category in inside
-    assert "kernel" not in inside
+    assert missing not in inside

@@ -184,6 +184,23 @@ def test_huge_numbers_do_not_overflow(file: WriteFile) -> None:
     check_invariants(read_trace(file(document(event % 123456789012345678901234567890))))
 
 
+@pytest.mark.parametrize(
+    ("ts", "dur"), [("1e300", "1"), ("-1e300", "1"), ("5", "1e308"), ("9.3e15", "1"), ("5", "2e13")]
+)
+def test_times_that_cannot_be_are_left_out_and_noted(file: WriteFile, ts: str, dur: str) -> None:
+    """Of 60 events of 2 us one is years away or months long: the others are read as if it were not there."""
+    odd = EVENT.replace('"dur":2', f'"dur":{dur}') % (ts, 99)
+    trace = read_trace(file(document(*events(30), odd, *(EVENT % (10 * i, i) for i in range(30, 60)))))
+    assert (len(trace.events), trace.span_ns) == (60, (0, 592_000))
+    assert trace.meta.warnings == ("1 events are months long or away from all others: they were left out",)
+
+
+def test_two_clocks_in_one_file_are_both_kept(file: WriteFile) -> None:
+    later = [EVENT % (1.7e15 + i, i) for i in range(3)]
+    trace = read_trace(file(document(*events(3), *later)))
+    assert (len(trace.events), trace.meta.warnings) == (6, ())
+
+
 def test_duplicate_keys_take_the_last(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","cat":"cpu_op","name":"a","name":"b","pid":1,"tid":1,"ts":1,"dur":1}')))
     assert "b" in trace.strings
@@ -340,7 +357,7 @@ def test_the_places_of_damage_are_told(file: WriteFile) -> None:
 
 
 def test_a_damaged_last_event_leaves_the_keys_behind_the_list(file: WriteFile) -> None:
-    text = '{"traceEvents":[%s],"schemaVersion":1,"distributedInfo":{"rank":3}}' % ",".join(events(5))
+    text = '{"traceEvents":[' + ",".join(events(5)) + '],"schemaVersion":1,"distributedInfo":{"rank":3}}'
     trace = read_trace(file(text.replace('"ts":40,', '"ts":"40,')))
     assert (len(trace.events), trace.meta.rank, trace.meta.truncated) == (4, 3, False)
 

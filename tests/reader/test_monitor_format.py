@@ -149,7 +149,7 @@ def test_damaged_lines_are_left_out_and_counted(monitor: Monitor) -> None:
     trace = read_trace(path)
     assert counters(trace)["load"] == [1.5, 1.5]
     at = len(path.read_bytes().split(b"garbage")[0])
-    assert trace.meta.warnings[0].startswith("4 damaged lines of 100,400 bytes skipped, at byte %d, " % at)
+    assert trace.meta.warnings[0].startswith(f"4 damaged lines of 100,400 bytes skipped, at byte {at}, ")
 
 
 def test_a_clock_that_was_set_back_keeps_the_samples_in_order(monitor: Monitor) -> None:

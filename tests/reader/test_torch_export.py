@@ -94,7 +94,6 @@ def test_torchscript_shows_layers_and_calls() -> None:
     nodes = {n.name: n for n in model.nodes}
     assert [s.name for s in nodes["layers.0.conv"].scope] == ["layers", "0"]
     assert [model.values[v].name for v in nodes["layers.0.add"].inputs] == ["layers.0.norm", "stem"]
-    assert "not opened" in model.warnings[0]
 
 
 @pytest.mark.slow
@@ -107,7 +106,7 @@ def test_torchscript_that_grows_without_bound_is_refused(tmp_path: Path) -> None
     code = f"{levels}\nclass M40(Module):\n  def forward(self, x: Any) -> Any:\n    return x\n"
     with zipfile.ZipFile(tmp_path / "m.pt", "w") as file:
         file.writestr("m/code/__torch__.py", code)
-        file.writestr("m/data.pkl", b"\x80\x02c__torch__\nM0\nq\x00.")
+        file.writestr("m/data.pkl", b"\x80\x02c__torch__\nM0\n)\x81}b.")
     with pytest.raises(FormatError, match="cannot be read"):
         read_model(tmp_path / "m.pt")
 
@@ -138,14 +137,14 @@ def test_a_pickle_bomb_is_an_error_and_not_opened(tmp_path: Path, name: str, pro
     assert not mark.exists()
 
 
-def test_a_pickle_bomb_inside_an_archive_is_not_opened(tmp_path: Path) -> None:
+def test_a_pickle_bomb_inside_an_archive_does_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     bomb = pickle.dumps(Bomb(mark), 2)
     inside = (".pkl", ".pt", "weight_0", "data/0")
     path = rewrite(EXPORTED, tmp_path / "x.pt2", lambda name, data: bomb if name.endswith(inside) else data)
     assert operators(read_model(path)) == operators(read_model(EXPORTED))
     path = rewrite(SCRIPT, tmp_path / "x.pt", lambda name, data: bomb if name.endswith(inside) else data)
-    with pytest.raises(FormatError, match="needs torch"):  # the pickle has the name of the model's class
+    with pytest.raises(FormatError, match=r"asks for (posix|nt)\.system, which no model does"):
         read_model(path)
     assert not mark.exists()
 

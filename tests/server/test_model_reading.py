@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from sites import MakeSite, Site, kineto
 
 from tests import models
 from visualprof.reader.child import Failure
+from visualprof.reader.graph import ModelGraph
 from visualprof.reader.logdir.models import keep_graph
 from visualprof.server.serve import Server
 
@@ -247,3 +250,15 @@ def test_a_run_without_measured_operators_says_that_nothing_is_known(site: Site)
     write(site, "a.onnx", models.chain(["x"]))
     assert matches(site, "empty")["matches"][0]["matched_ratio"] is None
     assert matches(site, "empty")["best"] is None
+
+
+def test_what_is_kept_of_models_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visualprof.reader.logdir.models._KEPT_NODES", 10)  # a chain of n has n nodes and two ends
+    graphs: list[weakref.ref[ModelGraph]] = []
+    for name in "abc":
+        write(site, f"{name}.onnx", models.chain(["x", "y"]))
+        assert opened(site, f"{name}.onnx")[0] == site.client.get(f"/api/v1/view/graph?model={name}.onnx").status_code
+        key = next(reversed(site.reader._kept))
+        graphs.append(weakref.ref(site.reader._kept[key]))
+    gc.collect()
+    assert [graph() is None for graph in graphs] == [True, False, False]

@@ -144,6 +144,19 @@ def test_a_step_counts_only_what_of_a_collective_lies_in_it(write: Write) -> Non
     )
 
 
+def test_a_step_without_collectives_has_none_of_both(write: Write) -> None:
+    rank = [step(1, 0, 50), step(2, 50, 50), event("gloo:barrier", 60, 20, tid=2)]
+    waits = distributed(write(rank, name="a.json"), write(rank, name="b.json"))["waits"]["columns"]
+    assert (
+        list(zip(waits["step"], us(waits["transfer_ns"]), us(waits["wait_ns"]), strict=True))
+        == [
+            ("1", 0, 0),
+            ("2", 20, 0),
+        ]
+        * 2
+    )
+
+
 def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(write: Write) -> None:
     """The host operators last 300 us, the kernels 200 and 50 us: 1 MB over 50 us is 20 GB/s, times 2 (2-1)/2."""
     args = {"Collective name": "allreduce", "In msg nelems": 250_000, "dtype": "Float", "Group size": 2}
@@ -192,6 +205,22 @@ def test_a_straggler_is_late_by_what_its_own_steps_show(write: Write, slept: int
     assert [(s["late_ns_per_step"], s["computation_excess_ns"], s["other_excess_ns"]) for s in late] == [
         ((slept + computed + 2) * 1000, (computed + 2) * 1000, slept * 1000)
     ]
+
+
+def test_a_collective_belongs_to_the_step_that_asked_for_it(write: Write) -> None:
+    """The hosts are done after 75 us; the devices run each of three steps for 100 us, rank 1 comes 40 us late."""
+
+    def rank(late: int) -> list[dict[str, Any]]:
+        out: list[dict[str, Any]] = []
+        for i in range(3):
+            work, comm = launched("gemm", 100 * i + 5, 20 + late, 25 * i + 1), event("nccl:all_reduce", 25 * i + 10, 5)
+            kernel = launched("ncclDevKernel_AllReduce", 100 * i + 30 + late, 70 - late, 25 * i + 11, stream=8)
+            out += [step(i, 25 * i, 25), *work, comm, *kernel]
+        return out
+
+    late = distributed(write(rank(0), name="a.json"), write(rank(40), name="b.json"))["stragglers"]
+    found = [(s["rank"], s["steps_last"], s["steps"], s["late_ns_per_step"], s["cause"]) for s in late]
+    assert found == [(1, 3, 3, 40_000, "computation")]
 
 
 def test_many_collectives_take_a_moment(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.conftest import Write, answer
+from tests.conftest import SAMPLES, Write, answer, shared, trace_of
 
 Events = list[dict[str, Any]]
 GPU = {"deviceProperties": [{"id": 0, "name": "V100", "computeMajor": 7, "computeMinor": 0}]}
@@ -57,12 +58,14 @@ def test_the_gain_of_small_kernels_is_the_time_of_their_launches_without_a_kerne
         for k in range(40):
             at = 1000 * i + (20 * k if i < 2 else 12 * k)
             events += [call(at, 10, 100 * i + k + 1), kernel(at + 5, 4, 100 * i + k + 1)]
-    finding = found(write(events, **GPU))["many_small_kernels"]
+    path = write(events, **GPU)
+    finding = found(path)["many_small_kernels"]
     assert finding["gain_ns_per_step"] == 40 * (10 - 4) * 1000
     assert finding["evidence"] == {"calls": 120, "short_kernel_ratio": 1.0, "kernel_mean_ns": 4000}
     # The densest 50 launches: the last 10 of the second step and the 40 of the last one, which are 12 us apart.
     start, end = seen_us(finding)
     assert (start, end) == (1000 + 30 * 20, 2000 + 39 * 12 + 10)
+    assert trace_of(path).tracks[finding["track"]].tid == "1"
 
 
 def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write) -> None:
@@ -141,11 +144,13 @@ def test_an_idle_device_is_seen_in_its_largest_gap(write: Write) -> None:
         ts, late = 200 * i, 60 if i < 2 else 130
         events += [step(i, ts, 200), event("aten::add", ts, 5), call(ts + 1, 1, 2 * i + 1), call(ts + 3, 1, 2 * i + 2)]
         events += [kernel(ts + 10, 20, 2 * i + 1), kernel(ts + late, 20, 2 * i + 2)]
-    finding = found(write(events, **GPU))["low_gpu_utilization"]
+    path = write(events, **GPU)
+    finding = found(path)["low_gpu_utilization"]
     assert finding["gain_ns_per_step"] == 160_000
     assert finding["evidence"] == {"device": 0, "utilization": pytest.approx(0.2), "idle_ns": 160_000}
     # Between the kernels: 80 to 210, 280 to 410, 430 to 530: 130 us at first, from the second kernel of step 0.
     assert seen_us(finding) == (80, 210)
+    assert trace_of(path).tracks[finding["track"]].stream == 7
 
 
 def test_data_loading_that_is_seldom_does_not_exceed_the_usual_step(write: Write) -> None:
@@ -174,3 +179,23 @@ def test_sharded_data_parallel_is_no_data_parallel(write: Write) -> None:
     assert "data_parallel" in found(write(devices("DataParallel")))
     for other in ("FullyShardedDataParallel", "DistributedDataParallel"):
         assert "data_parallel" not in found(write(devices(other), name=f"{other}.json"))
+
+
+RECORDINGS = [
+    *("pytorch-h200/cnn.pt.trace.json.gz", "pytorch-h200/transformer.pt.trace.json.gz"),
+    *("pytorch-h200/compiled.pt.trace.json.gz", "synthetic-4gpu/rank0.pt.trace.json.gz"),
+    *("onnxruntime-cpu/tinybert_2026-11-20_03-40-11.json.gz", "traces/tracelens/vllm_decode/graph_execution.json.gz"),
+    "traces/kineto/hta/df_index_resolver__v100_rank1of2_nccl_memory.json.gz",
+]
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_nothing_exceeds_the_step(name: str) -> None:
+    path = shared(name) if name.startswith("traces") else SAMPLES / name
+    overview, trace = answer("overview", path), trace_of(path)
+    median = np.median(overview["steps"]["total_ns"])
+    for finding in overview["findings"]:
+        assert (finding["gain_ns_per_step"] or 0) <= median
+        assert all(0 <= value <= 1 for key, value in finding["evidence"].items() if key.endswith("_ratio"))
+        assert finding["start_ns"] is None or 0 <= finding["start_ns"] < finding["end_ns"]
+        assert (finding["end_ns"] or 0) <= trace.span_ns[1] - trace.span_ns[0]

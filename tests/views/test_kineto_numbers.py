@@ -8,13 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, shared, trace_of
-from tests.reader.test_kineto import kernel
-from visualprof.views.measure.launch import is_kernel
+from tests.reader.test_kineto import call, kernel, op
+from visualprof.views.measure.launch import is_kernel, launches
 
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other", "total")
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz"
@@ -268,6 +269,87 @@ def test_a_devices_occupancy_is_that_of_the_kernels_of_which_it_is_known() -> No
     known = [(d, a["est. achieved occupancy %"]) for d, a in args if a["est. achieved occupancy %"]]
     (device,) = answer("overview", path)["devices"]
     assert device["occupancy"] * 100 == pytest.approx(sum(d * p for d, p in known) / sum(d for d, _ in known), rel=1e-4)
+
+
+def span(name: str, ts: float, dur: float) -> dict[str, Any]:
+    return op(name, ts, dur) | {"cat": "user_annotation"}
+
+
+def test_a_launch_outside_operators_belongs_to_the_range_around_it(write: Write) -> None:
+    path = write(
+        [
+            span("Optimizer.step#Adam.step", 100, 100), call(110, 1), kernel(300, 1, 20), op("aten::add_", 120, 20),
+            call(125, 2), kernel(320, 2, 30), span("ema", 150, 40), call(160, 3), kernel(350, 3, 5), call(250, 4),
+            kernel(360, 4, 7),
+        ]
+    )  # fmt: skip
+    launched = answer("kernel", path, group="launch")["columns"]
+    found = dict(zip(launched["total_ns"], zip(launched["operator"], launched["user_range"], strict=True), strict=True))
+    assert found == {
+        20_000: ("Optimizer.step#Adam.step", True),
+        30_000: ("aten::add_", False),
+        5_000: ("ema", True),
+        7_000: ("", None),
+    }
+    operators = answer("operator", path)
+    assert rows(operators, "device_total_ns") == {"aten::add_": [30_000]}
+    assert operators["unlinked"] == {"kernels": 3, "total_ns": 32_000}
+    assert rows(operators["ranges"], "kernels", "total_ns") == {
+        "Optimizer.step#Adam.step": [1, 20_000],
+        "ema": [1, 5_000],
+    }
+
+
+def test_kernels_have_the_standard_deviation_of_their_durations(write: Write) -> None:
+    # 10, 20 and 60 us: mean 30, squares 400 + 100 + 900, over n - 1: 700; one call alone deviates from nothing known
+    events = [kernel(100 * i, 0, dur) for i, dur in enumerate((10, 20, 60))] + [kernel(900, 0, 5, "other")]
+    copies = [kernel(1000 + 100 * i, 0, dur, "copy") | {"cat": "gpu_memcpy"} for i, dur in enumerate((1, 3))]
+    answered = answer("kernel", write(events + copies))
+    found = rows(answered, "stddev_ns")
+    assert (found["gemm"][0], found["other"]) == (pytest.approx(1000 * 700**0.5), [None])
+    assert rows(answered["memory_operations"], "stddev_ns") == {"copy": [pytest.approx(1000 * 2**0.5)]}
+
+
+def test_events_belong_to_the_stage_that_asked_for_them(write: Write) -> None:
+    # Forward 0..100 holds two operators, one in the other, and launches a kernel that runs in backward 100..200, which
+    # holds an operator and launches nothing; what is before the step is left out.
+    path = write(
+        [
+            span("ProfilerStep#1", 0, 250), op("aten::before", -50, 20), op("aten::add", 210, 5),
+            span("forward", 0, 100), op("aten::linear", 10, 50), op("aten::addmm", 20, 30), call(25, 1),
+            span("backward", 100, 100), op("aten::mul", 110, 20), kernel(120, 1, 60),
+        ]
+    )  # fmt: skip
+    table = answer("overview", path)["stage_events"]["columns"]
+    found = {(c, k, s): rest for c, k, s, *rest in zip(*table.values(), strict=True)}
+    assert found == {
+        ("kernel", "device", "forward"): [1, 60_000, 60_000, 1],
+        ("op", "host", "forward"): [2, 50_000, 80_000, pytest.approx(80 / 105)],
+        ("op", "host", "backward"): [1, 20_000, 20_000, pytest.approx(20 / 105)],
+        ("op", "host", "other"): [1, 5_000, 5_000, pytest.approx(5 / 105)],
+        ("runtime", "host", "forward"): [1, 5_000, 5_000, 1],
+        ("annotation", "host", "forward"): [1, 100_000, 100_000, 0.5],
+        ("annotation", "host", "backward"): [1, 100_000, 100_000, 0.5],
+    }
+
+
+def test_a_fused_optimizers_kernels_are_its_ranges() -> None:
+    path = shared("traces/kineto/hta/trace_diff_control__a100_rank3of8.json.gz")
+    operators = answer("operator", path)  # by hand: 8 multi-tensor kernels in each of six steps
+    assert rows(operators["ranges"], "kernels") == {"Optimizer.step#FusedAdam.step": [48]}
+
+
+def test_mtia_kernels_have_the_call_of_their_correlation_id() -> None:
+    # The device's pid is that of some calls, too ("synchronize" on the submission queues).
+    path = shared("traces/kineto/hta/mtia_inference_rank_0.json.gz")
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    ids = {e["args"].get("correlation") for e in events if e.get("cat") == "mtia_runtime"}
+    asked = [e for e in events if e.get("cat") == "mtia_ccp_events" and e["name"] in ("remote", "merge", "pe_exe")]
+    joined = launches(trace_of(path))
+    with_call = (joined.call >= 0) & is_kernel(trace_of(path))[joined.work]
+    assert (
+        with_call.sum() == sum(e["args"].get("correlation") in ids for e in asked if "correlation" in e["args"]) == 73
+    )
 
 
 def test_amd_launches_are_joined() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ class Framework:
 
     describe: dtype and shape. writes: a count that grows when the tensor is written in place, or a constant.
     documentation: address for a class of modules, "" for the user's own. builtin: comes with the framework.
+    kind: type of a module as it is shown. forward: what names its arguments. packed: weights that it holds otherwise
+    than as parameters, by name. inside: entered while the module runs.
     """
 
     name: str
@@ -34,6 +37,10 @@ class Framework:
     builtin: Callable[[type], bool]
     profile_prefix: str = ""
     memory: Memory | None = None
+    kind: Callable[[Any], str] = lambda module: type(module).__name__
+    forward: Callable[[Any], Any] = lambda model: model.forward
+    packed: Callable[[Any], dict[str, Any]] = lambda _: {}
+    inside: Callable[[Any], AbstractContextManager[Any]] = lambda _: nullcontext()
 
 
 class Memory(Protocol):

@@ -83,14 +83,16 @@ def _operators(core: Any, recorder: Recorder) -> Generator[None]:
     # MegEngine takes its hook for good when it traces first, perhaps before us: the hook stays, its code changes.
     tracer: Any = importlib.import_module("megengine.traced_module.expr")
     hook = tracer.Apply.apply_module_trace_hook.__func__
-    code = hook.__code__
+    code, tracing = hook.__code__, tracer.is_tracing_module
     hook.__globals__["reported_operator"] = apply
     hook.__code__ = _hook.__code__
+    tracer.is_tracing_module = lambda: False  # what a TracedModule asks before it calls a function: there is no tracer
     core.set_module_tracing()
     try:
         yield
     finally:
         core.unset_module_tracing()
+        tracer.is_tracing_module = tracing
         hook.__code__ = code
         del hook.__globals__["reported_operator"]
 

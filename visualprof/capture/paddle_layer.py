@@ -33,14 +33,19 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
             f"{DOCUMENTATION}{kind.__name__}_en.html" if getattr(paddle.nn, kind.__name__, None) is kind else ""
         ),
         builtin=lambda kind: kind.__module__.startswith("paddle.nn."),
+        forward=lambda model: getattr(model.forward, "dygraph_function", model.forward),  # what `to_static` wraps
     )
     layers = model.named_sublayers(include_self=True)
     recorder = Recorder(framework, layers, model.named_parameters(), model.named_buffers())
     state = paddle.get_rng_state()
+    program: Any = importlib.import_module("paddle.jit.dy2static.program_translator").ProgramTranslator()
+    static = program.enable_to_static
     try:
+        program.enable(False)  # layers of `to_static` run as they are written
         with paddle.no_grad(), recorder.calls_of(paddle.nn.Layer), _operators(paddle, recorder):
             recorder.run(model, arguments, keywords)
     finally:
+        program.enable(static)
         paddle.set_rng_state(state)
     return recorder.document(title)
 
@@ -48,17 +53,10 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
 @contextmanager
 def _operators(paddle: Any, recorder: Recorder) -> Generator[None]:
     """While open, functions of `_C_ops`, functions bound from there, and Python's operators on tensors are reported."""
-    depth = [0]
 
     def reporting(function: Any, label: str) -> Any:
         def call(*arguments: Any, **keywords: Any) -> Any:
-            if depth[0]:
-                return function(*arguments, **keywords)
-            depth[0] += 1
-            try:
-                return recorder.operator(lambda: function(*arguments, **keywords), label, arguments, keywords)
-            finally:
-                depth[0] -= 1
+            return recorder.operator(lambda: function(*arguments, **keywords), label, arguments, keywords)
 
         return call
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from visualprof.capture.arguments import children, is_plain, named, settings, text
 from visualprof.capture.framework import Framework, Identities, Value
 
 VERSION = 1
-MAX_TEXT = 200  # characters of an attribute
 MAX_DEPTH = 8  # nesting of inputs and outputs that is looked through
 UNTOLD = ("training", "name")  # of a module: they say nothing about the layer
-ITEM_TYPES = (bool, int, float, str, type(None))
 
 
 @dataclass(eq=False)
 class Step:
-    """A node of the graph to be."""
+    """A node of the graph to be. placed: its scope is known. optional: left out where nothing reads its outputs."""
 
     name: str
     type: str
@@ -31,6 +28,8 @@ class Step:
     kind: str = "operator"
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     documentation: str = ""
+    placed: bool = True
+    optional: bool = False
 
 
 @dataclass(eq=False)
@@ -72,15 +71,20 @@ class Recorder:
         self._numbers: dict[type, dict[int, int]] = {}
         self._root: _Call | None = None
         self._ends: tuple[list[Step], list[Step]] = ([], [])
-        self._weights: dict[str, Value] = {}
-        for name, tensor in parameters:
-            self._weights[name] = self._make(tensor, name, outside=True)
-        self._buffers = [name for name, tensor in buffers if self._make(tensor, name, outside=True)]
+        self._inside_operator = False
+        self._weights = {name: self._make(tensor, name, outside=True) for name, tensor in parameters}
+        for path, module in self._modules:
+            for name, tensor in framework.packed(module).items():
+                dotted = f"{path}.{name}" if path else name
+                self._weights[dotted] = Value(dotted, *framework.describe(tensor))
+        self._buffers = {name: self._make(tensor, name, outside=True) for name, tensor in buffers}
+        # By value: the module that holds it, or what it was made of.
+        self._owners = {v: name.rpartition(".")[0] for name, v in (*self._weights.items(), *self._buffers.items())}
 
     def run(self, model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Runs the model in evaluation mode; the framework's file opens `calls_of` and reports operators around it."""
         flags = [(m, m.training) for _, m in self._modules if hasattr(m, "training")]
-        names = _named(model, arguments, keywords)
+        names = named(self._framework.forward(model), arguments, keywords)
         for name, tensor in self._tensors(names):
             if not self._value(tensor):
                 self._ends[0].append(Step(name, "Input", (), [], [self._make(tensor, name, outside=True)], "input"))
@@ -112,38 +116,57 @@ class Recorder:
             base.__call__ = original
 
     def operator(
-        self, run: Callable[[], Any], label: str, arguments: Any, keywords: Mapping[str, Any], documentation: str = ""
+        self,
+        run: Callable[[], Any],
+        label: str,
+        arguments: Any,
+        keywords: Mapping[str, Any],
+        documentation: str = "",
+        hidden: bool = False,
+        written: Sequence[Any] = (),
     ) -> Any:
-        """Runs an operator and records it where it made or wrote a tensor; gives its result."""
-        if not self._calls or threading.get_ident() != self._thread:
+        """Runs an operator and records it where it made or wrote a tensor; gives its result.
+
+        Those that it calls are not recorded. hidden: the modules that call it are not seen; it stands with its weights.
+        written: tensors that it writes in place although their count of writes does not grow.
+        """
+        if not self._calls or self._inside_operator or threading.get_ident() != self._thread:
             return run()
         tensors = [t for _, t in self._tensors((arguments, keywords))]
         values = [self._value(t) for t in tensors]
         writes = [self._framework.writes(t) for t in tensors]
-        result = run()
+        self._inside_operator = True
+        try:
+            result = run()
+        finally:
+            self._inside_operator = False
         made = [t for _, t in self._tensors(result)]
-        written = [t for t, n in zip(tensors, writes, strict=True) if self._framework.writes(t) != n]
+        written = [*written, *(t for t, n in zip(tensors, writes, strict=True) if self._framework.writes(t) != n)]
         fresh = [
             t for t in made if all(t is not g for g in tensors) and not (self._value(t) and self._value(t) in values)
         ]
         made = _distinct([*fresh, *written])
         if made:
-            call = self._calls[-1]
-            parts = self._place((*call.parts, label))
-            inputs = [v or self._current(t) for v, t in zip(values, tensors, strict=True)]
-            step = Step(
-                ".".join(parts),
-                label,
-                parts[:-1],
-                _distinct(inputs),
-                [],
-                "operator",
-                _arguments(arguments, keywords, self._framework),
-                documentation,
-            )
+            inputs = _distinct([v or self._current(t) for v, t in zip(values, tensors, strict=True)])
+            owners = [self._owners[v] for v in inputs if v in self._owners] if hidden else []
+            parts = self._place((*self._below(owners), label))
+            step = Step(".".join(parts), label, parts[:-1], inputs, [])
+            step.attributes = settings(arguments, keywords, self._framework)
+            step.documentation = documentation
+            step.placed = bool(owners) or not hidden
+            step.optional = hidden and not written
             step.outputs = [self._make(t, _numbered(step.name, i, len(made))) for i, t in enumerate(made)]
-            call.steps.append(step)
+            if owners and len(owners) == len(inputs):
+                self._owners |= dict.fromkeys(step.outputs, owners[0])
+            self._calls[-1].steps.append(step)
         return result
+
+    def _below(self, owners: list[str]) -> tuple[str, ...]:
+        """Place of the running module, or of the first owner in it."""
+        call = self._calls[-1]
+        inside = f"{call.path}." if call.path else ""
+        inner = next((o[len(inside) :] for o in owners if call.path is not None and o.startswith(inside)), "")
+        return (*call.parts, *inner.split(".")) if inner else call.parts
 
     def same(self, tensor: Any, other: Any) -> None:
         """Notes that `other` is another object for the value of `tensor`."""
@@ -153,7 +176,7 @@ class Recorder:
     def document(self, title: str) -> dict[str, Any]:
         """The graph in the format of docs/graph-format.md."""
         root = self._root
-        steps = root.steps if root else []
+        steps = _read(root.steps if root else [], {v for end in self._ends[1] for v in end.inputs})
         rows: dict[Value, int] = {}
         weights = [
             Step(n, "Parameter", tuple(n.split(".")[:-1]), [], [v], "constant") for n, v in self._weights.items()
@@ -181,7 +204,8 @@ class Recorder:
         call = _Call(module, path, self._parts(module, path, outer), inputs, self._profile_name(module))
         self._calls.append(call)
         try:
-            result = original(module, *arguments, **keywords)
+            with self._framework.inside(module):
+                result = original(module, *arguments, **keywords)
         finally:
             self._calls.pop()
         if self._is_leaf(call, outer):
@@ -201,7 +225,7 @@ class Recorder:
         if outer is None:
             return ()
         if path is None:
-            return self._place((*outer.parts, _kind(module).__name__))
+            return self._place((*outer.parts, self._framework.kind(module)))
         inside = f"{outer.path}." if outer.path else ""
         if outer.path is not None and path.startswith(inside):
             return self._place((*outer.parts, *path[len(inside) :].split(".")))
@@ -234,10 +258,9 @@ class Recorder:
         inner = f"{call.path}." if call.path else ""
         weights = [] if call.path is None else [v for n, v in self._weights.items() if n.startswith(inner)]
         shared = [v for v in self._own(call.module) if v not in weights]
-        name = ".".join(call.parts) or _kind(call.module).__name__
-        step = Step(
-            name, _kind(call.module).__name__, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), []
-        )
+        kind = self._framework.kind(call.module)
+        name = ".".join(call.parts) or kind
+        step = Step(name, kind, call.parts[:-1], _distinct([*call.inputs, *weights, *shared]), [])
         step.attributes = self._attributes(call, own=False)
         step.documentation = self._framework.documentation(_kind(call.module))
         made = _distinct([t for _, t in self._tensors(result)])
@@ -261,15 +284,15 @@ class Recorder:
         inner = f"{call.path}." if call.path else ""
         buffers = [b[len(inner) :] for b in self._buffers if call.path is not None and b.startswith(inner)]
         if names := [b for b in buffers if not (own and "." in b)]:
-            out["buffers"] = _text(", ".join(names))
+            out["buffers"] = text(", ".join(names))
         plain: dict[str, Any] = {k: v for k, v in _members(call.module) if not k.startswith("_") and k not in UNTOLD}
-        return out | {k: _text(v) for k, v in plain.items() if _is_plain(v) and v is not None and v != ()}
+        return out | {k: text(v) for k, v in plain.items() if is_plain(v) and v is not None and v != ()}
 
     def _scope(self, call: _Call) -> dict[str, Any]:
         kind = _kind(call.module)
         return {
             "scope": list(call.parts),
-            "type": kind.__name__,
+            "type": self._framework.kind(call.module),
             "attributes": self._attributes(call, own=True),
             "documentation": self._framework.documentation(kind),
         }
@@ -297,7 +320,7 @@ class Recorder:
                     seen.add(id(item))
                     yield path, item
             elif depth < MAX_DEPTH:
-                for key, inner in _children(item):
+                for key, inner in children(item):
                     yield from walk(inner, f"{path}.{key}" if path else key, depth + 1)
 
         return walk(nest, "", 0)
@@ -312,29 +335,14 @@ def _members(item: Any) -> Iterable[tuple[str, Any]]:
     return held.items()
 
 
-def _children(item: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(item, Mapping):
-        yield from ((str(k), v) for k, v in item.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    elif isinstance(item, (tuple, list)):
-        names = getattr(item, "_fields", None) or range(len(item))  # pyright: ignore[reportUnknownArgumentType]
-        yield from ((str(n), v) for n, v in zip(names, item, strict=False))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    elif dataclasses.is_dataclass(item) and not isinstance(item, type):
-        yield from ((f.name, getattr(item, f.name, None)) for f in dataclasses.fields(item))
-
-
-def _named(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> dict[str, Any]:
-    """Arguments by the names that `forward` gives them."""
-    try:
-        bound = inspect.signature(model.forward).bind(*arguments, **keywords)
-    except (TypeError, ValueError):  # the call itself will say what is wrong
-        return {**{f"input.{i}": a for i, a in enumerate(arguments)}, **keywords}
-    out: dict[str, Any] = {}
-    for name, value in bound.arguments.items():
-        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            out |= value
-        else:
-            out[name] = value
-    return out
+def _read(steps: list[Step], read: set[Value]) -> list[Step]:
+    """The steps without optional ones whose outputs are not read: what only a size or an unused result is made of."""
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if not step.optional or read & set(step.outputs):
+            read |= set(step.inputs)
+            kept.append(step)
+    return kept[::-1]
 
 
 def _node(step: Step, rows: dict[Value, int]) -> dict[str, Any]:
@@ -347,26 +355,7 @@ def _node(step: Step, rows: dict[Value, int]) -> dict[str, Any]:
         "outputs": [rows.setdefault(v, len(rows)) for v in step.outputs],
         "attributes": step.attributes,
         "documentation": step.documentation,
-    }
-
-
-def _arguments(arguments: Any, keywords: Mapping[str, Any], framework: Framework) -> dict[str, str]:
-    """Arguments of an operator besides tensors."""
-    plain = [a for a in arguments if not framework.is_tensor(a) and _is_plain(a)]
-    out = {"arguments": _text(", ".join(repr(a) for a in plain))} if plain else {}
-    return out | {k: _text(v) for k, v in keywords.items() if _is_plain(v) and v is not None}
-
-
-def _is_plain(value: Any) -> bool:
-    """Numbers, texts and short sequences of them."""
-    if isinstance(value, (tuple, list)):
-        return len(value) <= MAX_TEXT and all(isinstance(v, (*ITEM_TYPES, slice)) for v in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return isinstance(value, (*ITEM_TYPES, slice))
-
-
-def _text(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+    } | ({} if step.placed else {"placed": False})
 
 
 def _numbered(name: str, i: int, count: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from visualprof.capture.framework import Framework
@@ -17,19 +19,27 @@ def record(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], tit
     """Runs the model once and gives its document."""
     torch: Any = importlib.import_module("torch")
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
-    recorder = Recorder(_framework(torch), model.named_modules(), model.named_parameters(), model.named_buffers())
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() and torch.cuda.is_initialized() else ()
-    with (
-        torch.random.fork_rng(devices=list(devices)),
-        torch.no_grad(),
-        recorder.calls_of(torch.nn.Module),
-        _operators(torch, recorder),
-    ):
-        recorder.run(model, arguments, keywords)
+    with torch.random.fork_rng(devices=list(devices)), torch.no_grad():
+        if any(torch.nn.parameter.is_lazy(t) for t in (*model.parameters(), *model.buffers())):
+            _recorder(torch, model).run(model, arguments, keywords)  # makes the parameters of its lazy layers
+        recorder = _recorder(torch, model)
+        with recorder.calls_of(torch.nn.Module), _operators(torch, recorder), _wrapped(torch, recorder):
+            recorder.run(model, arguments, keywords)
     return recorder.document(title)
 
 
-def _framework(torch: Any) -> Framework:
+def _recorder(torch: Any, model: Any) -> Recorder:
+    recorder = Recorder(
+        _framework(torch, lambda module: _interpreted(torch, recorder, module)),
+        model.named_modules(),
+        model.named_parameters(),
+        model.named_buffers(),
+    )
+    return recorder
+
+
+def _framework(torch: Any, inside: Callable[[Any], AbstractContextManager[Any]]) -> Framework:
     return Framework(
         "torch",
         str(torch.__version__),
@@ -37,9 +47,26 @@ def _framework(torch: Any) -> Framework:
         describe=lambda t: (str(t.dtype).removeprefix("torch."), _shape(t)),
         writes=_writes,
         documentation=lambda kind: _layer_page(torch, kind),
-        builtin=lambda kind: kind.__module__.startswith("torch.nn."),
+        builtin=lambda kind: kind.__module__.startswith(("torch.nn.", "torch.ao.nn.")),
         profile_prefix="nn.Module: ",  # as torch.profiler writes it with with_stack=True
+        kind=lambda module: getattr(module, "original_name", "") or type(module).__name__,  # of a scripted module
+        packed=_packed,
+        inside=inside,
     )
+
+
+def _packed(module: Any) -> dict[str, Any]:
+    """Weights of a quantized layer, which it gives out by methods: one tensor, or several of a recurrent layer."""
+    if not type(module).__module__.startswith("torch.ao.nn."):
+        return {}
+    several = {"get_weight", "get_bias"} & set(dir(module))
+    found: dict[str, Any] = {}
+    for name in sorted(several, reverse=True):
+        found |= getattr(module, name)()
+    for name in () if several else ("weight", "bias"):
+        method = getattr(module, name, None)
+        found[name] = method() if callable(method) else None
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 def _operators(torch: Any, recorder: Recorder) -> Any:
@@ -61,6 +88,60 @@ def _operators(torch: Any, recorder: Recorder) -> Any:
             )
 
     return Operators()
+
+
+@contextmanager
+def _interpreted(torch: Any, recorder: Recorder, module: Any) -> Generator[None]:
+    """While a scripted module runs, which calls no functions of Python, what its interpreter runs is reported."""
+    dispatch: Any = importlib.import_module("torch.utils._python_dispatch")
+
+    class Operators(dispatch.TorchDispatchMode):
+        """Reports to the recorder."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            """Runs and reports one operator."""
+            del types
+            keywords: dict[str, Any] = kwargs or {}
+            told: Any = func._schema.arguments  # noqa: SLF001
+            written = [a for a, of in zip(args, told, strict=False) if of.alias_info and of.alias_info.is_write]
+            label = func.overloadpacket.__name__
+            return recorder.operator(
+                lambda: func(*args, **keywords), label, args, keywords, hidden=True, written=written
+            )
+
+    if isinstance(module, torch.jit.ScriptModule):
+        with torch.jit.optimized_execution(False), Operators():  # optimized, it gives modes wrong arguments
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _wrapped(torch: Any, recorder: Recorder) -> Generator[None]:
+    """While open, `torch.vmap` and `torch.func.grad` tell of the tensors that they wrap, at both ends."""
+    vmap: Any = importlib.import_module("torch._functorch.vmap")
+    grad: Any = importlib.import_module("torch._functorch.eager_transforms")
+
+    def reporting(function: Any, label: str) -> Any:
+        def call(tensor: Any, *arguments: Any) -> Any:
+            if label:
+                return recorder.operator(lambda: function(tensor, *arguments), label, (tensor,), {})
+            out = function(tensor, *arguments)
+            recorder.same(tensor, out)
+            return out
+
+        return call
+
+    ends = (
+        (vmap, "_add_batch_dim", "vmap_in"), (vmap, "_remove_batch_dim", "vmap_out"),
+        (grad, "_wrap_for_grad", ""), (grad, "_unwrap_for_grad", ""),
+    )  # fmt: skip
+    with ExitStack() as restore:
+        for place, name, label in ends:
+            if function := getattr(place, name, None):
+                setattr(place, name, reporting(function, label))
+                restore.callback(setattr, place, name, function)
+        yield
 
 
 SILENT = frozenset({"requires_grad_", "retain_grad", "as_subclass", "is_contiguous"})

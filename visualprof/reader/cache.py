@@ -1,8 +1,8 @@
 """Parsed traces on disk, memory-mapped: the second opening of a file costs milliseconds. Graphs of models too.
 
 A file is written under a temporary name and renamed, so no reader ever sees half of it; one that does not
-validate, its checksum included, counts as absent. Its name is the key: the content's fingerprint, the schema version and a digest
-of the reader's own source, so that a changed reader never meets old columns.
+validate, its checksum included, counts as absent. Its name is the key: the content's fingerprint, the schema version
+and a digest of the reader's own source, so that a changed reader never meets old columns.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ with `(*node.scope, node.body)`. That group is the node: it is drawn as one. A b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -25,8 +25,9 @@ NodeKind = Literal["operator", "input", "output", "constant"]
 ITEM_BYTES = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "bool": 1, "complex64": 8, "complex128": 16,
+    "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
+MAX_DEPTH = 64  # scopes in a scope
 
 MAX_NODES = 100_000  # the largest models of today have 30,000
 MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
@@ -71,6 +72,7 @@ class Node:
     """An operator, a constant, or an input or output of the model or of a body. inputs, outputs: rows of values.
 
     body: the scope that this node is, of kind "control" or "function"; from `ModelBuilder.body`.
+    placed: its name says where it stands; else `scope` is what is around it for certain, its neighbours tell the rest.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Node:
     outputs: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     documentation: str = ""
+    placed: bool = True
     body: Scope | None = None
 
     @property
@@ -203,7 +206,14 @@ def holders(nodes: Sequence[Node]) -> list[int]:
 def scopes_of(path: str, separator: str) -> tuple[tuple[Scope, ...], str]:
     """Scopes and last part of a name such as `/encoder/layer.0/MatMul` or `layer1.0.conv1.Convolution`."""
     parts = [p for p in path.split(separator) if p]
-    return tuple(Scope(p) for p in parts[:-1]), parts[-1] if parts else ""
+    return tuple(Scope(p) for p in parts[:-1][:MAX_DEPTH]), parts[-1] if parts else ""
+
+
+def shared_scopes(places: Collection[tuple[Scope, ...]]) -> tuple[Scope, ...]:
+    """The scopes that all places begin with; at least one place."""
+    first, last = min(places), max(places)
+    shared = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:shared]
 
 
 def tensor_bytes(dtype: str, shape: Sequence[int | str] | None) -> int:

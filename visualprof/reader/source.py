@@ -185,8 +185,8 @@ class Source:
 
 def _until_damage(inflater: Any, piece: bytes) -> Iterator[bytes]:
     """What can be unpacked of a damaged piece, byte by byte (0.1 s once a file), as whole calls give all or nothing."""
-    plain: list[bytes] = []
+    plain = bytearray()
     with contextlib.suppress(zlib.error):
         for i in range(len(piece)):
-            plain.append(inflater.decompress(piece[i : i + 1]))
-    yield b"".join(plain)
+            plain += inflater.decompress(piece[i : i + 1])
+    yield bytes(plain)

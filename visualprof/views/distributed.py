@@ -198,12 +198,14 @@ def _waits(numbers: list[int], windows: list[Windows], matched: list[Matched], s
     rows: list[tuple[int, str, int, int]] = []
     for number, win, mine in zip(numbers, windows, matched, strict=True):
         known = mine.part_transfer >= 0
+        if not known.any():
+            continue
         start, end = mine.calls.start[known], mine.calls.end[known]
         transferring = union(end - mine.part_transfer[known], end)
         waiting = subtract(union(start, end), transferring)
         times = (covered(spans, win.start, win.end).tolist() for spans in (transferring, waiting))
         named = zip(win.names, *times, strict=True)
-        rows += [(number, name, a, b) for name, a, b in named if a + b and step in ("", name)]
+        rows += [(number, name, a, b) for name, a, b in named if step in ("", name)]
     return from_rows(WaitColumns, rows)
 
 
@@ -252,8 +254,9 @@ def _stragglers(
     """Ranks that come late to the first collective of most steps, on the common clock."""
     if len(ranks) < 2:
         return []
-    shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets([t for _, t in ranks])]
-    arrivals = [_first_arrivals(*of_rank) for of_rank in zip(matched, windows, shift, strict=True)]
+    traces = [trace for _, trace in ranks]
+    shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets(traces)]
+    arrivals = [_first_arrivals(*of_rank) for of_rank in zip(traces, matched, windows, shift, strict=True)]
     shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
     if not shared:
         return []
@@ -294,15 +297,13 @@ def _cause(late: float, computation: float, other: float) -> Cause:
     return cast("Cause", name) if most >= late / 2 else "unknown"
 
 
-def _first_arrivals(mine: Matched, win: Windows, shift: int) -> dict[str, int]:
-    """Arrival at the first collective of each step."""
-    begin = mine.calls.begin
-    place = np.searchsorted(win.start, begin, side="right") - 1
-    inside = (place >= 0) & (begin < win.end[place]) if len(win) else np.zeros(len(begin), bool)
+def _first_arrivals(trace: Trace, mine: Matched, win: Windows, shift: int) -> dict[str, int]:
+    """Arrival at the first collective that each step asked for."""
     never = np.iinfo(np.int64).max
-    first = np.full(len(win), never)
-    np.minimum.at(first, place[inside], mine.calls.arrival[inside])
-    return {name: at + shift for name, at in zip(win.names, first.tolist(), strict=True) if at != never}
+    first = np.full(len(trace.steps) + 1, never)  # the last one for what is in no step, -1
+    np.minimum.at(first, trace.events.step[mine.calls.event], mine.calls.arrival)
+    named = zip(win.names, first[win.index].tolist(), strict=True)
+    return {name: at + shift for name, at in named if at != never}
 
 
 def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:

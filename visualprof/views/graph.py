@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import msgspec
@@ -194,7 +195,7 @@ def drawn(model: ModelGraph, name: str = "") -> Graph:
     return Graph(
         model=_summary(model, name),
         nodes=NodeColumns(
-            name=[_label(n) for n in nodes],
+            name=[_label(n, lost) for n, lost in zip(nodes, tree.lost, strict=True)],
             full_name=[n.name for n in nodes],
             type=[n.type for n in nodes],
             attributes=[_attributes(n) for n in nodes],
@@ -321,13 +322,16 @@ def _below(tree: Hierarchy, weights: list[int], amount: list[int]) -> list[int]:
     return sums
 
 
-def _label(node: Node) -> str:
-    """A node's own part of its name: what its scopes do not say already."""
-    if node.scope and "/" in node.name:
-        return node.name.rstrip("/").rsplit("/", 1)[-1]
-    if node.scope and "." in node.name and "(" not in node.name:
-        return node.name.rsplit(".", 1)[-1]
-    return node.name
+def _label(node: Node, lost: tuple[str, ...]) -> str:
+    """A node's own part of its name: what the groups around it do not say, nor its type.
+
+    `conv1` of a Conv `layer1/conv1/Conv` alone in its scope, `reshape[236]` of `reshape(a.b.MatMul)[236]`.
+    """
+    if not node.placed and "(" in node.name:
+        return re.sub(r"\(.*\)", "", node.name)
+    separator = "/" if "/" in node.name else "."
+    own = node.name.rstrip(separator).rsplit(separator, 1)[-1] if node.scope else node.name
+    return separator.join(lost if node.type.startswith(own) else (*lost, own)) or own
 
 
 def _tensor(value: Value, constant: bool) -> GraphTensor:

@@ -28,10 +28,14 @@ class KernelParams(Params):
 
 
 class KernelColumns(Columns, kw_only=True):
-    """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch."""
+    """Kernels; from `operator` to `shared_memory_bytes` and `launch_delay_ns` where they are grouped by launch.
+
+    user_range: no operator launched them; `operator` is the user range around the launch.
+    """
 
     name: kinds.Names
     operator: kinds.Names | None = None
+    user_range: kinds.Flags | None = None
     grid: kinds.Dims | None = None
     block: kinds.Dims | None = None
     registers_per_thread: kinds.Counts | None = None
@@ -39,6 +43,7 @@ class KernelColumns(Columns, kw_only=True):
     calls: kinds.Counts
     total_ns: kinds.Durations
     mean_ns: kinds.Durations
+    stddev_ns: kinds.Durations
     max_ns: kinds.Durations
     min_ns: kinds.Durations
     blocks_per_sm: kinds.Counts
@@ -50,6 +55,7 @@ class KernelColumns(Columns, kw_only=True):
 class MemoryOperationColumns(CallColumns):
     """Copies and fills."""
 
+    stddev_ns: kinds.Durations
     bytes: kinds.Sizes
     bandwidth_bytes_per_s: kinds.Bandwidths
 
@@ -120,7 +126,7 @@ def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
     groups = group(trace.events.name[rows])
     return {
         "name": names(trace, trace.events.name[rows][groups.first]),
-        **durations(trace, rows, groups),
+        **_durations(trace, rows, groups),
         **_load(trace, rows, groups),
     }
 
@@ -128,23 +134,30 @@ def _by_name(trace: Trace, rows: Ids) -> dict[str, Column]:
 def _by_launch(trace: Trace, rows: Ids) -> dict[str, Column]:
     joined = launches(trace)
     place = np.searchsorted(joined.work, rows)
-    op, call = joined.op[place], joined.call[place]
-    op_name = np.where(op >= 0, trace.events.name[op], 0)
+    call, ranged = joined.call[place], joined.range[place] >= 0
+    owner = np.where(ranged, joined.range[place], joined.op[place])
+    op_name = np.where(owner >= 0, trace.events.name[owner], 0)
     keys = [trace.arg(k, rows, -1).astype(np.int64) for k in ("grid", "block", "registers", "shared_memory")]
-    groups = group(trace.events.name[rows], op_name, *keys)
+    groups = group(trace.events.name[rows], op_name, ranged, *keys)
     first = groups.first
     delay = np.where(call >= 0, np.maximum(trace.events.ts[rows] - trace.events.end[call], 0), np.nan)
     return {
         "name": names(trace, trace.events.name[rows][first]),
         "operator": names(trace, op_name[first]),
+        "user_range": [bool(ranged[i]) if owner[i] >= 0 else None for i in first.tolist()],
         "grid": _texts(trace, keys[0][first]),
         "block": _texts(trace, keys[1][first]),
         "registers_per_thread": _known(keys[2][first]),
         "shared_memory_bytes": _known(keys[3][first]),
-        **durations(trace, rows, groups),
+        **_durations(trace, rows, groups),
         **_load(trace, rows, groups),
         "launch_delay_ns": groups.mean(delay, np.ones(len(rows))),
     }
+
+
+def _durations(trace: Trace, rows: Rows, groups: Groups) -> dict[str, Column]:
+    spread = groups.deviation(np.maximum(trace.events.dur[rows], 0))
+    return {**durations(trace, rows, groups), "stddev_ns": spread}
 
 
 def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
@@ -162,7 +175,7 @@ def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
     total = groups.sum(np.nan_to_num(moved)).astype(np.float64)
     known = groups.sum(~np.isnan(moved)) > 0
-    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **durations(trace, rows, groups)}
+    columns = {"name": names(trace, trace.events.name[rows][groups.first]), **_durations(trace, rows, groups)}
     spent = np.asarray(columns["total_ns"], np.float64)
     columns["bytes"] = np.where(known, total, np.nan)
     columns["bandwidth_bytes_per_s"] = np.where(

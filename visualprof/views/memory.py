@@ -215,7 +215,9 @@ def _categories(trace: Trace, device: int, totals: Curve, at: Ints, origin: int)
 
 def _name_ids(trace: Trace, rows: Ids) -> Ids:
     """String ids of the names of events, 0 for none."""
-    return np.where(rows >= 0, trace.events.name[rows], 0)
+    out = np.zeros(len(rows), np.int32)
+    out[rows >= 0] = trace.events.name[rows[rows >= 0]]
+    return out
 
 
 def _address(value: int) -> str | None:

@@ -14,7 +14,8 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.launch import OperatorTimes, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.launch import Launches, OperatorTimes, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.phases import PHASES, PartColumns, operator_parts
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.steps import in_step
 from visualprof.views.measure.tensor_core import (
@@ -55,6 +56,14 @@ class OperatorColumns(Columns, kw_only=True):
     bytes: kinds.Sizes
 
 
+class RangeColumns(Columns):
+    """Kernels that no operator owns by the user range in which they were launched."""
+
+    name: kinds.Names
+    kernels: kinds.Counts
+    total_ns: kinds.Durations
+
+
 class Unlinked(msgspec.Struct):
     """Kernels that no operator owns."""
 
@@ -66,6 +75,8 @@ class OperatorAnswer(Table[OperatorColumns]):
     """Operators."""
 
     unlinked: Unlinked
+    ranges: Table[RangeColumns]
+    parts: Table[PartColumns]
 
 
 def needs(trace: Trace) -> bool:
@@ -87,16 +98,20 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     at = np.flatnonzero(keep)
     columns = _columns(trace, times, at, params)
     by = "device_self_ns" if times.device_self.any() else "host_self_ns"
-    lost = joined.work[(joined.op < 0) & is_kernel(trace)[joined.work]]
-    lost = lost[in_step(trace, params.step)[lost]]
+    lost = (joined.op < 0) & (is_kernel(trace) & in_step(trace, params.step))[joined.work]
     return OperatorAnswer(
         columns=OperatorColumns(**ordered(columns, by)),
-        unlinked=Unlinked(len(lost), int(np.maximum(trace.events.dur[lost], 0).sum())),
+        unlinked=Unlinked(int(lost.sum()), int(trace.events.dur[joined.work[lost]].sum())),
+        ranges=Table(columns=_ranges(trace, joined, lost & (joined.range >= 0))),
+        parts=Table(columns=operator_parts(trace, joined, in_step(trace, params.step))),
     )
 
 
 def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dict[str, charts.Option]:
-    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time."""
+    """`device_self`, `device_total`, `host_self`, `host_total`: share of each operator, those with time.
+
+    `phases`: what the longest operators spend their host time with, where the framework records that.
+    """
     out: dict[str, charts.Option] = {}
     for column in TIMES:
         total: dict[str, int] = {}
@@ -104,7 +119,21 @@ def make_charts(result: OperatorAnswer, params: OperatorParams, top: int) -> dic
             total[str(name)] = total.get(str(name), 0) + int(ns)
         if any(total.values()):
             out[column.removesuffix("_ns")] = charts.pie(total.items(), top=top)
+        if column == "host_total_ns" and len(result.parts):
+            out["phases"] = _phase_chart(result.parts.columns, total, top)
     return out
+
+
+def _phase_chart(parts: PartColumns, total: dict[str, int], top: int) -> charts.Option:
+    """Host time of the longest operators by phase; `other` is what no phase covers."""
+    shown = sorted(total, key=lambda name: -total[name])[:top]
+    spent = {phase: dict.fromkeys(shown, 0) for phase in PHASES}
+    for operator, phase, ns in zip(parts.operator, parts.phase, parts.host_total_ns, strict=True):
+        if phase is not None and operator in spent[phase]:
+            spent[phase][operator] += int(ns)
+    series = [(f"@t:category.{phase}", list(times.values())) for phase, times in spent.items()]
+    rest = [total[name] - sum(times[name] for times in spent.values()) for name in shown]
+    return charts.bars(shown, [*series, ("@t:category.other", rest)])
 
 
 def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParams) -> dict[str, Column]:
@@ -136,6 +165,15 @@ def _columns(trace: Trace, times: OperatorTimes, at: Rows, params: OperatorParam
         "bytes": _known_sum(trace, groups, rows, "bytes"),
     }
     return columns
+
+
+def _ranges(trace: Trace, joined: Launches, of: Mask) -> RangeColumns:
+    """Some of the device work by the range in which it was launched, the longest first."""
+    name = trace.events.name[joined.range[of]]
+    groups = group(name)
+    spent = groups.sum(trace.events.dur[joined.work[of]])
+    columns: dict[str, Column] = {"name": names(trace, name[groups.first]), "kernels": groups.count, "total_ns": spent}
+    return RangeColumns(**ordered(columns, "total_ns"))
 
 
 def eligible(trace: Trace, rows: Rows) -> Mask:

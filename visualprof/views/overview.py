@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from visualprof.views.measure.findings import Case, Finding, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge, union
 from visualprof.views.measure.launch import Launches, launches
+from visualprof.views.measure.stage_events import StageEventColumns, stage_events
 from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
 from visualprof.views.measure.steps import PARTS, DroppedStep, Windows, breakdown, exposed, in_step, step_windows
 from visualprof.views.measure.timing import durations, names, ordered
@@ -144,6 +146,7 @@ class OverviewAnswer(Answer):
     stages: Table[StageColumns]
     stage_steps: StageSteps
     events: Table[EventColumns]
+    stage_events: Table[StageEventColumns]
     annotations: Table[AnnotationColumns]
     findings: list[Finding]
     environment: Environment
@@ -179,6 +182,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         stages=Table(columns=_stages(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
         events=Table(columns=_events(trace, inside)),
+        stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
         findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
@@ -186,7 +190,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
 
 
 def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, charts.Option]:
-    """`average_step`, `steps`, `stages`, `events`; those with data."""
+    """`average_step`, `steps`, `stages`, `events`, `stage_events`; those with data."""
     steps, stages, events = result.steps, result.stage_steps, result.events.columns
     used = {p: column for p in PARTS if np.any(column := getattr(steps, f"{p}_ns"))}
     average = [(f"@t:part.{p}", getattr(result.average_step, f"{p}_ns")) for p in used]
@@ -195,14 +199,28 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
         "steps": charts.bars(steps.name, [(f"@t:part.{p}", column) for p, column in used.items()]),
     }
     known = {s: column for s in (*STAGES, "other") if np.any(column := getattr(stages, f"{s}_ns"))}
+    derived = result.environment.stages_derived
+    tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in (*STAGES, "other")}
     if known.keys() - {"other"}:
-        derived = result.environment.stages_derived
-        tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in known}
         out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in known.items()])
     labels = [f"@t:category.{c}" for c in events.category]
     if labels:
         out["events"] = charts.bars(labels, [("@t:metric.total_ns", events.total_ns)], stack=False)
+    if len(result.stage_events):
+        out["stage_events"] = _stage_event_chart(result.stage_events.columns, tokens)
     return out
+
+
+def _stage_event_chart(table: StageEventColumns, tokens: dict[str, str]) -> charts.Option:
+    """Time of each category, host and device apart, by stage."""
+    keys = list(zip(table.category, table.track_kind, strict=True))
+    places = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    spent = {stage: [0] * len(places) for stage in tokens if stage in table.stage}
+    for key, stage, ns in zip(keys, table.stage, table.total_ns, strict=True):
+        spent[stage][places[key]] = int(ns)
+    twice = Counter(category for category, _ in places)
+    labels = [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in places]
+    return charts.bars(labels, [(tokens[stage], times) for stage, times in spent.items()])
 
 
 def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:

@@ -30,6 +30,7 @@ LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 SPLIT = re.compile(rb"\}\s*,\s*\{")
 TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')  # the end of the list and the next key of the document, or its end
 
+DAMAGE_LIMIT = 4 * 1024 * 1024  # without an event in so much, what was read of a damaged part is let go
 _TAILS = 8
 REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
 
@@ -134,6 +135,8 @@ class Pieces:
         rest = data[behind(data, done) if done else 0 :]
         if last:
             self.truncated = bool(rest) or not self.listed  # a bare list may stay open
+            if not self.truncated and data.strip():
+                self._warn(f"the list of events is not closed: the file may be cut, after event {self.columns.rows:,}")
             return None
         if len(rest) > HEAD_LIMIT:
             raise FormatError(f"{self.name}: no end of an event within {HEAD_LIMIT >> 20} MiB", "is it a profile?")
@@ -145,7 +148,7 @@ class Pieces:
             self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
         except UNREADABLE as error:
             # What may be wrong in many events, such as NaN, is repaired in all of them at once.
-            if REPAIRABLE.search(str(error)) and self._take_repaired(data, stop):
+            if stop < DAMAGE_LIMIT and REPAIRABLE.search(str(error)) and self._take_repaired(data, stop):
                 return None if self._ended else stop
             return self._salvage(data, stop, error, last)
         return stop
@@ -179,13 +182,22 @@ class Pieces:
                 return first
             found = EVENT.search(data, first + (at > first), stop)
             if not found and not last:
-                return first
+                return self._let_go(data, first)
             start = found.start() if found else stop
             self._repair_or_skip(data, first, start)
             if not found:
                 self._close_damaged(data, first)
                 return None
             error = entries.take(start, stop)
+        return stop
+
+    def _let_go(self, data: bytes, first: int) -> int:
+        """Where to go on from damage that has no end in the data yet: from its start, or almost from its end."""
+        if len(data) - first < DAMAGE_LIMIT:
+            return first
+        stop = data.rfind(b"{", first, len(data))
+        stop = max(first + 1, stop if stop > len(data) - 1000 else len(data))
+        self._skipped.add(self._read - len(data) + first, stop - first)
         return stop
 
     def _take_whole(self, entries: Entries, data: bytes, start: int, at: int) -> int:

@@ -77,7 +77,7 @@ def repair(data: bytes) -> bytes:
 
 
 def damage_at(error: Exception, data: bytes, start: int, stop: int) -> int:
-    """Where the decoder met what it could not read in the entries data[start:stop]; `stop` where only an end is missing."""
+    """Where the decoder met what it could not read in the entries data[start:stop]; `stop`: only an end is missing."""
     match = POSITION.search(str(error))
     at = min(start + int(match.group(1)) - 1, stop) if match else stop
     if isinstance(error, RecursionError):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
+from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.matching import processes
@@ -218,4 +219,5 @@ def _first_values(doc: Document, name: str, key: Ints) -> dict[int, int]:
 
 def _number(text: str) -> int:
     """A small number for a label; labels that are no number get 0."""
-    return int(text) if text.isascii() and text.lstrip("-").isdigit() and len(text) < 9 else 0
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    return sign * max(0, natural(digits)) if len(text) < 9 else 0

@@ -71,6 +71,11 @@ def texts(value: object) -> list[str]:
     return [known for item in items(value) if (known := text(item))]
 
 
+def natural(value: str) -> int:
+    """A number of up to 18 digits, -1 for any other text."""
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else -1
+
+
 def number(value: object) -> float | None:
     """A finite number, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from visualprof.reader.chrome.values import Json, json_object, load_object
+from visualprof.reader.chrome.values import Json, json_object, load_object, natural
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -14,6 +14,7 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
+MOST_STEPS = 2**40
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}
 
 
@@ -28,7 +29,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
     """Reads a file, in which all values are text; a step of the plan is shown as one microsecond."""
     document = load_object(source, "a whole MegEngine memory plan")
     operators, chunks = json_object(document.get("opr")), json_object(document.get("chunk"))
-    names = {int(i): str(json_object(o).get("name", i)) for i, o in operators.items() if i.isdigit()}
+    named = ((natural(i), str(json_object(o).get("name", i))) for i, o in operators.items())
+    names = {step: name for step, name in named if 0 <= step < MOST_STEPS}
+    if len(names) < len(operators):
+        builder.warn(f"{len(operators) - len(names):,} operators have no valid step and were left out")
     steps = np.array(sorted(names), np.int64)
     plan = [known for c in chunks.values() if (known := _chunk(json_object(c)))]  # 1 us each
     if len(plan) < len(chunks):
@@ -57,7 +61,7 @@ def _chunk(entry: Json) -> tuple[int, int, int, int, str] | None:
         begin, end, low, high = (int(entry[f"{k}_{e}"]) for k in ("time", "logic_addr") for e in ("begin", "end"))
     except (KeyError, TypeError, ValueError):
         return None
-    if not (0 <= begin <= end < 2**40 and 0 <= low <= high < 2**62):
+    if not (0 <= begin <= end < MOST_STEPS and 0 <= low <= high < 2**62):
         return None
     return begin, end, low, high - low, CATEGORIES.get(str(entry.get("type")), "")
 

@@ -157,7 +157,7 @@ def _plan(
             held.setdefault(str(chunk), []).append(variable)
     rows: list[tuple[int, ...]] = []
     categories: list[str] = []
-    for number, (chunk, inside) in enumerate(held.items()):
+    for order, (chunk, inside) in enumerate(held.items()):
         entry = json_object(chunks.get(chunk))
         size, addr = _integer(entry.get("size")), _integer(entry.get("dev_ptr"))
         at = sorted((o for v in inside for o in users.get(v, ())), key=lambda o: clock[o][0])
@@ -167,7 +167,7 @@ def _plan(
             continue
         stays = category == "parameter"
         rows.append((
-            0 if stays else clock[at[0]][1], -1 if stays else max(clock[o][2] for o in at), addr or number + 1, size,
+            0 if stays else clock[at[0]][1], -1 if stays else max(clock[o][2] for o in at), addr or order + 1, size,
             memory_device(str(first.get("comp_node", "")), numbers),
             host_row.get(at[0], -1) if at else -1, host_row.get(at[-1], -1) if at else -1,
         ))  # fmt: skip

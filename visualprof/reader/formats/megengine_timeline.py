@@ -11,7 +11,7 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, lane_names, pair_begin_end
-from visualprof.reader.chrome.values import json_object
+from visualprof.reader.chrome.values import json_object, natural
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -170,7 +170,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
         producer="megengine.utils.profiler",
         device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
         operator_names="type",
-        clock_origin_ns=int(local) if local.isdigit() else -1,
+        clock_origin_ns=natural(local),
         device_type="cuda" if on_gpu else "cpu",
         devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),
     )

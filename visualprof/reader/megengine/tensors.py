@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from visualprof.reader.chrome.decode import Document
+from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.nesting import innermost_at, nest
@@ -52,7 +53,7 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     size, device = _sizes(doc, numbers)
     numbers_of: list[int] = flow.tolist()
     names = [doc.flow_names[i] for i in numbers_of]
-    tensor = np.array([int(n) if n.isdigit() else -1 for n in names], np.int64)
+    tensor = np.array([natural(n) for n in names], np.int64)
     bytes_of = np.array([size.get(n, -1) for n in names], np.int64)
     known = bytes_of >= 0
     if not known.all():

@@ -122,15 +122,15 @@ def _operator(builder: ModelBuilder, operator: _Table) -> None:
     for row, tensor in zip(outputs, held, strict=False):
         known = _value(tensor)
         builder.describe(row, Value(builder.known(row).name or known.name, known.dtype, known.shape, tensor.size(6)))
-    scope, label = scopes_of(name, ".")
+    placed = "(" not in name  # else MegEngine made it and calls it after its inputs
+    scope = scopes_of(name, ".")[0] if placed else ()
     attributes = {"device": ", ".join(d.text(0) for d in operator.tables(9))} if operator.size(9) else {}
     if kind in INPUTS:
         builder.node(Node(builder.known(outputs[0]).name or name, "Input", kind="input", outputs=outputs))
     else:
         role = "constant" if kind in CONSTANTS else "operator"
-        builder.node(
-            Node(name or label, kind, scope, role, inputs, outputs, {k: v for k, v in attributes.items() if v})
-        )
+        attributes = {k: v for k, v in attributes.items() if v}
+        builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
 
 
 def _value(tensor: _Table) -> Value:

@@ -10,6 +10,9 @@ from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 CONSTANTS = ("ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder")
+INPUTS = ("Host2DeviceCopy", "InputCallback")
+# Between the graph and Python: how many inputs and outputs are data; the others keep the calls in order.
+CALLBACKS = {"InputCallback": (0, 1), "OutputCallback": (1, 0)}
 
 
 def sniff(head: bytes) -> bool:
@@ -50,12 +53,18 @@ def _operator(builder: ModelBuilder, operator: Json, rows: dict[str, int], param
     inputs = tuple(rows[i] for i in operator.get("input") or () if i in rows)
     outputs = tuple(rows[i] for i in operator.get("output") or () if i in rows)
     attributes = {k: str(v) for k, v in parameters.items()}
-    scope, _ = scopes_of(name.split("(")[0], ".")
-    if kind in ("Host2DeviceCopy", "InputCallback") and not inputs:
+    attributes["id"] = str(operator.get("id", ""))
+    placed = "(" not in name  # else MegEngine made it and calls it after its inputs
+    scope = scopes_of(name, ".")[0] if placed else ()
+    first = not inputs
+    if kind in CALLBACKS:
+        taken, made = CALLBACKS[kind]
+        inputs, outputs = inputs[:taken], outputs[:made]
+    if kind in INPUTS and first:
         builder.node(Node(name, "Input", kind="input", outputs=outputs))
     else:
         role = "constant" if kind in CONSTANTS else "operator"
-        builder.node(Node(name, kind, scope, role, inputs, outputs, attributes | {"id": str(operator.get("id", ""))}))
+        builder.node(Node(name, kind, scope, role, inputs, outputs, attributes, placed=placed))
 
 
 def _value(variable: Json) -> Value:

@@ -29,6 +29,7 @@ class _Node(msgspec.Struct):
     outputs: list[int] = []
     attributes: dict[str, Any] = {}
     documentation: str = ""
+    placed: bool = True
 
 
 class _Document(msgspec.Struct):
@@ -82,6 +83,7 @@ def _node(node: _Node) -> Node:
         tuple(node.outputs),
         {k: str(v) for k, v in node.attributes.items()},
         node.documentation,
+        node.placed,
     )
 
 

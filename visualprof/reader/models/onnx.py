@@ -16,6 +16,7 @@ from visualprof.reader.graph import (
     Scope,
     Value,
     scopes_of,
+    shared_scopes,
     tensor_bytes,
 )
 from visualprof.reader.models import ModelFormat
@@ -193,7 +194,7 @@ class _Reader:
             self._node(node, index, names, scope)
 
     def _node(self, node: Any, index: int, names: Names, scope: tuple[Scope, ...]) -> None:
-        own, label = self._place(node, index)
+        own, label, placed = self._place(node, index)
         inputs = [self._named(n, names) if n else None for n in node.input]
         outputs = [self._named(n, names, own=True) if n else None for n in node.output]
         given, made = (tuple(row for row in rows if row is not None) for rows in (inputs, outputs))
@@ -210,7 +211,7 @@ class _Reader:
         whole = Node(
             label, node.op_type, place, "constant" if constant else "operator", given, made, attributes,
             DOCUMENTATION.format(node.op_type) if node.domain in ("", "ai.onnx") and function is None else "",
-            self.builder.body(place, _last(label), kind) if bodies or function is not None else None,
+            placed, self.builder.body(place, _last(label), kind) if bodies or function is not None else None,
         )  # fmt: skip
         self.builder.node(whole)
         for name, body in bodies:
@@ -242,16 +243,18 @@ class _Reader:
         for index, node in enumerate(function.node):
             self._node(node, index, names, scope)
 
-    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str]:
-        """Scopes and full name of a node: from the exporter's metadata, else from the name's slashes."""
+    def _place(self, node: Any, index: int) -> tuple[tuple[Scope, ...], str, bool]:
+        """Scopes and full name of a node, and whether it tells them: in the exporter's metadata, or by slashes.
+
+        A node made of several has all of their names, joined by `;`: it stands in the scopes that they share.
+        """
         metadata = {p.key: p.value for p in getattr(node, "metadata_props", ())}
         namespace = metadata.get("namespace")
         if namespace:
             parts = [p.split(":")[0].strip() for p in namespace.split("/")]
-            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1]
-        if "/" in node.name:
-            return scopes_of(node.name, "/")[0], node.name
-        return (), node.name or f"{node.op_type}_{index}"
+            return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1], True
+        scopes = shared_scopes([scopes_of(name, "/")[0] for name in node.name.split(";")])
+        return scopes, node.name or f"{node.op_type}_{index}", "/" in node.name
 
     def _named(self, name: str, names: Names, own: bool = False) -> int:
         row = names.own(name) if own else names.get(name)

@@ -1,24 +1,26 @@
 """TorchScript archives: the structure, from the text of the program beside the weights; it is parsed, never run.
 
-Layout: `<name>/code/__torch__/**.py`, one class a module; `<name>/data.pkl` names the class of the model. Shapes and
-types stand only in the pickle, which is not opened.
+Layout: `<name>/code/__torch__/**.py`, one class a module; `<name>/data.pkl` the objects of those classes with their
+weights, a pickle that is interpreted as data (`reader.pickles`). Other tensors have no shapes in the file.
 """
 
 from __future__ import annotations
 
 import ast
-import pickletools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.torch_archive import Archive, names_in, opened, refusal
+from visualprof.reader.pickles import PickleError, Record, Tensor, load
 from visualprof.reader.source import Source
 
 MAX_CODE = 64 << 20
 MAX_PICKLE = 64 << 20
+MAX_PATH = 2000
 MAX_CALLS = 200_000  # of modules and operators; blocks that call blocks grow without bound
 CODE = re.compile(r"(^|/)code/(__torch__.*)\.py$")
 MARKS = re.compile(r"(^|/)code/__torch__|^[^/]+/data/\d+$|(^|/)constants\.pkl$")
@@ -80,32 +82,31 @@ def read(source: Source) -> ModelGraph:
         for name in files:
             texts[name] = archive.read(name, left)
             left -= len(texts[name])
-        root = _root(archive)
+        root = _root(source, archive)
         weights = sum(archive.size(n) for n in archive.names if re.search(r"^[^/]+/data/\d+$", n))
     try:
         classes = {c.name: c for name, text in texts.items() for c in _classes(name, text)}
-        if root not in classes or "forward" not in classes[root].methods:
+        if root.kind not in classes or "forward" not in classes[root.kind].methods:
             raise source.error("the structure of this TorchScript model needs torch", HINT)
         builder = ModelBuilder(source.name, "torchscript")
         builder.producer = "TorchScript"
         builder.properties = {"weight_bytes": str(weights)}
-        builder.warn("TorchScript keeps shapes in a pickle, which is not opened: no shapes, parameters not counted")
-        _Walk(builder, classes).model(classes[root])
+        builder.warn("TorchScript keeps the shapes of weights only")
+        _Walk(builder, classes, root).model(classes[root.kind])
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = f"the code of this TorchScript model cannot be read ({type(error).__name__})"
         raise source.error(what, HINT) from error
     return builder.build()
 
 
-def _root(archive: Archive) -> str:
-    """Class of the model: the first name in the pickle, whose codes are listed and not followed."""
+def _root(source: Source, archive: Archive) -> Record:
+    """The model with the modules and weights in it."""
     name = next((n for n in archive.names if re.search(r"^[^/]+/data\.pkl$", n)), None)
-    if name is None:
-        return ""
-    for code, argument, _ in pickletools.genops(archive.read(name, MAX_PICKLE)):
-        if code.name == "GLOBAL":
-            return str(argument).replace(" ", ".")
-    return ""
+    try:
+        root = load(archive.read(name, MAX_PICKLE)) if name else None
+    except PickleError as error:
+        raise source.error(f"the pickle of a TorchScript model is not one ({error})", HINT) from error
+    return root if isinstance(root, Record) else Record("")
 
 
 def _classes(file: str, text: bytes) -> Iterable[_Class]:
@@ -139,10 +140,11 @@ def _declare(out: _Class, target: ast.expr, value: ast.expr) -> None:
 class _Walk:
     """Follows `forward` of the model and of the modules that it calls."""
 
-    def __init__(self, builder: ModelBuilder, classes: dict[str, _Class]) -> None:
+    def __init__(self, builder: ModelBuilder, classes: dict[str, _Class], root: Record) -> None:
         self._builder = builder
         self._classes = classes
-        self._weights: dict[str, int] = {}
+        self._root = root
+        self._weights: dict[Tensor, int] = {}
         self._names: dict[str, int] = {}
         self._calls = 0
         self._scope: list[str] = []
@@ -155,6 +157,7 @@ class _Walk:
             self._builder.node(Node(argument.arg, "Input", kind="input", outputs=(row,)))
             inputs.append(_Data((row,)))
         result = self._inside(_Module("", kind), "forward", inputs)
+        self._unused()
         for row in _rows([result]):
             self._builder.node(Node(self._builder.known(row).name, "Output", kind="output", inputs=(row,)))
 
@@ -232,14 +235,35 @@ class _Walk:
         kind = self._classes.get(thing.kind.attributes.get(name, ""))
         if kind is not None:
             return _Module(path, kind)
-        return _Data((self._weight(path),)) if name in thing.kind.parameters else NOTHING
+        return _Data(self._weight(path)) if name in thing.kind.parameters else NOTHING
 
-    def _weight(self, path: str) -> int:
-        if path not in self._weights:
-            self._weights[path] = self._builder.value(Value(path))
+    def _weight(self, path: str) -> tuple[int, ...]:
+        """Row of a weight, the same of one that several modules share; none where the model has None."""
+        held: Any = self._root
+        for part in path.split("."):
+            held = held.state.get(part) if isinstance(held, Record) else None
+        if not isinstance(held, Tensor):
+            return ()
+        if held not in self._weights:
+            value = Value(path, held.dtype, held.shape, tensor_bytes(held.dtype, held.shape))
+            self._weights[held] = self._builder.value(value)
             place = tuple(Scope(p) for p in path.split(".")[:-1])
-            self._builder.node(Node(path, "Parameter", place, "constant", (), (self._weights[path],)))
-        return self._weights[path]
+            self._builder.node(Node(path, "Parameter", place, "constant", (), (self._weights[held],)))
+        return (self._weights[held],)
+
+    def _unused(self) -> None:
+        """Weights that no call reads; each module once, wherever it is held."""
+        todo, seen = [("", self._root)], {self._root}
+        for path, module in todo:  # which grows meanwhile
+            if len(path) > MAX_PATH:
+                raise ValueError("modules nest too deep")
+            kind = self._classes.get(module.kind)
+            for name in kind.parameters if kind else ():
+                self._weight(f"{path}{name}")
+            for name, held in module.state.items():
+                if isinstance(held, Record) and held not in seen:
+                    seen.add(held)
+                    todo.append((f"{path}{name}.", held))
 
     def _call(self, tree: ast.Call, names: _Names) -> _Thing:
         self._calls += 1
@@ -266,7 +290,7 @@ class _Walk:
                 return self._inside(module, method, arguments)
             finally:
                 self._scope = outer
-        weights = tuple(self._weight(f"{module.path}.{p}") for p in module.kind.parameters)
+        weights = tuple(row for p in module.kind.parameters for row in self._weight(f"{module.path}.{p}"))
         *scope, label = module.path.split(".")
         rows = (*_rows(arguments), *weights)
         plain = re.sub(r"\.?___torch_mangle_\d+", "", module.kind.name.removeprefix("__torch__."))

@@ -49,7 +49,8 @@ def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: 
     work = rows[queued[rows]]
     after = np.searchsorted(work, rows)
     inside = after < len(work)
-    inside[inside] = events.ts[work[after[inside]]] <= events.end[rows[inside]]
+    closed = np.maximum(events.end[rows], events.ts[rows] + 1)
+    inside[inside] = events.ts[work[after[inside]]] < closed[inside]
     place = np.where(inside, after, after - 1)
     known = (place >= 0) & (events.category[rows] != Category.OVERHEAD)
     step[rows[known]] = origin[work[place[known]]]

@@ -117,7 +117,10 @@ class Models:
         files = {f.path: run for f, run in spans}
         kept = {model.id: (model, path) for others in self._others for model, path in others()}
         entries, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
-        for file in self._candidates():
+        candidates = list(self._candidates())
+        known = self._heads
+        self._heads = {key: known[key] for key in map(_version, candidates) if key in known}
+        for file in candidates:
             try:
                 format = self._format(file)
             except VisualprofError as error:
@@ -195,20 +198,20 @@ class Models:
 
         Raises: UnknownFormat: by its name it should be one. SourceError.
         """
-        key = (file.path, file.version.mtime_ns, file.version.size)
-        if key not in self._heads:
+        key, heads = _version(file), self._heads
+        if key not in heads:
             try:
                 chosen = recognise_model(Source(file.path))
             except SourceError:
                 if file.name.lower().endswith(model_suffixes(shared=False)):
                     raise
                 chosen = None
-            self._heads[key] = chosen.name if chosen else ""
-        if not self._heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
+            heads[key] = chosen.name if chosen else ""
+        if not heads[key] and file.name.lower().endswith(model_suffixes(shared=False)):
             raise UnknownFormat(
                 f"{file.name}: no model format recognises its content", "was it cut while being copied?"
             )
-        return self._heads[key]
+        return heads[key]
 
 
 class Busy(NotReady):
@@ -265,6 +268,10 @@ class Graphs(Resource):
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Two models compared."""
         return compare(self._models.graph(query.model), self._models.graph(query.other))
+
+
+def _version(file: LogFile) -> tuple[str, int, int]:
+    return file.path, file.version.mtime_ns, file.version.size
 
 
 def uploaded(name: str, file: str, format: str, size: int, modified_ns: int) -> ModelEntry:

@@ -20,7 +20,7 @@ SIZES = {
     "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
     "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
 }  # fmt: skip
-MAX_ELEMENTS = 1 << 50  # of a message
+MAX_ELEMENTS = 1 << 40  # of a message
 # Parts of a call in their order, and what else is told about it inside the host operator.
 HOST, KERNEL, INSIDE = 0, 1, 2
 
@@ -46,11 +46,6 @@ class Collectives:
 
     def __len__(self) -> int:
         return len(self.name)
-
-    @property
-    def begin(self) -> Ints:
-        """Start of each call (n,) ns: that of its first part."""
-        return self.start[np.searchsorted(self.call, np.arange(len(self)))]
 
     @property
     def arrival(self) -> Ints:

@@ -16,7 +16,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
-from visualprof.views.answers.kinds import Duration, keyed
+from visualprof.views.answers.kinds import Duration, Identifier, keyed
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator
@@ -32,7 +32,6 @@ TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on t
 COLD = 1.5  # a first step that takes over this many medians of the others also warms up
 LIKE = 0.5  # a step that does less than this share of the median step's work is none to judge by
 BURST = 50  # launches that the timeline shows of many
-Span = tuple[int, int]
 
 
 # The measured numbers of a finding, those of its rule.
@@ -53,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     gain_ns_per_step: at most this much of the median step could be saved, None where it cannot be told.
     link: the page with the numbers behind it. start_ns, end_ns: where on the timeline it is seen, since the first
-    event; None where it is seen nowhere.
+    event; None where it is seen nowhere. track: the row of the timeline on which it is seen best.
     """
 
     id: str
@@ -63,6 +62,16 @@ class Finding(msgspec.Struct, frozen=True):
     link: str
     start_ns: Duration | None = None
     end_ns: Duration | None = None
+    track: Identifier | None = None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where the evidence of a finding is. start, end: ns. track: -1 for any."""
+
+    start: int
+    end: int
+    track: int = -1
 
 
 @dataclass(frozen=True)
@@ -115,13 +124,18 @@ class Case:
         """Time of the median step in which a device runs no kernel."""
         return self.spent("total") - self.within(kernel_spans(self.trace, device))
 
-    def longest(self, spans: Ints) -> Span | None:
-        """The longest of some disjoint intervals, inside the typical steps."""
+    def longest(self, spans: Ints, rows: Rows) -> Seen | None:
+        """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
         inside = intersect(spans, self.spans)
         if not len(inside):
             return None
-        start, end = inside[np.argmax(inside[:, 1] - inside[:, 0])].tolist()
-        return start, end
+        start, end = inside[np.argmax(inside[:, 1] - inside[:, 0])]
+        return _seen(self.trace, int(start), int(end), rows)
+
+    def of(self, *categories: Category) -> Rows:
+        """The events of some categories, their device's annotations aside."""
+        chosen = np.isin(self.trace.events.category, categories)
+        return np.flatnonzero(chosen & ~self.trace.track_mask(TrackKind.GPU_ANNOTATION))
 
     def on_gpu(self) -> bool:
         """Are there kernels of a device, and do we see kernels rather than operators?"""
@@ -150,27 +164,29 @@ def _finding(
     name: str,
     severity: Severity,
     link: str,
-    seen: Span | None = None,
+    seen: Seen | None = None,
     gain: float | None = None,
     **evidence: int | float | str,
 ) -> Iterator[Finding]:
     first = case.trace.span_ns[0]
-    start, end = (None, None) if seen is None else (seen[0] - first, seen[1] - first)
-    yield Finding(name, severity, None if gain is None else round(gain), evidence, link, start, end)
+    start, end, track = (None, None, None) if seen is None else (seen.start - first, seen.end - first, seen.track)
+    track = track if track != -1 else None
+    yield Finding(name, severity, None if gain is None else round(gain), evidence, link, start, end, track)
 
 
-def _part_bound(case: Case, part: str, least: float, severe: float, link: str) -> Iterator[Finding]:
+def _part_bound(case: Case, part: str, category: Category, least: float, severe: float, link: str) -> Iterator[Finding]:
     """A part fills more than `least` of the median step, badly so from `severe` on."""
     spent = case.spent(part)
-    share, seen = case.share(spent), case.longest(case.exposed[part])
+    share = case.share(spent)
     if share > least:
+        seen = case.longest(case.exposed[part], case.of(category))
         numbers = {f"{part}_ratio": share, f"{part}_ns": round(spent)}
         severity = HIGH if share > severe else MEDIUM
         yield from _finding(case, f"{part}_bound", severity, link, seen, spent, **numbers)
 
 
 def _dataloader(case: Case) -> Iterator[Finding]:
-    return _part_bound(case, "dataloader", 0.05, 0.2, "/overview?chart=steps")
+    return _part_bound(case, "dataloader", Category.DATALOADER, 0.05, 0.2, "/overview?chart=steps")
 
 
 def _utilization(case: Case) -> Iterator[Finding]:
@@ -178,7 +194,8 @@ def _utilization(case: Case) -> Iterator[Finding]:
         idle = case.idle(device.id)
         used = 1 - case.share(idle)
         if used < 0.5 and idle:
-            seen = case.longest(subtract(case.spans, kernel_spans(case.trace, device.id)))
+            kernels = np.flatnonzero(is_kernel(case.trace) & (_devices(case.trace) == device.id))
+            seen = case.longest(subtract(case.spans, _spans(case.trace, kernels)), kernels)
             numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
             severity = HIGH if used < 0.3 else MEDIUM
             yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", seen, idle, **numbers)
@@ -200,7 +217,7 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
         share = case.share(gain)
         severity = HIGH if share > 0.15 else MEDIUM if share > 0.05 else LOW
         numbers = {"eligible_ratio": spent / kernels, "eligible_ns": spent}
-        seen, link = case.longest(spans), "/operator?sort=device_self_ns"
+        seen, link = case.longest(spans, rows), "/operator?sort=device_self_ns"
         yield from _finding(case, "tensor_cores_unused", severity, link, seen, gain, **numbers)
 
 
@@ -224,12 +241,12 @@ def _data_parallel(case: Case) -> Iterator[Finding]:
 def _backend(case: Case) -> Iterator[Finding]:
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
     if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(_capability, case.devices)) >= 3.5:
-        seen = _longest_event(case.trace, np.flatnonzero(case.trace.events.category == Category.COMM))
+        seen = _longest_event(case.trace, case.of(Category.COMM))
         yield from _finding(case, "not_nccl", MEDIUM, "/distributed", seen, backend=backend)
 
 
 def _communication(case: Case) -> Iterator[Finding]:
-    return _part_bound(case, "communication", 0.1, 0.3, "/distributed")
+    return _part_bound(case, "communication", Category.COMM, 0.1, 0.3, "/distributed")
 
 
 def _small_kernels(case: Case) -> Iterator[Finding]:
@@ -252,10 +269,9 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
 def _occupancy(case: Case) -> Iterator[Finding]:
     rows = np.flatnonzero(is_kernel(case.trace))
     low = rows[case.trace.arg("occupancy", rows, np.nan) < 0.2]
-    of_device = np.array([track.device for track in case.trace.tracks])[case.trace.events.track[low]]
     for device in case.devices:
         if device.occupancy is not None and device.occupancy < 0.2 and case.share(case.idle(device.id)) < 0.7:
-            seen = _longest_event(case.trace, low[of_device == device.id])
+            seen = _longest_event(case.trace, low[_devices(case.trace)[low] == device.id])
             numbers = {"device": device.id, "occupancy": device.occupancy}
             yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", seen, **numbers)
 
@@ -264,7 +280,8 @@ def _cpu(case: Case) -> Iterator[Finding]:
     spent = case.spent("cpu", "runtime")
     if case.on_gpu() and case.share(spent) > 0.4:
         numbers = {"host_ratio": case.share(spent), "host_ns": round(spent)}
-        seen = case.longest(merge(case.exposed["cpu"], case.exposed["runtime"]))
+        work = case.of(Category.OP, Category.OPTIMIZER, Category.RUNTIME, Category.SYNC)
+        seen = case.longest(merge(case.exposed["cpu"], case.exposed["runtime"]), work)
         yield from _finding(case, "cpu_bound", MEDIUM, "/operator?sort=host_self_ns", seen, spent, **numbers)
 
 
@@ -274,9 +291,8 @@ def _outside(case: Case) -> Iterator[Finding]:
     if case.share(spent) > 0.4 and is_operator(case.trace).any():
         gaps = subtract(case.spans, merge(*case.exposed.values()))
         numbers = {"outside_ratio": case.share(spent), "outside_ns": round(spent), **_python_in(case.trace, gaps)}
-        yield from _finding(
-            case, "outside_operators", MEDIUM, "/overview?chart=steps", case.longest(gaps), spent, **numbers
-        )
+        seen, link = case.longest(gaps, case.of(Category.OP)), "/overview?chart=steps"
+        yield from _finding(case, "outside_operators", MEDIUM, link, seen, spent, **numbers)
 
 
 def _copies(case: Case) -> Iterator[Finding]:
@@ -284,7 +300,7 @@ def _copies(case: Case) -> Iterator[Finding]:
     pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
     pageable &= case.trace.events.category == Category.MEMCPY
     if case.share(spent) > 0.03:
-        count, seen = int(pageable.sum()), case.longest(case.exposed["memcpy"])
+        count, seen = int(pageable.sum()), case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
         link = "/kernel?table=memory_operations"
         yield from _finding(case, "copies_blocking", MEDIUM, link, seen, spent, **numbers)
@@ -296,7 +312,7 @@ def _jitter(case: Case) -> Iterator[Finding]:
         worst = int(np.flatnonzero(case.typical)[np.argmax(length)])
         step, longest = case.windows.names[worst], int(length.max())
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
-        seen = int(case.windows.start[worst]), int(case.windows.end[worst])
+        seen = Seen(int(case.windows.start[worst]), int(case.windows.end[worst]))
         gain = min(max(0.0, float(length.mean()) - median), median)
         yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", seen, gain, **numbers)
 
@@ -313,20 +329,33 @@ def _spans(trace: Trace, rows: Rows) -> Ints:
     return union(trace.events.ts[rows], trace.events.end[rows])
 
 
-def _longest_event(trace: Trace, rows: Rows) -> Span | None:
+def _devices(trace: Trace) -> Ints:
+    """Device of each event, -1 for none."""
+    return np.array([track.device for track in trace.tracks])[trace.events.track]
+
+
+def _seen(trace: Trace, start: int, end: int, rows: Rows) -> Seen:
+    """A stretch of time on the track with most of some events in it, or with most of them where none is in it."""
+    events = trace.events
+    inside = np.minimum(events.end[rows], end) - np.maximum(events.ts[rows], start)
+    weight = np.maximum(inside if (inside > 0).any() else events.dur[rows], 0)
+    return Seen(start, end, int(np.bincount(events.track[rows], weight).argmax()) if len(rows) else -1)
+
+
+def _longest_event(trace: Trace, rows: Rows) -> Seen | None:
     if not len(rows):
         return None
-    row = rows[np.argmax(trace.events.dur[rows])]
-    return int(trace.events.ts[row]), int(trace.events.end[row])
+    row = int(rows[np.argmax(trace.events.dur[rows])])
+    return Seen(int(trace.events.ts[row]), int(trace.events.end[row]), int(trace.events.track[row]))
 
 
-def _densest(trace: Trace, rows: Rows) -> Span:
+def _densest(trace: Trace, rows: Rows) -> Seen:
     """The least time in which BURST of some events follow each other."""
     order = rows[np.argsort(trace.events.ts[rows], kind="stable")]
     count = min(BURST, len(order))
     first = int(np.argmin(trace.events.ts[order[count - 1 :]] - trace.events.ts[order[: len(order) - count + 1]]))
     burst = order[first : first + count]
-    return int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max())
+    return _seen(trace, int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max()), burst)
 
 
 def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
@@ -337,7 +366,8 @@ def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
         return {}
     track = trace.tracks[int(np.bincount(events.track[python]).argmax())]
     first, last = track.first, track.first + track.count
-    inner = innermost_at(events.ts, events.end, events.parent, first, last, gaps.mean(axis=1).astype(np.int64))
+    middle = gaps[:, 0] + (gaps[:, 1] - gaps[:, 0]) // 2
+    inner = innermost_at(events.ts, events.end, events.parent, first, last, middle)
     row = nearest_ancestor(events.parent, python, inner)
     length = np.where(row >= 0, gaps[:, 1] - gaps[:, 0], 0)
     names, of = np.unique(events.name[row], return_inverse=True)

@@ -28,6 +28,12 @@ class Groups:
         summed = np.bincount(self.of[known], values[known] * weight[known], len(self.first))
         return np.where(total > 0, summed / np.where(total > 0, total, 1), np.nan)
 
+    def deviation(self, values: Values) -> Floats:
+        """Sample standard deviation in each group (n - 1, as pandas and HTA); NaN where there is one value."""
+        mean = np.bincount(self.of, values, len(self.first)) / np.maximum(self.count, 1)
+        squares = np.bincount(self.of, (values - mean[self.of]) ** 2, len(self.first))
+        return np.where(self.count > 1, np.sqrt(squares / np.maximum(self.count - 1, 1)), np.nan)
+
     def max(self, values: Ints) -> Ints:
         """Largest value in each group."""
         out = np.full(len(self.first), np.iinfo(np.int64).min)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-
-import numpy as np
+from weakref import WeakKeyDictionary
 
 from visualprof.reader.graph import ModelGraph, Scope, Value, holders
-from visualprof.reader.trace.types import Mask
+from visualprof.views.measure.places import places
 
 SECTION = 300  # a group with more children is cut into sections
-FLAT_SHARE = 0.2  # a model with fewer scoped nodes than this share is searched for repeated blocks
-MAX_PERIOD = 400
-MIN_REPEATS = 2
-MIN_BLOCK = 4
 
 
 @dataclass
@@ -48,13 +42,15 @@ class Group:
 class Hierarchy:
     """The nodes of a model that are drawn, with their edges and groups; constants are folded into their consumers.
 
-    shown: rows of the model's nodes. group: of each shown node. src, dst, value: edges between shown nodes (places in
-    `shown`) and the row of their value. folded: rows of the values of the constants folded into each shown node, each
-    once. groups: the tree, row 0 the model. twin: first group of the same structure.
+    shown: rows of the model's nodes. group: of each shown node. lost: names of the scopes that held it alone. src, dst,
+    value: edges between shown nodes (places in `shown`) and the row of their value. folded: rows of the values of the
+    constants folded into each shown node, each once. groups: the tree, row 0 the model. twin: first group of the same
+    structure.
     """
 
     shown: tuple[int, ...]
     group: tuple[int, ...]
+    lost: tuple[tuple[str, ...], ...]
     src: tuple[int, ...]
     dst: tuple[int, ...]
     value: tuple[int, ...]
@@ -63,10 +59,15 @@ class Hierarchy:
     twin: tuple[int, ...]
 
 
-@lru_cache(maxsize=16)
+_known: WeakKeyDictionary[ModelGraph, Hierarchy] = WeakKeyDictionary()
+
+
 def hierarchy_of(model: ModelGraph) -> Hierarchy:
-    """The hierarchy of a model, kept for the most recent ones."""
-    return build_hierarchy(model)
+    """The hierarchy of a model, kept for as long as somebody keeps the model."""
+    found = _known.get(model)
+    if found is None:
+        found = _known[model] = build_hierarchy(model)
+    return found
 
 
 def shape_text(value: Value) -> str:
@@ -85,9 +86,9 @@ def build_hierarchy(model: ModelGraph) -> Hierarchy:
     value = [edge[2] for edge in edges]
     constants = {v for n in model.nodes if n.kind == "constant" for v in n.outputs}
     folded = [tuple(dict.fromkeys(v for v in model.nodes[row].inputs if v in constants)) for row in shown]
-    groups, group = _tree(model, shown)
+    groups, group, lost = _tree(model, shown, src, dst)
     return Hierarchy(
-        tuple(shown), tuple(group), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
+        tuple(shown), tuple(group), tuple(lost), tuple(src), tuple(dst), tuple(value), tuple(folded), tuple(groups),
         _twins([model.nodes[row].type for row in shown], groups, group, src, dst),
     )  # fmt: skip
 
@@ -119,18 +120,17 @@ def _edges(model: ModelGraph) -> list[tuple[int, int, int]]:
     return edges
 
 
-def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
-    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections."""
-    operators = [r for r in shown if model.nodes[r].kind == "operator"]
-    scoped = sum(bool(model.nodes[r].scope) for r in operators)
-    blocks = {} if scoped >= FLAT_SHARE * max(1, len(operators)) else _blocks(model, shown)
+def _tree(
+    model: ModelGraph, shown: list[int], src: list[int], dst: list[int]
+) -> tuple[list[Group], list[int], list[tuple[str, ...]]]:
+    """Groups from scopes (or repeated blocks) and of bodies, large ones cut into sections, and what nodes lost."""
+    nodes = [model.nodes[row] for row in shown]
     groups = [Group(model.name, "model", -1)]
     known: dict[tuple[int, Scope], int] = {}
     of: list[int] = []
-    for i, row in enumerate(shown):
+    for i, place in enumerate(places(nodes, model.values, src, dst)):
         at = 0
-        node = model.nodes[row]
-        for scope in blocks.get(row, node.place):
+        for scope in place:
             key = (at, scope)
             if key not in known:
                 known[key] = len(groups)
@@ -138,69 +138,30 @@ def _tree(model: ModelGraph, shown: list[int]) -> tuple[list[Group], list[int]]:
                 groups[at].children.append(("group", known[key]))
             at = known[key]
         of.append(at)
-        if node.body:
+        if nodes[i].body:
             groups[at].node = i
         else:
             groups[at].children.append(("node", i))
-    _dissolve(groups, of)
+    lost = _dissolve(groups, of)
     for number in range(len(groups)):
         _cut(groups, number, of)
-    return _parents_first(groups, of)
+    return *_parents_first(groups, of), lost
 
 
-def _dissolve(groups: list[Group], of: list[int]) -> None:
-    """Scopes that hold a single node, as exporters write for every layer, give it to their parent."""
-    for number in reversed(range(1, len(groups))):
-        group, children = groups[number], groups[number].children
-        if group.kind == "scope" and len(children) == 1 and children[0][0] == "node":
-            around = groups[group.parent].children
-            around[around.index(("group", number))] = children[0]
-            of[children[0][1]] = group.parent
+def _dissolve(groups: list[Group], of: list[int]) -> list[tuple[str, ...]]:
+    """Scopes that hold a single node, as exporters write for every layer, give it to their parent.
 
-
-def _blocks(model: ModelGraph, shown: list[int]) -> dict[int, tuple[Scope, ...]]:
-    """Blocks of a flat model: the longest stretches in which the operator types repeat with some period."""
-    around = holders(model.nodes)
-    top = [i for i, row in enumerate(shown) if around[row] < 0]
-    names = {t: i for i, t in enumerate(dict.fromkeys(model.nodes[shown[i]].type for i in top))}
-    types = np.array([names[model.nodes[shown[i]].type] for i in top])
-    free = np.ones(len(types), bool)
-    blocks: dict[int, Scope] = {}
-    number = 0
-    while True:
-        best = (0, 0, 0)
-        for period in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1):
-            same = (types[:-period] == types[period:]) & free[:-period] & free[period:]
-            start, run = _longest_run(same)
-            repeats = run // period + 1
-            if repeats >= MIN_REPEATS and run >= period and len(set(types[start : start + period].tolist())) > 2:
-                best = max(best, (repeats * period, -period, start))
-        size, negative, start = best
-        if size < 2 * MIN_BLOCK:
-            break
-        period = -negative
-        number += 1
-        for i in range(start, start + size):
-            blocks[shown[top[i]]] = Scope(f"block {number}.{(i - start) // period + 1}", "block")
-        free[start : start + size] = False
-    outer: list[int] = []
-    for row, holder in enumerate(around):
-        outer.append(row if holder < 0 else outer[holder])
-    return {  # what a node holds goes with it
-        row: (blocks[outer[row]], *model.nodes[row].place[len(model.nodes[outer[row]].scope) :])
-        for row in shown
-        if outer[row] in blocks
-    }
-
-
-def _longest_run(same: Mask) -> tuple[int, int]:
-    """Start and length of the longest run of True."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([0], same.astype(np.int8), [0]))))
-    if not len(edges):
-        return 0, 0
-    starts, lengths = edges[::2], edges[1::2] - edges[::2]
-    best = int(np.argmax(lengths))
-    return int(starts[best]), int(lengths[best])
+    Returns: the names of the scopes that each node lost so, the outermost first.
+    """
+    lost: list[tuple[str, ...]] = [() for _ in of]
+    for number in reversed(range(len(groups))):
+        children = groups[number].children
+        for at, (kind, row) in enumerate(children):
+            inner = groups[row] if kind == "group" else None
+            if inner and inner.kind == "scope" and len(inner.children) == 1 and inner.children[0][0] == "node":
+                node = inner.children[0][1]
+                children[at], of[node], lost[node] = ("node", node), number, (inner.name, *lost[node])
+    return lost
 
 
 def _cut(groups: list[Group], number: int, of: list[int]) -> None:

@@ -13,6 +13,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
+RANGES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,15 @@ class Launches:
     """Rows of events, -1 for none.
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
-    unless the call ran from a queue. op: the operator that owns each.
+    unless it is of work that ran from a queue. op: the operator that owns each. range: of work of no operator the
+    innermost user range or stage around what asked for it.
     """
 
     work: Ids
     call: Ids
     issue: Ids
     op: Ids
+    range: Ids
 
 
 def is_kernel(trace: Trace) -> Mask:
@@ -78,7 +81,10 @@ def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
         chosen = links.kind == kind
         source[links.dst[chosen]] = links.src[chosen]
     call = call[work]
-    return work, call, np.where(queued[call] >= 0, queued[call], call)
+    if not (links.kind == LinkKind.ASYNC).any():
+        return work, call, call
+    around = nearest_ancestor(trace.events.parent, queued[:-1] >= 0, call)
+    return work, call, np.where(around >= 0, queued[around], call)
 
 
 def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
@@ -118,7 +124,9 @@ def launches(trace: Trace) -> Launches:
         & (end[named] >= at)
     )
     owner = np.where(holds, named, around)
-    return Launches(work, call, issue, np.where((owner < 0) & ~holds, named, owner).astype(np.int32))
+    owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
+    ranges = np.isin(events.category, RANGES) & trace.track_mask(TrackKind.THREAD)
+    return Launches(work, call, issue, owner, nearest_ancestor(events.parent, ranges, np.where(owner < 0, issue, -1)))
 
 
 def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:

@@ -3,10 +3,10 @@
 import type { ThemeName } from "../lib/color";
 
 const HUES: readonly (readonly [light: string, dark: string, names: string])[] = [
-  ["#2f74d0", "#5a9bf0", "kernel device_work computation allocated parameter runs median"],
-  ["#e0872b", "#f0a04f", "memcpy wait gradient max"],
+  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median"],
+  ["#e0872b", "#f0a04f", "infer_shape memcpy wait gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
-  ["#8557c9", "#ab85e8", "communication comm transfer optimizer_state"],
+  ["#8557c9", "#ab85e8", "node_creation communication comm transfer optimizer_state"],
   ["#d1527a", "#ec7fa0", "runtime"],
   ["#1f9d8b", "#3cc2ae", "dataloader overlap activation min"],
   ["#6b9e34", "#8fc257", "cpu autograd"],

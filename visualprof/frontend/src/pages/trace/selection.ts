@@ -5,7 +5,7 @@ import { patch_query, query_value, useLatest } from "../../state";
 import type { EventDetails, Place, Range } from "./model";
 import type { Source } from "./source";
 import type { Timeline } from "./timeline";
-import { text_range } from "./url";
+import { text_numbers } from "./url";
 
 /** Room beside an event that a link leads to, in its lengths. */
 const LINK_AIR = 1.5;
@@ -106,9 +106,12 @@ export function useSelection(timeline: Timeline) {
     const span = query_value("at_span");
     const from = timeline.main.value;
     if (span !== null && from) {
-      const range = text_range(span);
+      const [start, end, track] = text_numbers(span);
       patch_query({ at_span: null });
-      if (range) show_area({ start: range.start + from.offset, end: range.end + from.offset });
+      if (start !== undefined && end !== undefined && end > start) show_area({ start: start + from.offset, end: end + from.offset });
+      // The drawer of the area takes its room first.
+      await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
+      if (track !== undefined) await timeline.show_track(from.id.worker, track, 0);
     }
     if (name === null || !from) return;
     const where = query_value("where");

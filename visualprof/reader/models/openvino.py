@@ -1,0 +1,199 @@
+"""OpenVINO IR: layers, ports and edges of an `.xml`; the weights beside it, in a `.bin`, are not needed.
+
+Layout: net > layers > layer (data, input > port > dim, output > port > dim, bodies with a port map), net > edges.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import cast
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of, tensor_bytes
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.registry import opens_with
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 30
+MAX_DEPTH = 64  # of elements: sixteen bodies in each other
+OLDEST = 10
+PIECE = 1 << 20
+SHOWN = 200
+CONSTANTS = ("Const", "Constant")
+DTYPES = {
+    "f64": "float64", "fp64": "float64", "f32": "float32", "fp32": "float32", "f16": "float16", "fp16": "float16",
+    "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
+    "u16": "uint16", "u8": "uint8", "bool": "bool", "boolean": "bool", "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+}  # fmt: skip
+
+
+@dataclass
+class _Layer:
+    """A layer; ports by their number."""
+
+    number: str
+    name: str
+    type: str
+    attributes: dict[str, str]
+    inputs: list[str]
+    outputs: dict[str, Value]
+    bodies: dict[str, _Net] = field(default_factory=dict[str, "_Net"])
+    links: dict[str, list[dict[str, str]]] = field(default_factory=dict[str, list[dict[str, str]]])
+
+
+@dataclass
+class _Net:
+    """Layers in the order of execution; edges from an input port (layer, port) to the output port that feeds it."""
+
+    attributes: dict[str, str]
+    layers: list[_Layer] = field(default_factory=list[_Layer])
+    edges: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict[tuple[str, str], tuple[str, str]])
+
+
+def sniff(head: bytes) -> bool:
+    """XML whose first element is a net with layers in it."""
+    return opens_with(head, b"<") and re.search(rb"<net\s[^>]*>\s*<layers", head) is not None
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads layers and edges; a constant says its shape, its bytes stand in the other file."""
+    data = source.whole(MAX_BYTES, "an OpenVINO model", "is it one?")
+    if b"<!DOCTYPE" in data:  # where entities are declared that grow without bound; OpenVINO writes none
+        raise source.error("an XML file with a document type of its own, which no model of OpenVINO has", "is it one?")
+    try:
+        net = _net(data.decode("utf-8", "replace"))
+        version = int(net.attributes.get("version") or 0)
+        if version < OLDEST:
+            hint = "convert the model again with OpenVINO 2022 or later"
+            raise source.error(f"OpenVINO IR of version {version}, which names no types", hint)
+        builder = ModelBuilder(net.attributes.get("name") or source.name, "openvino")
+        builder.producer = "OpenVINO"
+        builder.properties = {"ir_version": str(version)}
+        _Walk(builder).net(net, (), {}, {})
+    except (ParseError, ValueError, KeyError) as error:
+        what = f"missing {error}" if isinstance(error, KeyError) else str(error)
+        raise source.error(f"not a whole OpenVINO model ({what})", "was it cut while being copied?") from error
+    return builder.build()
+
+
+def _net(text: str) -> _Net:
+    """The layers of all nets, gathered while they are parsed: each is dropped once it is read."""
+    parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
+    open_nets: list[_Net] = []
+    bodies: list[dict[str, _Net]] = [{}]
+    depth = 0
+    for start in range(0, len(text), PIECE):
+        parser.feed(text[start : start + PIECE])
+        for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+            tag = element.tag
+            depth += 1 if event == "start" else -1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"elements nest over {MAX_DEPTH} deep")
+            if event == "start":
+                if tag == "net" or tag.endswith("body"):
+                    open_nets.append(_Net(dict(element.attrib)))
+                elif tag == "layer":
+                    bodies.append({})
+            elif tag == "layer" and open_nets:
+                layer = _layer(element)
+                layer.bodies = bodies.pop()
+                open_nets[-1].layers.append(layer)
+                element.clear()
+            elif tag == "edge" and "from-port" in element.attrib:
+                edge = element.attrib
+                open_nets[-1].edges[edge["to-layer"], edge["to-port"]] = edge["from-layer"], edge["from-port"]
+                element.clear()
+            elif tag.endswith("body"):
+                bodies[-1][tag] = open_nets.pop()
+    parser.close()
+    return open_nets[0]
+
+
+def _layer(element: Element) -> _Layer:
+    data = element.find("data")
+    attributes = {} if data is None else {name: text[:SHOWN] for name, text in data.attrib.items()}
+    if element.get("version"):
+        attributes["version"] = element.attrib["version"]
+    name, kind = element.get("name", ""), element.attrib["type"]
+    outputs = {port.attrib["id"]: _value(port, name) for port in element.iterfind("output/port")}
+    if kind in CONSTANTS:  # also those of four bits
+        outputs = {port: replace(value, bytes=int(attributes.get("size", -1))) for port, value in outputs.items()}
+    layer = _Layer(
+        element.attrib["id"], name, kind, attributes, [p.attrib["id"] for p in element.iterfind("input/port")], outputs
+    )
+    for tag in ("port_map", "then_port_map", "else_port_map", "back_edges"):
+        links = element.find(tag)
+        if links is not None:
+            layer.links[tag] = [dict(link.attrib) | {"tag": link.tag} for link in links]
+    return layer
+
+
+def _value(port: Element, layer: str) -> Value:
+    """An output; its first name is that of the tensor."""
+    dtype = DTYPES.get(port.get("precision", "").lower(), port.get("precision", "").lower())
+    shape = tuple("?" if int(d.text or -1) < 0 else int(d.text or 0) for d in port.iterfind("dim"))
+    name = port.get("names", "").split(",")[0] or layer
+    return Value(name, dtype, shape, tensor_bytes(dtype, shape))
+
+
+class _Walk:
+    def __init__(self, builder: ModelBuilder) -> None:
+        self._builder = builder
+
+    def net(
+        self, net: _Net, around: tuple[Scope, ...], given: dict[str, tuple[int, ...]], made: dict[str, tuple[int, ...]]
+    ) -> None:
+        """A net. given: what the parameters of a body take, made: what its results make, by number of the layer."""
+        rows = {
+            (layer.number, port): self._builder.value(value)
+            for layer in net.layers
+            for port, value in layer.outputs.items()
+        }
+        for layer in net.layers:
+            sources = [net.edges.get((layer.number, port)) for port in layer.inputs]
+            inputs = [rows[source] if source else self._builder.value(Value("")) for source in sources]
+            outputs = [rows[layer.number, port] for port in layer.outputs]
+            self._node(layer, tuple(inputs), tuple(outputs), around, given, made)
+
+    def _node(
+        self, layer: _Layer, inputs: tuple[int, ...], outputs: tuple[int, ...], around: tuple[Scope, ...],
+        given: dict[str, tuple[int, ...]], made: dict[str, tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        """A layer as the node that it is; parameters and results are the ends of their net."""
+        name, kind = layer.name, layer.type
+        if kind == "Parameter":
+            node = Node(name, "Input", around, "input", given.get(layer.number, ()), outputs)
+        elif kind == "Result":
+            node = Node(name, "Output", around, "output", inputs, made.get(layer.number, ()))
+        elif kind in CONSTANTS:
+            node = Node(name, "Constant", around, "constant", (), outputs)
+        else:
+            scope = (*around, *scopes_of(name, "/")[0])
+            last = name.rstrip("/").rpartition("/")[2]
+            body = self._builder.body(scope, last, "control") if layer.bodies else None
+            attributes = layer.attributes
+            node = Node(name, kind, scope, "operator", inputs, outputs, attributes, body=body)
+        self._builder.node(node)
+        for tag, net in layer.bodies.items():
+            part = tag.replace("_body", "_branch")
+            place = (*node.place,) if len(layer.bodies) == 1 else (*node.place, Scope(part, "subgraph"))
+            self._body(layer, net, layer.links.get(tag.replace("body", "port_map"), []), inputs, outputs, place)
+
+    def _body(
+        self, layer: _Layer, net: _Net, links: list[dict[str, str]], inputs: tuple[int, ...], outputs: tuple[int, ...],
+        place: tuple[Scope, ...],
+    ) -> None:  # fmt: skip
+        """A body, by its port map: a port of the layer to the number of a parameter or result inside."""
+        rows = dict(zip((*layer.inputs, *layer.outputs), (*inputs, *outputs), strict=True))
+        ends: dict[str, dict[str, tuple[int, ...]]] = {"input": {}, "output": {}}
+        for link in links:
+            row, inner = rows.get(link.get("external_port_id", "")), link.get("internal_layer_id", "")
+            if row is not None and link["tag"] in ends:
+                ends[link["tag"]][inner] = (*ends[link["tag"]].get(inner, ()), row)
+        self.net(net, place, ends["input"], ends["output"])
+
+
+MODEL = ModelFormat("openvino", "OpenVINO IR .xml", 25, sniff, read, shared_suffixes=(".xml",))

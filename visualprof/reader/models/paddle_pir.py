@@ -1,0 +1,212 @@
+"""Paddle 3 `.json`: the program in PIR, Paddle's intermediate representation, that `paddle.jit.save` writes.
+
+Keys: `#` kind, `%` number of a value, `A` attributes, `I` inputs, `O` outputs, `TT` type, `D` its data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from visualprof.reader import paddle
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value, scopes_of
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 30
+DTYPES = {
+    "t_bool": "bool", "t_f16": "float16", "t_f32": "float32", "t_f64": "float64", "t_bf16": "bfloat16", "t_i8": "int8",
+    "t_ui8": "uint8", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_c64": "complex64",
+    "t_c128": "complex128", "t_f8e4m3fn": "float8_e4m3fn", "t_f8e5m2": "float8_e5m2",
+}  # fmt: skip
+BRANCHES = {"if": ("then_branch", "else_branch")}
+HIDDEN = ("struct_name", "stop_gradient", "op_callstack", "place")
+
+
+class _Type(msgspec.Struct):
+    kind: str = msgspec.field(name="#", default="")
+    data: Any = msgspec.field(name="D", default=None)
+
+
+class _Output(msgspec.Struct):
+    number: int = msgspec.field(name="%")
+    type: _Type = msgspec.field(name="TT", default_factory=_Type)
+
+
+class _Argument(msgspec.Struct):
+    number: int = msgspec.field(name="#")
+    type: _Type = msgspec.field(name="TT", default_factory=_Type)
+
+
+class _Input(msgspec.Struct):
+    number: int = msgspec.field(name="%")
+
+
+class _Operator(msgspec.Struct):
+    kind: str = msgspec.field(name="#")
+    attributes: list[Any] = msgspec.field(name="A", default_factory=list[Any])
+    inputs: list[_Input] = msgspec.field(name="I", default_factory=list[_Input])
+    outputs: list[_Output] | _Output = msgspec.field(name="O", default_factory=list[_Output])
+    regions: list[_Region] = []
+
+
+class _Block(msgspec.Struct):
+    ops: list[_Operator]
+    args: list[_Argument] = []
+
+
+class _Region(msgspec.Struct):
+    blocks: list[_Block]
+
+
+class _Base(msgspec.Struct):
+    version: int = 0
+
+
+class _Program(msgspec.Struct):
+    regions: list[_Region]
+
+
+class _Document(msgspec.Struct):
+    base_code: _Base
+    program: _Program
+
+
+# Made while the module is imported, for the reason given in `reader.trace.codec`.
+_DECODER = msgspec.json.Decoder(_Document)
+
+
+def sniff(head: bytes) -> bool:
+    """Its first key, and its mark."""
+    return re.match(rb'\s*\{\s*"base_code":\s*\{[^{}]*"magic":\s*"pir"', head[:400]) is not None
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads the program; a weight stands in it with its shape."""
+    data = source.whole(MAX_BYTES, "a Paddle model", "is it one?")
+    try:
+        document = _DECODER.decode(data)
+        builder = ModelBuilder(source.name, "paddle_pir")
+        builder.producer = "Paddle 3"
+        builder.properties = {"pir_version": str(document.base_code.version)}
+        _Walk(builder).region(document.program.regions, ())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise source.error(f"not a whole Paddle model ({error})", "was it cut while being copied?") from error
+    return builder.build()
+
+
+class _Walk:
+    """Follows the operators; values are numbered through the whole program."""
+
+    def __init__(self, builder: ModelBuilder) -> None:
+        self._builder = builder
+        self._rows: dict[int, int] = {}
+        self._names = Counter[str]()
+
+    def region(self, regions: list[_Region], around: tuple[Scope, ...]) -> None:
+        """The operators of all blocks of regions."""
+        for operator in (o for region in regions for block in region.blocks for o in block.ops):
+            self._operator(operator, around)
+
+    def _operator(self, operator: _Operator, around: tuple[Scope, ...]) -> None:
+        kind = operator.kind.rpartition(".")[2]
+        outputs = operator.outputs if isinstance(operator.outputs, list) else [operator.outputs]
+        inputs = tuple(self._row(i.number) for i in operator.inputs)
+        if kind in ("p", "parameter"):
+            name = str(operator.attributes[-1]) if operator.attributes else ""
+            self._builder.node(Node(name, "Parameter", around, "constant", outputs=self._made(outputs, name)))
+            return
+        attributes = dict(map(_attribute, operator.attributes))
+        if kind in ("data", "feed"):
+            name = attributes.get("name", kind)
+            self._builder.node(Node(name, "Input", around, "input", outputs=self._made(outputs, name)))
+        elif kind in ("fetch", "shadow_output"):
+            name = attributes.get("name") or attributes.get("output_name") or kind
+            self._builder.node(Node(name, "Output", around, "output", inputs))
+        else:
+            self._plain(operator, kind, attributes, inputs, outputs, around)
+
+    def _plain(
+        self, operator: _Operator, kind: str, attributes: dict[str, str], inputs: tuple[int, ...],
+        outputs: list[_Output], around: tuple[Scope, ...],
+    ) -> None:  # fmt: skip
+        label = f"{kind}_{self._names[kind]}"
+        self._names[kind] += 1
+        scope = (*around, *scopes_of(f"{attributes.get('struct_name', '')}/x", "/")[0])
+        name = "/".join((*(s.name for s in scope), label))
+        made = self._made(outputs, name)
+        shown = {n: text for n, text in attributes.items() if n not in HIDDEN}
+        body = self._builder.body(scope, label, "control") if operator.regions else None
+        node = Node(name, kind, scope, "operator", inputs, made, shown, body=body)
+        self._builder.node(node)
+        names = BRANCHES.get(kind, ())
+        for number, region in enumerate(operator.regions):
+            part = Scope(names[number] if number < len(names) else f"region {number}", "subgraph")
+            for block in region.blocks:
+                self._body(block, inputs, made, (*node.place, *((part,) if len(operator.regions) > 1 else ())))
+
+    def _body(self, block: _Block, inputs: tuple[int, ...], made: tuple[int, ...], place: tuple[Scope, ...]) -> None:
+        """A block's arguments are the last inputs of its operator; it yields its outputs after any condition."""
+        for number, argument in enumerate(block.args):
+            taken = len(inputs) - len(block.args) + number
+            value = _value(f"argument {number}", argument.type)
+            self._rows[argument.number] = row = self._builder.value(value)
+            self._builder.node(
+                Node(value.name, "Input", place, "input", inputs[taken : taken + 1] if taken >= 0 else (), (row,))
+            )
+        for operator in block.ops:
+            if operator.kind.rpartition(".")[2] != "yield":
+                self._operator(operator, place)
+                continue
+            first = len(operator.inputs) - len(made)
+            for number, given in enumerate(operator.inputs):
+                target = (made[number - first],) if number >= first >= 0 else ()
+                name = f"result {number - first}" if target else "condition"
+                self._builder.node(Node(name, "Output", place, "output", (self._row(given.number),), target))
+
+    def _made(self, outputs: list[_Output], name: str) -> tuple[int, ...]:
+        rows: list[int] = []
+        for number, output in enumerate(outputs):
+            rows.append(self._builder.value(_value(name if number == 0 else f"{name}:{number}", output.type)))
+            self._rows[output.number] = rows[-1]
+        return tuple(rows)
+
+    def _row(self, number: int) -> int:
+        """Row of a value; of one that nothing makes, such as 0 for an argument that is not given, a new one."""
+        if number not in self._rows:
+            self._rows[number] = self._builder.value(Value(f"%{number}"))
+        return self._rows[number]
+
+
+def _value(name: str, type: _Type) -> Value:
+    """A value of a type such as `{"#": "0.t_dtensor", "D": [{"#": "0.t_f32"}, [8, 3], ...]}`."""
+    match type.data:
+        case [{"#": str(kind)}, [*sizes], *_] if all(isinstance(size, int) for size in sizes):
+            return paddle.tensor(name, DTYPES.get(kind.rpartition(".")[2], ""), sizes)
+        case _:
+            return Value(name)
+
+
+def _attribute(held: Any) -> tuple[str, str]:
+    match held:
+        case {"N": str(name), "AT": value}:
+            return name, str(_plain(value))[: paddle.SHOWN]
+        case _:
+            return "", ""
+
+
+def _plain(value: Any) -> Any:
+    """`{"#": "0.a_array", "D": [{"#": "0.a_i32", "D": 2}]}` -> [2]."""
+    match value:
+        case {"D": [*parts]}:
+            return [_plain(part) for part in parts]
+        case {"D": inner}:
+            return inner
+        case _:
+            return value
+
+
+MODEL = ModelFormat("paddle_pir", "Paddle 3 .json", 12, sniff, read, shared_suffixes=(".json", ".json.gz"))

@@ -1,0 +1,109 @@
+"""Paddle 2 `.pdmodel`: the program that `paddle.jit.save` and `save_inference_model` write beside the weights.
+
+A protobuf by framework.proto of Paddle: blocks of variables and operators.
+"""
+
+from __future__ import annotations
+
+from visualprof.reader import paddle
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Value
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.paddle import Block, Operator, Variable
+from visualprof.reader.protobuf import Message, ProtobufError
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 31
+BLOCK, BLOCKS = 8, 10  # AttrType
+# VarType.Type of framework.proto.
+DTYPES = {
+    0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64", 20: "uint8",
+    21: "int8", 22: "bfloat16", 23: "complex64", 24: "complex128", 32: "float8_e4m3fn", 33: "float8_e5m2",
+}  # fmt: skip
+
+
+def sniff(head: bytes) -> bool:
+    """Its first field is a block, whose first is its number 0 and whose second is that of its parent, -1."""
+    place = next((i for i in range(1, min(len(head), 11)) if head[i] < 128), 0) + 1
+    return head[:1] == b"\x0a" and head[place : place + 3] == b"\x08\x00\x10"
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads variables, operators and bodies; a description of a weight says its shape."""
+    data = source.whole(MAX_BYTES, "a Paddle model", "is it one?")
+    builder = ModelBuilder(source.name, "paddle")
+    try:
+        program = Message(data)
+        version = program.message(4).number(1)
+        builder.producer = f"Paddle {_version(version)}".strip()
+        paddle.build(builder, [_block(m) for m in program.messages(1)])
+    except ProtobufError as error:
+        raise source.error(f"damaged Paddle model ({error})", "was it cut while being copied?") from error
+    return builder.build()
+
+
+def _version(number: int) -> str:
+    """2006002 -> 2.6.2."""
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" if number else ""
+
+
+def _block(message: Message) -> Block:
+    return Block(dict(map(_variable, message.messages(3))), [_operator(m) for m in message.messages(4)])
+
+
+def _variable(message: Message) -> tuple[str, Variable]:
+    """Its type holds the tensor: a dense one, rows, or one of a list."""
+    name, kind = message.text(1), message.message(2)
+    held = next((kind.message(field) for field in (3, 2, 4) if field in kind), Message())
+    described = held if 2 in kind and 3 not in kind else held.message(1)
+    if not (1 in described or 2 in described):
+        return name, Variable(Value(name))
+    value = paddle.tensor(name, DTYPES.get(described.number(1), ""), list(described.numbers(2)))
+    return name, Variable(value, bool(message.number(3)))
+
+
+def _operator(message: Message) -> Operator:
+    attributes = {a.text(1): a for a in message.messages(4)}
+    shown = {n: _attribute(a) for n, a in attributes.items() if not paddle.HIDDEN.fullmatch(n)}
+    where = paddle.source_of(list(attributes.get("op_callstack", Message()).texts(8)))
+    return Operator(
+        message.text(3),
+        attributes.get("op_namescope", Message()).text(5),
+        _arguments(message, 1),
+        _arguments(message, 2),
+        shown | ({"source": where} if where else {}),
+        [b for a in attributes.values() for b in _blocks(a)],
+    )
+
+
+def _arguments(message: Message, field: int) -> list[str]:
+    """Names of the variables of all parameters of an operator."""
+    return [name for parameter in message.messages(field) for name in parameter.texts(2)]
+
+
+def _blocks(attribute: Message) -> list[int]:
+    kind = attribute.number(2)
+    return [attribute.number(12)] if kind == BLOCK else list(attribute.numbers(14)) if kind == BLOCKS else []
+
+
+def _attribute(attribute: Message) -> str:
+    """An attribute as short text; its type says which field holds it."""
+    kind = attribute.number(2)
+    numbers = {3: 6, 7: 11, 11: 15}
+    if kind in (0, 9):
+        return str(attribute.number(3 if kind == 0 else 13))
+    if kind in (1, 15):
+        return f"{attribute.real(4 if kind == 1 else 19):g}"
+    if kind in (2, 13):
+        return attribute.text(5 if kind == 2 else 17)[: paddle.SHOWN]
+    if kind == 6:
+        return str(bool(attribute.number(10)))
+    if kind in numbers:
+        return str([bool(n) if kind == 7 else n for n in attribute.numbers(numbers[kind])])[: paddle.SHOWN]
+    if kind in (4, 12):
+        return str([round(f, 6) for f in attribute.reals(7 if kind == 4 else 16, 4 if kind == 4 else 8)])[
+            : paddle.SHOWN
+        ]
+    return str(list(attribute.texts(8 if kind == 5 else 18)))[: paddle.SHOWN] if kind in (5, 14) else "..."
+
+
+MODEL = ModelFormat("paddle", "Paddle 2 .pdmodel", 15, sniff, read, suffixes=(".pdmodel",))

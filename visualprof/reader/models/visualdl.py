@@ -1,0 +1,85 @@
+"""Graphs that `LogWriter.add_graph` of VisualDL writes: `vdlgraph.<time>.log`, JSON of a Paddle program.
+
+The scopes, which stand in the file as nodes of their own, are in the names of the operators as well.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from visualprof.reader import paddle
+from visualprof.reader.chrome.values import json_list
+from visualprof.reader.graph import ModelBuilder, ModelGraph
+from visualprof.reader.models import ModelFormat
+from visualprof.reader.paddle import Block, Operator, Variable
+from visualprof.reader.source import Source
+
+MAX_BYTES = 1 << 30
+
+
+class _Variable(msgspec.Struct):
+    name: str
+    shape: list[int] | str = ""
+    dtype: str = ""
+    persistable: bool = False
+
+
+class _Operator(msgspec.Struct):
+    name: str
+    type: str
+    is_leaf_node: bool
+    input_vars: dict[str, list[str]]
+    output_vars: dict[str, list[str]]
+    attrs: dict[str, Any] = {}
+
+
+class _Document(msgspec.Struct):
+    version: str
+    nodes: list[_Operator]
+    vars: list[_Variable]
+
+
+# Made while the module is imported, for the reason given in `reader.trace.codec`.
+_DECODER = msgspec.json.Decoder(_Document)
+
+
+def sniff(head: bytes) -> bool:
+    """A version, then nodes whose names are paths."""
+    return re.match(rb'\s*\{\s*"version":\s*"[\d.]+",\s*"nodes":\s*\[\s*\{\s*"name":\s*"/', head[:400]) is not None
+
+
+def read(source: Source) -> ModelGraph:
+    """Reads operators and variables; bodies of control flow are not in the file."""
+    data = source.whole(MAX_BYTES, "a graph of VisualDL", "is it one?")
+    try:
+        document = _DECODER.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise source.error(f"not a whole graph of VisualDL ({error})", "was it cut while being copied?") from error
+    builder = ModelBuilder(source.name, "visualdl")
+    builder.producer = f"VisualDL, graph {document.version}"
+    operators = [_operator(node) for node in document.nodes if node.is_leaf_node]
+    paddle.build(builder, [Block(dict(map(_variable, document.vars)), operators)])
+    return builder.build()
+
+
+def _variable(variable: _Variable) -> tuple[str, Variable]:
+    """The holders of inputs and outputs are persistable too, but no tensors."""
+    known = isinstance(variable.shape, list)
+    shape = variable.shape if isinstance(variable.shape, list) else None
+    dtype = variable.dtype.rpartition(".")[2].lower()
+    return variable.name, Variable(paddle.tensor(variable.name, dtype, shape), known and variable.persistable)
+
+
+def _operator(node: _Operator) -> Operator:
+    inputs, outputs = ([n for names in held.values() for n in names] for held in (node.input_vars, node.output_vars))
+    attributes = {n: str(v)[: paddle.SHOWN] for n, v in node.attrs.items() if not paddle.HIDDEN.fullmatch(n)}
+    where = paddle.source_of([str(line) for line in json_list(node.attrs.get("op_callstack"))])
+    return Operator(
+        node.type, node.name.rpartition("/")[0], inputs, outputs, attributes | ({"source": where} if where else {})
+    )
+
+
+MODEL = ModelFormat("visualdl", "VisualDL graphs", 13, sniff, read, shared_suffixes=(".log",))

@@ -1,0 +1,147 @@
+"""Messages of protobuf, field by field: only what is asked for is looked at, and weights are never copied.
+
+Wire format: https://protobuf.dev/programming-guides/encoding. Why not generated classes: docs/adr/0027.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+
+MAX_PARTS = 200_000  # the largest models of today have 50,000
+MAX_FIELD = 128  # nothing that is asked for has a larger number
+_REST = {5: 4, 1: 8}  # bytes of a field of that wire type
+
+
+class ProtobufError(ValueError):
+    """The bytes are no message, or not the one that is asked for."""
+
+
+class Message:
+    """One message; a field that is absent is 0, "", or an empty message, as protobuf has it."""
+
+    def __init__(self, data: bytes | memoryview = b"") -> None:
+        self._data = memoryview(data)
+
+    def messages(self, field: int) -> Iterator[Message]:
+        """The messages of a repeated field, one after the other.
+
+        Raises: ProtobufError, here and in all others.
+        """
+        parts = (Message(_bytes(value, field)) for number, value in self._fields() if number == field)
+        for count, part in enumerate(parts):
+            if count == MAX_PARTS:
+                raise ProtobufError(f"over {MAX_PARTS:,} parts of one message")
+            yield part
+
+    def message(self, field: int) -> Message:
+        """A message; empty where it is absent."""
+        return Message(_bytes(self._last.get(field, b""), field))
+
+    def texts(self, field: int) -> Iterator[str]:
+        """The strings of a repeated field."""
+        return (_text(_bytes(value, field)) for number, value in self._fields() if number == field)
+
+    def text(self, field: int) -> str:
+        """A string; bytes that are not UTF-8 become marks."""
+        return _text(_bytes(self._last.get(field, b""), field))
+
+    def size(self, field: int) -> int:
+        """Bytes of a string or message."""
+        return len(_bytes(self._last.get(field, b""), field))
+
+    def number(self, field: int) -> int:
+        """A whole number; of 64 bits with a sign."""
+        return _signed(self._last.get(field, 0), field)
+
+    def numbers(self, field: int) -> Iterator[int]:
+        """The whole numbers of a repeated field, packed or not."""
+        for number, value in self._fields():
+            if number != field:
+                continue
+            if isinstance(value, int):
+                yield _signed(value, field)
+            else:
+                place = 0
+                while place < len(value):
+                    packed, place = _varint(value, place)
+                    yield _signed(packed, field)
+
+    def real(self, field: int) -> float:
+        """A float or double."""
+        return next(_reals(self._last[field], field)) if field in self._last else 0.0
+
+    def reals(self, field: int, width: int = 4) -> Iterator[float]:
+        """The floats (width 4) or doubles (8) of a repeated field, packed or not."""
+        for number, value in self._fields():
+            if number == field:
+                yield from _reals(value, field, width)
+
+    def __contains__(self, field: int) -> bool:
+        return field in self._last
+
+    @cached_property
+    def _last(self) -> dict[int, int | memoryview]:
+        """Of each field the last, which counts where a field is single."""
+        return {number: value for number, value in self._fields() if number < MAX_FIELD}
+
+    def _fields(self) -> Iterator[tuple[int, int | memoryview]]:
+        data, place, end = self._data, 0, len(self._data)
+        while place < end:
+            tag = data[place]
+            place += 1
+            if tag > 127:
+                tag, place = _varint(data, place - 1)
+            kind = tag & 7
+            if kind == 0:
+                value, place = _varint(data, place)
+                yield tag >> 3, value
+                continue
+            if kind == 2:
+                size, place = _varint(data, place)
+            elif kind in _REST:
+                size = _REST[kind]
+            else:
+                raise ProtobufError(f"a field of unknown type {kind}")
+            if size > end - place:
+                raise ProtobufError(f"a field of {size:,} bytes where {end - place:,} are left")
+            yield tag >> 3, data[place : place + size]
+            place += size
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """A number and the place after it."""
+    if place < len(data) and data[place] < 128:
+        return data[place], place + 1
+    value = shift = 0
+    for byte in data[place : place + 10]:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, place + shift // 7
+    raise ProtobufError("a number without an end")
+
+
+def _signed(value: int | bytes | memoryview, field: int) -> int:
+    if not isinstance(value, int):
+        raise ProtobufError(f"field {field} is no number")
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _bytes(value: int | bytes | memoryview, field: int) -> bytes | memoryview:
+    if isinstance(value, int):
+        raise ProtobufError(f"field {field} is a number")
+    return value
+
+
+def _text(value: bytes | memoryview) -> str:
+    return bytes(value).decode("utf-8", "replace")
+
+
+def _reals(value: int | memoryview, field: int, width: int = 0) -> Iterator[float]:
+    data = _bytes(value, field)
+    width = width or len(data)
+    if width not in (4, 8) or len(data) % width:
+        raise ProtobufError(f"field {field} is no float")
+    return (number for (number,) in struct.iter_unpack("<f" if width == 4 else "<d", data))

@@ -1,0 +1,72 @@
+"""Events of the steps by category and by the stage that asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import accumulate
+
+import numpy as np
+
+from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Columns
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covers, length, union
+from visualprof.views.measure.launch import Launches, asked_at
+from visualprof.views.measure.stages import STAGES, Stage
+from visualprof.views.measure.steps import Windows
+
+MARKS = (Category.STEP, Category.SESSION, *STAGES.values())
+
+
+class StageEventColumns(Columns):
+    """Events by category and stage. total_ns: union of their time, sum_ns: its sum; ratio: of the sum of all stages."""
+
+    category: kinds.Words
+    track_kind: kinds.Words
+    stage: kinds.Words
+    calls: kinds.Counts
+    total_ns: kinds.Durations
+    sum_ns: kinds.Durations
+    ratio: kinds.Ratios
+
+
+def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> StageEventColumns:
+    """What each stage asked for, the stages in their order under each category; none where there are no stages.
+
+    An event belongs to the stage in which the host asked for it: one on a device where it was launched, one on a
+    thread that works off a queue where it was put there. What was not asked for in a step is left out.
+    Source: VisualDL's event summary; docs/views.md#stages.
+    """
+    events = trace.events
+    on_device = ~trace.track_mask(TrackKind.THREAD)
+    shown = (events.dur >= 0) & ~np.isin(events.category, MARKS) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
+    rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
+    issue = np.arange(len(events), dtype=np.int32)
+    issue[joined.work] = joined.issue
+    at = issue[rows]
+    asked = np.where(at >= 0, asked_at(trace, at, events.ts[at]), np.iinfo(np.int64).min)
+    inside = windows.holding(asked) >= 0
+    rows, asked = rows[inside], asked[inside]
+    sides, names = ("host", "device"), (*STAGES, "other")
+    stage = np.full(len(rows), len(STAGES))
+    for number, name in enumerate(STAGES):
+        if name in stages:
+            stage[covers(stages[name].spans, asked)] = number
+    groups = group(events.category[rows], on_device[rows], stage)
+    first = groups.first
+    spent = groups.sum(events.dur[rows])
+    whole = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], spent)[kind].astype(np.int64)
+    grouped = rows[np.argsort(groups.of, kind="stable")]
+    counts: list[int] = groups.count.tolist()
+    members = [grouped[end - n : end] for end, n in zip(accumulate(counts), counts, strict=True)]
+    order = np.lexsort((stage[first], kind, -whole))
+    return StageEventColumns(
+        category=[Category(c).name.lower() for c in events.category[rows[first]][order].tolist()],
+        track_kind=[sides[d] for d in on_device[rows[first]][order].tolist()],
+        stage=[names[i] for i in stage[first][order].tolist()],
+        calls=groups.count[order],
+        total_ns=np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)[order],
+        sum_ns=spent[order],
+        ratio=np.where(whole > 0, spent / np.maximum(whole, 1), np.nan)[order],
+    )
