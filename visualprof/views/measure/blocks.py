@@ -23,7 +23,8 @@ WORDS = 3  # operator types in the name of a block
 WEIGHTY = re.compile(r"conv(?!ert)|matmul|matrixmul|gemm|linear|addmm|einsum|attention|lstm|gru|rnn", re.IGNORECASE)
 TELLING = re.compile(r"norm|softmax|relu|elu|sigmoid|silu|swish|mish|tanh|erf|clip|pool|resize|upsample", re.IGNORECASE)
 MOVING = re.compile(
-    r"reshape|transpose|shape|slice|concat|split|cast|squeeze|gather|identity|pad|expand|dimshuffle|subtensor|constant",
+    r"shape|transpose|permute|view|flatten|slice|select|concat|stack|split|cast|squeeze|gather|identity|clone|contiguous|pad|"
+    r"expand|repeat|dimshuffle|subtensor|constant",
     re.IGNORECASE,
 )
 
