@@ -159,7 +159,7 @@ def test_a_step_without_collectives_has_none_of_both(write: Write) -> None:
 
 def test_bus_bandwidth_is_over_the_kernel_of_the_rank_that_waits_for_nobody(write: Write) -> None:
     """The host operators last 300 us, the kernels 200 and 50 us: 1 MB over 50 us is 20 GB/s, times 2 (2-1)/2."""
-    args = {"Collective name": "allreduce", "In msg nelems": 250_000, "dtype": "Float", "Group size": 2}
+    args: dict[str, Any] = {"Collective name": "allreduce", "In msg nelems": 250_000, "dtype": "Float", "Group size": 2}
     head = {"distributedInfo": {"backend": "nccl", "world_size": 2}}
     paths = [
         write(

@@ -75,7 +75,7 @@ def test_copies_are_no_kernels_and_streams_that_overlap_count_once(write: Write)
         ts, n = 1000 * i, 10 * i
         events += [
             step(i, ts, 1000),
-            event("aten::mm", ts, 50, **{"External id": n + 1}),
+            event("aten::mm", ts, 50) | {"args": {"External id": n + 1}},
             *(call(ts + k, 1, n + k) for k in (1, 2, 3)),
             kernel(ts + 100, 75, n + 1, "gemm"),
             kernel(ts + 115, 75, n + 2, "gemm", stream=8),

@@ -61,10 +61,12 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     counts: list[int] = groups.count.tolist()
     members = [grouped[end - n : end] for end, n in zip(accumulate(counts), counts, strict=True)]
     order = np.lexsort((stage[first], kind, -whole))
+    side_of: list[bool] = on_device[rows[first]][order].tolist()
+    stage_of: list[int] = stage[first][order].tolist()
     return StageEventColumns(
         category=[Category(c).name.lower() for c in events.category[rows[first]][order].tolist()],
-        track_kind=[sides[d] for d in on_device[rows[first]][order].tolist()],
-        stage=[names[i] for i in stage[first][order].tolist()],
+        track_kind=[sides[d] for d in side_of],
+        stage=[names[i] for i in stage_of],
         calls=groups.count[order],
         total_ns=np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)[order],
         sum_ns=spent[order],
