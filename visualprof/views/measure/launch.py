@@ -104,9 +104,12 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
     source[trace.links.dst[later]] = trace.links.src[later]
     last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
-    queued = last[rows]
-    known = (queued >= 0) & (events.track[queued] == events.track[rows])
-    return np.where(known, events.ts[source[queued]], ts)
+    known = np.flatnonzero(last[rows] >= 0)
+    queued = last[rows[known]]
+    same = events.track[queued] == events.track[rows[known]]
+    asked: Ints = np.array(ts)
+    asked[known[same]] = events.ts[source[queued[same]]]
+    return asked
 
 
 def launches(trace: Trace) -> Launches:
