@@ -113,7 +113,7 @@ def _graph(builder: ModelBuilder, values: Names, graph: dict[str, Any], around: 
         body = builder.body(scope, label.rpartition(".")[2], "control") if bodies else None
         rows = [builder.value(_value(graph, output)) for output in made]
         kind = _type(node["target"])
-        whole = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), "", body)
+        whole = Node(label, kind, scope, "operator", inputs, tuple(rows), _attributes(node), body=body)
         builder.node(whole)
         for held in bodies:
             inside = (*whole.place, Scope(str(held["name"]), "subgraph")) if len(bodies) > 1 else whole.place
