@@ -13,12 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.conftest import FIXTURES, shared
 from visualprof.errors import FormatError
+from visualprof.reader import protobuf, read_trace
 from visualprof.reader.graph import ModelGraph, Node
 from visualprof.reader.models import read_model
 from visualprof.views.graph import drawn
+from visualprof.views.measure.graph_join import join
 
-MODELS = Path(__file__).parent.parent / "fixtures" / "models"
+MODELS = FIXTURES / "models"
+FILES = sorted(
+    p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md") and "profile" not in p.name
+)
 
 
 def read(name: str) -> ModelGraph:
@@ -140,6 +146,31 @@ def test_layers_and_weights_equal_openvinos_loader() -> None:
     assert [s.name for s in node(model, "/stage1/conv/Conv").scope] == ["stage1", "conv"]
 
 
+def test_weights_kept_in_half_precision_are_drawn_as_weights() -> None:
+    model = read("openvino_half.xml")
+    assert types(model) == types(read("openvino_cnn.xml"))
+    assert (sum(weights(model).values()), drawn(model).model.parameter_bytes) == (874, 872 * 2 + 2 * 8)
+    assert model.properties["widened_weights"].startswith("3 Convert")
+
+
+@pytest.mark.parametrize("name", ["openvino_cnn.xml", "openvino_half.xml"])
+def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> None:
+    """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
+    model = read(name)
+    joined = join(model, read_trace(MODELS / "openvino_cnn_profile.json"))
+    told = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
+    assert told == {"/stage0/conv/Conv": 65e3, "/stage1/conv/Conv": 22e3, "/head/mean": 18e3, "/head/MatMul": 35e3}
+    assert (joined.total_ns, joined.matched_ns) == (151_000, 140_000)
+
+
+@pytest.mark.parametrize("name", ["paddle_cnn.json", "paddle_cnn.pdmodel"])
+def test_a_profile_of_paddle_that_names_types_stands_on_no_node(name: str) -> None:
+    (path,) = shared("traces/paddle/small_paddle331").glob("*.paddle_trace.json")
+    joined = join(read(name), read_trace(path))
+    assert joined.total_ns > 0
+    assert joined.matched_ns == 0
+
+
 def test_control_flow_of_openvino() -> None:
     model = read("openvino_control.xml")
     assert types(model) == Counter(Loop=1, If=1, Add=1, ReLU=1, Negative=1, Greater=1, ReduceSum=1, Constant=5)
@@ -227,12 +258,10 @@ def refused(path: Path, content: bytes | str, what: str) -> None:
     start = time.process_time()
     with pytest.raises(FormatError, match=rf"{re.escape(path.name)}: .*{what}"):
         read_model(path)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 10
 
 
-@pytest.mark.parametrize(
-    "path", sorted(p for p in MODELS.iterdir() if p.suffix not in (".py", ".md")), ids=lambda p: p.name
-)
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_models_are_known_by_content_and_cuts_are_clear_errors(tmp_path: Path, path: Path) -> None:
     copy, data = tmp_path / "unknown", path.read_bytes()
     copy.write_bytes(data)
@@ -281,10 +310,11 @@ def test_functions_of_tensorflow_that_multiply_or_call_themselves_are_refused(tm
     refused(tmp_path / "deep.pb", start + field(2, b"".join(deep)), "over 100 deep")
 
 
-def test_a_protobuf_of_a_million_empty_nodes_is_refused(tmp_path: Path) -> None:
+def test_a_protobuf_of_empty_parts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf, "MAX_PARTS", 1000)
     start = field(1, tf_node("x", "Placeholder"))
-    refused(tmp_path / "many.pb", start + b"\x0a\x00" * 1_000_000, "over 200,000 parts")
-    refused(tmp_path / "many.pdmodel", _pdmodel(b"\x22\x00" * 1_000_000), "over 200,000 parts")
+    refused(tmp_path / "many.pb", start + b"\x0a\x00" * 1001, "over 1,000 parts")
+    refused(tmp_path / "many.pdmodel", _pdmodel(b"\x22\x00" * 1001), "over 1,000 parts")
 
 
 def _pdmodel(content: bytes) -> bytes:

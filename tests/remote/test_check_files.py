@@ -241,8 +241,20 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes, told: s
     assert error.hint
 
 
-def test_graphs_without_weights_are_refused() -> None:
-    assert "without weights" in refused(FIXTURES / "graphs" / "torch_cnn.graph.json", "cnn.json").error
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../graphs/torch_cnn.graph.json",
+        "paddle_cnn.json",
+        "paddle_cnn.pdmodel",
+        "openvino_cnn.xml",
+        "tensorflow_saved_model.pb",
+    ],
+)
+def test_models_that_no_backend_runs_are_refused(name: str) -> None:
+    error = refused(FIXTURES / "models" / name)
+    assert "can be looked at here, but not run" in error.error
+    assert "visualprof runs" in error.hint
 
 
 def test_cut_models_are_refused(tmp_path: Path) -> None:

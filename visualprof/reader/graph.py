@@ -115,6 +115,7 @@ class ModelBuilder:
         self.properties: dict[str, str] = {}
         self._values: list[Value] = []
         self._nodes: list[Node] = []
+        self._scopes = 0
         self._warnings: dict[str, None] = {}
         self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
@@ -138,6 +139,9 @@ class ModelBuilder:
         """
         if len(self._nodes) == MAX_NODES:
             raise Excess(f"the model has over {MAX_NODES:,} nodes, more than can be shown")
+        self._scopes += len(node.scope)
+        if self._scopes > 10 * MAX_NODES:  # a node of a large model has some five around it
+            raise Excess(f"the scopes of the nodes are over {10 * MAX_NODES:,} together, more than can be shown")
         self._nodes.append(node)
         return len(self._nodes) - 1
 

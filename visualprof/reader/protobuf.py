@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from functools import cached_property
 
 MAX_PARTS = 200_000  # the largest models of today have 50,000
 MAX_FIELD = 128  # nothing that is asked for has a larger number
@@ -21,8 +20,11 @@ class ProtobufError(ValueError):
 class Message:
     """One message; a field that is absent is 0, "", or an empty message, as protobuf has it."""
 
+    __slots__ = ("_data", "_known")
+
     def __init__(self, data: bytes | memoryview = b"") -> None:
         self._data = memoryview(data)
+        self._known: dict[int, int | memoryview] | None = None
 
     def messages(self, field: int) -> Iterator[Message]:
         """The messages of a repeated field, one after the other.
@@ -81,10 +83,12 @@ class Message:
     def __contains__(self, field: int) -> bool:
         return field in self._last
 
-    @cached_property
+    @property
     def _last(self) -> dict[int, int | memoryview]:
         """Of each field the last, which counts where a field is single."""
-        return {number: value for number, value in self._fields() if number < MAX_FIELD}
+        if self._known is None:
+            self._known = {number: value for number, value in self._fields() if number < MAX_FIELD}
+        return self._known
 
     def _fields(self) -> Iterator[tuple[int, int | memoryview]]:
         data, place, end = self._data, 0, len(self._data)

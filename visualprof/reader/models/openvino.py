@@ -32,7 +32,7 @@ DTYPES = {
 
 @dataclass
 class _Layer:
-    """A layer; ports by their number."""
+    """A layer; ports by their number. widens: it only turns weights that are kept in half precision into float32."""
 
     number: str
     name: str
@@ -40,6 +40,7 @@ class _Layer:
     attributes: dict[str, str]
     inputs: list[str]
     outputs: dict[str, Value]
+    widens: bool = False
     bodies: dict[str, _Net] = field(default_factory=dict[str, "_Net"])
     links: dict[str, list[dict[str, str]]] = field(default_factory=dict[str, list[dict[str, str]]])
 
@@ -124,6 +125,7 @@ def _layer(element: Element) -> _Layer:
     layer = _Layer(
         element.attrib["id"], name, kind, attributes, [p.attrib["id"] for p in element.iterfind("input/port")], outputs
     )
+    layer.widens = element.find("rt_info/attribute[@name='decompression']") is not None and kind == "Convert"
     for tag in ("port_map", "then_port_map", "else_port_map", "back_edges"):
         links = element.find(tag)
         if links is not None:
@@ -142,6 +144,7 @@ def _value(port: Element, layer: str) -> Value:
 class _Walk:
     def __init__(self, builder: ModelBuilder) -> None:
         self._builder = builder
+        self._widened = 0
 
     def net(
         self, net: _Net, around: tuple[Scope, ...], given: dict[str, tuple[int, ...]], made: dict[str, tuple[int, ...]]
@@ -155,6 +158,11 @@ class _Walk:
         for layer in net.layers:
             sources = [net.edges.get((layer.number, port)) for port in layer.inputs]
             inputs = [rows[source] if source else self._builder.value(Value("")) for source in sources]
+            if layer.widens and inputs:  # which is done when the model is loaded: the weight itself is drawn
+                rows |= {(layer.number, port): inputs[0] for port in layer.outputs}
+                self._widened += 1
+                self._builder.properties["widened_weights"] = f"{self._widened} Convert layers are not drawn"
+                continue
             outputs = [rows[layer.number, port] for port in layer.outputs]
             self._node(layer, tuple(inputs), tuple(outputs), around, given, made)
 

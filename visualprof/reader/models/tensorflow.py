@@ -145,8 +145,9 @@ class _Walk:
             shown = "serving_default" if "serving_default" in signatures else next(iter(signatures))
             outputs = signatures[shown]
             order = part.order(map(_owner, outputs.values()))
-            others = [name for name in signatures if name != shown]
-            builder.properties["signature"] = ", not ".join((shown, *others))[:SHOWN]
+            builder.properties["signature"] = shown
+            if len(signatures) > 1:
+                builder.properties["other_signatures"] = ", ".join(name for name in signatures if name != shown)[:SHOWN]
             builder.properties["left_out"] = f"{len(part.nodes) - len(order)} nodes that it does not need"
         else:
             order = part.order(part.nodes)
@@ -189,7 +190,8 @@ class _Walk:
         role = "input" if kind in INPUTS else "constant" if kind in WEIGHTS else "operator"
         held: GroupKind = "function" if "f" in called else "control"
         body = self._builder.body(scope, name.rpartition("/")[2], held) if called else None
-        node = Node(name, kind, scope, role, inputs, tuple(made.values()), shown, body=body)
+        label = "Input" if role == "input" else kind
+        node = Node(name, label, scope, role, inputs, tuple(made.values()), shown, body=body)
         self._builder.node(node)
         self._bodies(node, called, made)
 

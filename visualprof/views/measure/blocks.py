@@ -17,6 +17,7 @@ from visualprof.reader.trace.types import Mask
 FLAT_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
 MAX_PERIOD = 400
 MIN_REPEATS = 2
+MAX_COMPARED = 100_000_000  # types of nodes; DenseNet-121 takes 0.7 million, a model made to take hours stays flat
 MIN_BLOCK = 4
 WORDS = 3  # operator types in the name of a block
 # What a block is about: what computes most, then what tells its kind, then arithmetic, then what only moves data.
@@ -83,7 +84,9 @@ def _blocks(nodes: Sequence[Node], body: list[int], entering: NDArray[np.int64])
     heap = [_longest(types, free, p) for p in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1)]
     heapq.heapify(heap)
     out: list[list[int]] = []
-    while heap:
+    for _ in range(MAX_COMPARED // max(1, len(body))):
+        if not heap:
+            break
         best = heapq.heappop(heap)
         if -best.unused < MIN_REPEATS * MIN_BLOCK:
             continue

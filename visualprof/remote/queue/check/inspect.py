@@ -135,7 +135,7 @@ def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Ten
 def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
     format = all_formats().get(graph.format)
     if format is None:
-        raise FormatError(f"{name}: a graph without weights, which can be looked at but not run", supported())
+        raise FormatError(f"{name}: a model that can be looked at here, but not run", supported())
     external = external_tensors(path) if graph.format == "onnx" else 0
     if external:
         hint = "save it with the weights inside: onnx.save(onnx.load(path), other_path)"
