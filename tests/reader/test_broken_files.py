@@ -18,6 +18,7 @@ from tests.conftest import SAMPLES, answer
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
+from visualprof.reader.chrome import salvage
 from visualprof.reader.source import Source
 
 WriteFile = Callable[[str | bytes], Path]
@@ -345,6 +346,25 @@ def test_a_missing_byte_takes_one_event_at_most(file: WriteFile, missing: str) -
         trace = read_trace(file(document(*lines)))
         assert {10_000 * i for i in range(100)} - set(trace.events.ts.tolist()) <= {500_000}
         assert len(trace.events) == 100 or any("damaged part" in w for w in trace.meta.warnings)
+
+
+@given(st.lists(st.sampled_from(['"', "\\\\", '\\"', "[", "]", "{}", "x" * 50, ","]), max_size=60), st.integers(1, 9))
+def test_entries_end_where_brackets_outside_of_strings_are_closed(parts: list[str], block: int) -> None:
+    """Against a loop over the characters; the text is looked at in blocks of some bytes."""
+    text = "".join(parts)
+    level, quoted, escaped, ends = 0, False, False, list[int]()
+    for i, c in enumerate(text):
+        if escaped or c == "\\":
+            escaped = not escaped
+        elif c == '"':
+            quoted = not quoted
+        elif not quoted and c in "{}[]":
+            level += 1 if c in "{[" else -1
+            if level == 0:
+                ends.append(i + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(salvage, "_BLOCK", block)
+        assert salvage.entry_ends(text.encode()) == ends
 
 
 def test_the_places_of_damage_are_told(file: WriteFile) -> None:

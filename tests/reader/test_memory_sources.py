@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.conftest import FIXTURES, shared, trace_of
+from tests.conftest import FIXTURES, answer, shared, trace_of
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.formats.torch_memory import CATEGORIES
@@ -245,6 +245,53 @@ def test_torch_memory_is_found_by_content_and_kept_when_cut(tmp_path: Path) -> N
     assert cut.meta.truncated
     assert 400 < len(cut.allocs.ts) < 914
     assert cut.allocs.allocated.tolist()[:400] == whole.allocs.allocated.tolist()[:400]
+
+
+TOTALS = FIXTURES / "torch_tables" / "memory_timeline.json.gz"
+
+
+def test_torchs_totals_by_category_are_those_of_the_file() -> None:
+    allocs = trace_of(TOTALS).allocs
+    names = np.array(names_of(trace_of(TOTALS), allocs.category))
+    times, held = json.loads(gzip.decompress(TOTALS.read_bytes()))
+    for us, (_, *sizes) in list(zip(times, held, strict=True))[1:]:  # the first one's time is the second's, too
+        upto = allocs.ts <= us * 1000
+        assert [int(allocs.bytes[upto & (names == category)].sum()) for category in CATEGORIES] == sizes
+        assert allocs.allocated[upto][-1] == sum(sizes)
+    assert int(allocs.allocated.max()) == max(sum(sizes) for sizes in held)
+
+
+def test_both_kinds_of_torchs_timeline_tell_the_same() -> None:
+    raw = FIXTURES / "torch_tables" / "memory_timeline.raw.json.gz"
+    ours, theirs = answer("memory", TOTALS)["peak"], answer("memory", raw)["peak"]
+    assert ours["allocated_bytes"] == theirs["allocated_bytes"] > 0
+    assert ours["categories"]["columns"] == theirs["categories"]["columns"]
+
+
+@pytest.mark.parametrize("change", [[5, -5, 0], [-8, 3, 4], [-3, -4, 8], [2, 3, 0], [-2, -3, 0]])
+def test_what_changes_between_two_totals_is_no_peak_and_no_dip(tmp_path: Path, change: list[int]) -> None:
+    before = [0, 10, 20, 30, 0, 0, 0, 0, 0]
+    after = [b + c for b, c in zip(before, [0, *change] + [0] * 5, strict=True)]
+    trace, warnings = torch_rows(tmp_path, [[10**15, 10**15 + 7], [before, after]])
+    low, high = sorted((60, sum(after)))
+    later = trace.allocs.allocated[trace.allocs.ts == (10**15 + 7) * 1000]
+    assert (int(later.min()) >= low, int(later.max()) <= high, int(later[-1]), warnings) == (True, True, sum(after), "")
+
+
+def test_torchs_totals_are_kept_when_cut_and_up_to_what_is_damaged(tmp_path: Path) -> None:
+    data = gzip.decompress(TOTALS.read_bytes())
+    whole = trace_of(TOTALS).allocs
+    cut, damaged = tmp_path / "cut", tmp_path / "damaged"
+    cut.write_bytes(data[: len(data) * 3 // 4])
+    at = data.find(b"]", len(data) * 3 // 4)
+    damaged.write_bytes(data[:at] + b"x" + data[at:])
+    for path in (cut, damaged):
+        trace = read_trace(path)
+        n = len(trace.allocs.ts)
+        assert (trace.meta.format, trace.meta.truncated) == ("torch-memory", path is cut)
+        assert 50 < n < len(whole.ts)
+        assert trace.allocs.allocated.tolist() == whole.allocated[:n].tolist()
+        assert len(trace.meta.warnings) == 1
 
 
 def torch_rows(tmp_path: Path, rows: object) -> tuple[Trace, str]:

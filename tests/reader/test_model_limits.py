@@ -14,11 +14,13 @@ from visualprof.errors import FormatError
 from visualprof.reader import graph, graph_file
 from visualprof.reader.cache import Cache
 from visualprof.reader.graph import Excess, ModelGraph
-from visualprof.reader.models import read_model
+from visualprof.reader.models import all_models, read_model
 from visualprof.views.answers.encoding import encode
 from visualprof.views.graph import drawn, node_details
+from visualprof.views.measure import blocks
 
 onnx = pytest.importorskip("onnx")
+all_models()  # before a test changes what they import
 
 
 def test_calls_are_counted_before_anything_is_written_out(tmp_path: Path) -> None:
@@ -136,3 +138,27 @@ def test_names_that_are_not_utf8_are_shown_as_far_as_they_go(tmp_path: Path) -> 
     assert model.nodes[1].outputs == model.nodes[2].inputs  # the edge is still one
     assert model.warnings == ("4 names are not UTF-8: is the file damaged?",)
     encode(drawn(graph_file.decode(graph_file.encode(model))))
+
+
+def test_nodes_that_stand_absurdly_deep_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "MAX_NODES", 3)
+    builder = graph.ModelBuilder("m", "onnx")
+    builder.node(graph.Node("a", "Relu", tuple(graph.Scope(str(i)) for i in range(30))))
+    with pytest.raises(Excess, match="over 30 together"):
+        builder.node(graph.Node("b", "Relu", (graph.Scope("x"),)))
+
+
+def test_a_flat_model_made_to_be_searched_for_hours_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every nine nodes repeat a block of four that no other has: each of the 400 takes a search over all nodes.
+    monkeypatch.setattr(blocks, "MAX_COMPARED", 720_000)
+    builder = graph.ModelBuilder("m", "onnx")
+    last = builder.value(graph.Value("x"))
+    for i in range(3600):
+        unit, place = divmod(i, 9)
+        output = builder.value(graph.Value(f"v{i}"))
+        kind = f"T{unit}_{place % 4}" if place < 8 else f"S{unit}"
+        builder.node(graph.Node(f"n{i}", kind, inputs=(last,), outputs=(output,)))
+        last = output
+    shown = drawn(builder.build())
+    assert len(shown.nodes.name) == 3600
+    assert 0 < shown.groups.kind.count("block") < 2 * 400

@@ -107,7 +107,7 @@ def test_torchscript_that_grows_without_bound_is_refused(tmp_path: Path) -> None
     with zipfile.ZipFile(tmp_path / "m.pt", "w") as file:
         file.writestr("m/code/__torch__.py", code)
         file.writestr("m/data.pkl", b"\x80\x02c__torch__\nM0\n)\x81}b.")
-    with pytest.raises(FormatError, match="cannot be read"):
+    with pytest.raises(FormatError, match="more than can be shown"):
         read_model(tmp_path / "m.pt")
 
 

@@ -129,6 +129,24 @@ def test_a_piece_inside_a_phase_is_no_second_one(write: Write) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("cat", "name", "device"),
+    [
+        ("MluRuntime", "cnInvokeKernel", "mlu"),
+        ("CudaRuntime", "hipLaunchKernel", "hip"),
+        ("CudaRuntime", "cudaLaunchKernel", "cuda"),
+    ],
+)
+def test_paddles_device_is_told_by_its_runtime(write: Write, cat: str, name: str, device: str) -> None:
+    events = [
+        {"ph": "X", "cat": kind, "name": text, "pid": 1, "tid": tid, "ts": 1, "dur": 2, "args": {}}
+        for kind, text, tid in ((cat, name, 1), ("Kernel", "gemm", 2))
+    ]
+    path = write(events, schemaVersion="1.0.2", span_index=0)
+    assert answer("overview", path)["environment"]["device_type"] == device
+    assert (answer("kernel", path)["tensor_core"] is None) == (device != "cuda")
+
+
 def test_paddle_kernel_table_equals_visualdl() -> None:
     told = json.loads(
         shared("traces/paddle/visualdl_oracle/synthetic_gpu_2workers/kernel_table_kernel_name.json").read_text()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -23,6 +24,8 @@ from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of
 FLOW = FIXTURES / "onnxruntime"
 MODELS = [
     FLOW / "flow.onnx",
+    FIXTURES / "graphs" / "torch_cnn.pt2",
+    *sorted((FIXTURES / "models").glob("*_control.*")),
     "models/onnx/subgraphs_if_loop.onnx",
     "models/onnx_real/silero_vad_16k_op15.onnx",
     "models/onnx_real/basic_pitch_nmp.onnx",
@@ -59,7 +62,10 @@ def test_from_every_input_the_data_can_be_followed_to_an_output(file: Path | str
     ends = {kind: {i for i, n in enumerate(nodes) if n.kind == kind and not n.scope} for kind in ("input", "output")}
     assert ends["input"]
     lead = {i: reached(tree, i) for i in ends["input"]}
-    assert all(found & ends["output"] for found in lead.values()), "an input leads nowhere"
+    read = {value for node in model.nodes for value in node.inputs}  # exporters leave inputs that nothing reads
+    used = {i for i in ends["input"] if read.intersection(nodes[i].outputs)}
+    assert used
+    assert all(lead[i] & ends["output"] for i in used), "an input leads nowhere"
     assert ends["output"] <= set().union(*lead.values()), "an output comes from nowhere"
 
 
@@ -163,6 +169,21 @@ def test_merged_operators_stand_on_the_one_of_their_type_and_the_rest_is_told() 
         "event": [max((int(trace.events.dur[i]), i) for i in named(trace, "ReorderOutput"))[1]],
     }  # fmt: skip
     assert lost == duration(trace, "ReorderOutput")
+
+
+@pytest.mark.parametrize("model", ["tinybert_scoped_dyn", "tinybert_dynamo"])
+def test_what_openvino_merged_stands_on_the_matrix_product(model: str) -> None:
+    """OpenVINO calls MatMul and the Add of its bias after the Add."""
+    trace = trace_of(shared(f"traces/openvino/openvino_{model}_b2.json"))
+    nodes = read_model(shared(f"models/onnx/{model}.onnx"))
+    found = join(nodes, trace)
+    kinds = trace.arg("type", np.maximum(found.event, 0), 0).tolist()
+    on = {
+        node.type
+        for node, event, kind in zip(nodes.nodes, found.event.tolist(), kinds, strict=True)
+        if event >= 0 and trace.strings[int(kind)] == "FullyConnected"
+    }
+    assert on == {"MatMul", "Gemm"}
 
 
 def named(trace: Trace, name: str) -> list[int]:
@@ -289,7 +310,8 @@ def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, thro
     ("node", "ran", "does"),
     [
         ("Conv", "FusedConv", True), ("Conv", "QLinearConv", True), ("MatMulInteger", "DynamicQuantizeMatMul", True),
-        ("MatMul", "Gemm", True), ("MaxPool", "NhwcMaxPool", True),
+        ("MatMul", "Gemm", True), ("MatMul", "FullyConnected", True), ("Conv", "GroupConvolution", True),
+        ("MaxPool", "NhwcMaxPool", True),
         ("LayerNormalization", "SkipLayerNormalization", True),
         ("Mul", "FusedMatMul", False), ("BatchNormalization", "Conv", False), ("Relu", "Conv", False),
         ("Add", "Gemm", False), ("aten::relu", "Conv", False),

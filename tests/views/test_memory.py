@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
+from visualprof.reader import read_trace
+from visualprof.views import all_views
 from visualprof.views.answers.table import Coded, Selection, Table, page
 from visualprof.views.measure.memory import curve, lifetimes, peak, thin
 
@@ -251,3 +255,16 @@ def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], d
     known = [i for i, v in enumerate(values) if v == v]
     expected = sorted(known, key=lambda i: values[i], reverse=descending) + [i for i, v in enumerate(values) if v != v]
     assert list(found) == expected
+
+
+@pytest.mark.parametrize("model", ["lenet", "transformer_tiny"])
+def test_a_growing_timeline_with_memory_and_no_event_yet_is_answered_by_every_view(tmp_path: Path, model: str) -> None:
+    packed = shared(f"traces/megengine/runner/{model}/graph_profiler2.chrome_timeline.json.gz")
+    data = gzip.decompress(packed.read_bytes())
+    path = tmp_path / "growing.json"
+    path.write_bytes(data[: len(data) // 3])
+    trace = read_trace(path)
+    assert (len(trace.events), len(trace.allocs.ts) > 0) == (0, True)
+    for known in all_views():
+        if known.subject == "trace" and known.needs(trace):
+            known.compute(trace, known.parse({}))

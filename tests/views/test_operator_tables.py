@@ -10,6 +10,9 @@ import pytest
 
 from tests.conftest import FIXTURES, Write, answer, rows, trace_of
 from tests.reader.test_kineto import call, kernel, op
+from visualprof.reader import read_trace
+from visualprof.reader.trace import TrackKind
+from visualprof.views.measure.window import window_table
 
 TABLES = FIXTURES / "torch_tables"
 TORCH: dict[str, Any] = json.loads((TABLES / "tables.json").read_text())
@@ -70,3 +73,6 @@ def test_calls_of_one_operator_in_itself_are_one_call_that_owns_the_kernels(writ
         "aten::fill_": [1, 5_000, 5_000, 0, 0],
     }
     assert answer("kernel", path, group="launch")["columns"]["operator"] == ["aten::sum"]
+    trace = read_trace(path)
+    area = window_table(trace, 100_000, 200_000, [i for i, t in enumerate(trace.tracks) if t.kind is TrackKind.THREAD])
+    assert dict(zip(area.name, area.calls, strict=True)) == {"aten::sum": 1, "cudaLaunchKernel": 1}

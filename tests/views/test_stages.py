@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import SAMPLES, Write, answer, shared, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, overview, step, us
 from visualprof.reader.trace import Category, LinkKind, Trace, TrackKind
+from visualprof.views import view
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -76,6 +77,15 @@ def test_stages_of_marked_steps_are_the_same_and_never_above_the_whole(write: Wr
     }  # fmt: skip
     one = overview(write, events, step="2")
     assert stages(one) == {n: (c // 4, t / 4) for n, (c, t) in (BY_HAND | {"other": (4, 120)}).items()}
+
+
+def test_the_chart_says_which_stages_are_derived(write: Write) -> None:
+    chosen = view("overview")
+    events = [e for n in range(2) for e in [step(n, 100 * n, 100), *training(100 * n)]]
+    params = chosen.parse({})
+    drawn = chosen.charts(chosen.compute(trace_of(write(events)), params), params, 10)["stages"]["series"]
+    named = [str(one["name"]).removeprefix("@t:") for one in drawn]
+    assert named == ["stage.dataloader", "derived.forward", "derived.backward", "stage.optimizer", "stage.other"]
 
 
 def test_several_backwards_before_an_optimizer_step_are_several_iterations(write: Write) -> None:

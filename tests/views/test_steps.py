@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,3 +159,17 @@ def test_a_step_behind_old_work_is_as_busy_as_the_reference_report_says(file: st
     """509 and 463 kernels of the warm-up run 14 ms into the step; it lasted 49.4 and 46.9 ms with them."""
     found = answer("overview", shared(f"traces/tracelens/{file}.json.gz"))["average_step"]
     assert sum(found[f"{p}_ns"] for p in ("kernel", "memcpy", "memset")) / 1000 == pytest.approx(busy_us, abs=1)
+
+
+def test_steps_side_by_side_on_two_threads_keep_their_own_work(tmp_path: Path) -> None:
+    """Two threads run one ONNX Runtime session; each run is 10 us, the second begins 2 us after the first."""
+
+    def run(tid: int, at: int) -> list[Event]:
+        node = {"cat": "Node", "name": f"conv{tid}_kernel_time", "ts": at + 5, "dur": 4, "args": {"op_name": "Conv"}}
+        whole = {"cat": "Session", "name": "model_run", "ts": at, "dur": 10, "args": {}}
+        return [{"ph": "X", "pid": 1, "tid": tid, **each} for each in (node, whole)]
+
+    path = tmp_path / "ort.json"
+    path.write_text(json.dumps([*run(1, 0), *run(2, 2)]))
+    for step_name, own in (("0", "conv1"), ("1", "conv2")):
+        assert rows(answer("operator", path, step=step_name), "calls") == {own: [1]}

@@ -27,7 +27,7 @@ ITEM_BYTES = {
     "int8": 1, "uint8": 1, "byte": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "qint8": 1, "quint8": 1, "qint32": 4, "bool": 1, "complex64": 8, "complex128": 16,
 }  # fmt: skip
-MAX_DEPTH = 64  # scopes in a scope
+MAX_DEPTH = 32  # scopes in each other that are told apart
 
 MAX_NODES = 100_000  # the largest models of today have 30,000
 MAX_ELEMENTS = 1 << 40  # of a tensor; beyond it is damage, and sums stay below 64 bits
@@ -83,8 +83,8 @@ class Node:
     outputs: tuple[int, ...] = ()
     attributes: Mapping[str, str] = field(default_factory=dict[str, str])
     documentation: str = ""
-    placed: bool = True
     body: Scope | None = None
+    placed: bool = True
 
     @property
     def place(self) -> tuple[Scope, ...]:
@@ -115,6 +115,7 @@ class ModelBuilder:
         self.properties: dict[str, str] = {}
         self._values: list[Value] = []
         self._nodes: list[Node] = []
+        self._scopes = 0
         self._warnings: dict[str, None] = {}
         self._bodies: dict[tuple[tuple[Scope, ...], str], int] = {}
 
@@ -138,6 +139,9 @@ class ModelBuilder:
         """
         if len(self._nodes) == MAX_NODES:
             raise Excess(f"the model has over {MAX_NODES:,} nodes, more than can be shown")
+        self._scopes += len(node.scope)
+        if self._scopes > 10 * MAX_NODES:  # a node of a large model has some five around it
+            raise Excess(f"the scopes of the nodes are over {10 * MAX_NODES:,} together, more than can be shown")
         self._nodes.append(node)
         return len(self._nodes) - 1
 

@@ -116,6 +116,7 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
     windows = [step_windows(t) for _, t in ordered]
     matched = match([collectives(t) for _, t in ordered])
     steps = _steps(ordered, numbers, windows, params.step)
+    shift = _shifts(ordered)
     return DistributedAnswer(
         columns=steps,
         collectives=Table(columns=_collectives(ordered, numbers, matched)),
@@ -125,9 +126,9 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
             for n, (w, t), win in zip(numbers, ordered, windows, strict=True)
             for d in device_summary(t, win)
         ],
-        stragglers=_stragglers(ordered, numbers, windows, matched, steps),
+        stragglers=_stragglers(ordered, numbers, windows, matched, steps, shift),
         missing_ranks=_missing(ordered, numbers),
-        notes=_notes(windows),
+        notes=_notes(windows, shift),
     )
 
 
@@ -248,14 +249,28 @@ def _bus(name: str, nbytes: int | None, spent: int, members: int) -> float | Non
     return nbytes * factor / spent * 1e9
 
 
+def _shifts(ranks: Ranks) -> list[int] | None:
+    """What to add to the times of each rank to stand on one clock; None with one rank, or where it is not known."""
+    if len(ranks) < 2:
+        return None
+    found = offsets([trace for _, trace in ranks])
+    shifts = [-o.residual_ns if o.clock_ns is None and o.residual_ns is not None else o.clock_ns for o in found]
+    known = [shift for shift in shifts if shift is not None]
+    return known if len(known) == len(shifts) else None
+
+
 def _stragglers(
-    ranks: Ranks, numbers: list[int], windows: list[Windows], matched: list[Matched], steps: RankColumns
+    ranks: Ranks,
+    numbers: list[int],
+    windows: list[Windows],
+    matched: list[Matched],
+    steps: RankColumns,
+    shift: list[int] | None,
 ) -> list[Straggler]:
     """Ranks that come late to the first collective of most steps, on the common clock."""
-    if len(ranks) < 2:
+    if shift is None:
         return []
     traces = [trace for _, trace in ranks]
-    shift = [o.clock_ns if o.clock_ns is not None else -(o.residual_ns or 0) for o in offsets(traces)]
     arrivals = [_first_arrivals(*of_rank) for of_rank in zip(traces, matched, windows, shift, strict=True)]
     shared = [s for s in windows[0].names if all(s in a for a in arrivals)]
     if not shared:
@@ -312,9 +327,10 @@ def _missing(ranks: Ranks, numbers: list[int]) -> list[int]:
     return sorted(set(range(min(size, 1024))) - set(numbers)) if size > 0 else []
 
 
-def _notes(windows: list[Windows]) -> list[str]:
+def _notes(windows: list[Windows], shift: list[int] | None) -> list[str]:
     """Ids of oddities that the page explains."""
-    return ["different_steps"] if len({w.names for w in windows}) > 1 else []
+    notes = {"different_steps": len({w.names for w in windows}) > 1, "clocks_unknown": len(windows) > 1 and not shift}
+    return [name for name, holds in notes.items() if holds]
 
 
 VIEW = View("distributed", 55, needs, Params, compute, make_charts, subject="run")

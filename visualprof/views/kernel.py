@@ -170,13 +170,14 @@ def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
 
 
 def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
-    """Copies and fills by name; bandwidth is all bytes over all time."""
+    """Copies and fills by name; bandwidth is all bytes over all time of those whose size is known."""
     groups = group(trace.events.name[rows])
     moved = trace.arg("bytes", rows, np.nan).astype(np.float64)
+    sized = ~np.isnan(moved)
     total = groups.sum(np.nan_to_num(moved)).astype(np.float64)
-    known = groups.sum(~np.isnan(moved)) > 0
+    known = groups.sum(sized) > 0
     columns = {"name": names(trace, trace.events.name[rows][groups.first]), **_durations(trace, rows, groups)}
-    spent = np.asarray(columns["total_ns"], np.float64)
+    spent = groups.sum(trace.events.dur[rows] * sized).astype(np.float64)
     columns["bytes"] = np.where(known, total, np.nan)
     columns["bandwidth_bytes_per_s"] = np.where(
         known & (spent > 0), total / np.where(spent > 0, spent, 1) * 1e9, np.nan

@@ -29,7 +29,7 @@ EVENT = re.compile(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 DEEP = 100  # no event opens as many brackets; the decoder gives up at some hundreds
-_BLOCK = 1 << 20
+_BLOCK = 1 << 16
 
 
 class Sink(Protocol):
@@ -110,10 +110,12 @@ def entry_ends(text: bytes) -> list[int]:
 
 def _levels(text: bytes) -> Iterator[tuple[int, int]]:
     """Each bracket outside of strings that leaves no other open or too many: its place and how many."""
-    plain = np.frombuffer(ESCAPED.sub(b"__", text), np.uint8)
-    open_before, quoted_before = 0, 0
-    for first in range(0, len(plain), _BLOCK):
-        block = plain[first : first + _BLOCK]
+    open_before, quoted_before, stop = 0, 0, 0
+    while stop < len(text):
+        first, stop = stop, min(stop + _BLOCK, len(text))
+        while text[stop - 1 : stop] == b"\\" and stop < len(text):  # no escape is cut in two
+            stop += 1
+        block = np.frombuffer(ESCAPED.sub(b"__", text[first:stop]), np.uint8)
         quoted = (np.cumsum(block == ord('"'), dtype=np.uint8) + quoted_before) & 1
         folded = block & 0xDF  # `{` and `[`, `}` and `]` differ in one bit
         step = (folded == ord("[")).astype(np.int8) - (folded == ord("]"))

@@ -160,11 +160,18 @@ def _describe(source: Source, doc: Document, builder: TraceBuilder, devices: tup
         producer="paddle.profiler",
         rank=int(rank.group(1)) if rank else -1,
         devices=devices,
-        device_type="cuda" if on_device else "cpu",
+        device_type=_device_type(doc.kinds) if on_device else "cpu",
         clock_origin_ns=0,
         process_cpu_ratio=_ratio(extra.get("Process Cpu Utilization")),
         system_cpu_ratio=_ratio(extra.get("System Cpu Utilization")),
     )
+
+
+def _device_type(kinds: list[Kind]) -> str:
+    """By the calls of the device's API."""
+    if any(k.cat == "MluRuntime" for k in kinds):
+        return "mlu"
+    return "hip" if any(k.cat == "CudaRuntime" and k.name.startswith("hip") for k in kinds) else "cuda"
 
 
 def _devices(properties: object) -> tuple[Device, ...]:

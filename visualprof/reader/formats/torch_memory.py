@@ -1,12 +1,13 @@
-"""torch's memory timeline (`export_memory_timeline("x.raw.json.gz")`): a list of [time, action, bytes, category].
+"""torch's memory timeline (`export_memory_timeline`), of which there are two kinds.
 
+`x.raw.json.gz` is a list of [time, action, bytes, category], `x.json` is [times, [0, bytes of each category] at each].
 Codes of torch/profiler/_memory_profiler.py: actions in the order of its enum from 1, categories in that of its colours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -21,22 +22,27 @@ ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 CATEGORIES = (
     "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd", "unknown",
 )  # fmt: skip
+ABSURD = 1 << 62  # no size: left out by the builder
 MAX_BYTES = 1 << 30  # 40 bytes an event
+_TOTALS = re.compile(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
+_HELD = re.compile(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
 _ENTRY = re.compile(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * 4))
 
 
 def sniff(head: bytes) -> bool:
-    """A list of lists of four numbers, the second an action and the last a category."""
-    return bool(re.match(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]", head))
+    """A list of lists of four numbers, the second an action and the last a category; or one that begins with times."""
+    entry = re.match(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*-?\d+\s*,\s*[1-4]\s*,\s*-?\d+\s*,\s*[0-7]\s*\]", head)
+    return bool(entry or _TOTALS.match(head))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
-    """Reads a file; times are Unix ns, -1 for what was there before.
+    """Reads a file; times are Unix ns (us of totals), -1 for what was there before.
 
     A new version of a tensor is a release from its old category and an allocation in the new one. The file has no
     addresses, so that no release can be told to be that of an allocation, and does not name its device.
     """
-    table, truncated = _load(source, builder)
+    data = source.whole(MAX_BYTES, "a memory timeline", "was it made by torch.profiler?")
+    table, truncated = (_of_totals if _TOTALS.match(data) else _of_entries)(data, builder)
     action, category = table[:, 1], table[:, 3]
     good = (action >= 1) & (action <= 4) & (category >= 0) & (category < len(CATEGORIES))
     if not good.all():
@@ -74,9 +80,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )
 
 
-def _load(source: Source, builder: TraceBuilder) -> tuple[Ints, bool]:
+def _of_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     """(n, 4) int64, and whether the file was cut."""
-    data = source.whole(MAX_BYTES, "a memory timeline", "was it made by torch.profiler?")
     try:
         return _table(msgspec.json.decode(data, type=list[tuple[int, int, int, int]])), False
     except (*UNDECODABLE, OverflowError):
@@ -84,7 +89,7 @@ def _load(source: Source, builder: TraceBuilder) -> tuple[Ints, bool]:
 
 
 def _whole_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
-    """As `_load`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
+    """As `_of_entries`, of a file that is cut or damaged: every entry that can be read (1 us each)."""
     skipped, rows, done = Skipped(), list[list[int]](), data.find(b"[") + 1
     for entry in _ENTRY.finditer(data):
         numbers = [int(number) for number in entry.groups()]
@@ -100,6 +105,58 @@ def _whole_entries(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
     if skipped.parts:
         builder.warn(skipped.sentence())
     return _table(rows), not rest.endswith(b"]")
+
+
+def _of_totals(data: bytes, builder: TraceBuilder) -> tuple[Ints, bool]:
+    """The entries that lead from each total to the next, (n, 4) int64, and whether the file was cut (5 us a total)."""
+    try:
+        times, held = msgspec.json.decode(data, type=tuple[list[int], list[list[int]]])
+        complete = len(times) == len(held) and all(len(sizes) == 1 + len(CATEGORIES) for sizes in held)
+    except UNDECODABLE:
+        times, held, complete = list[int](), list[list[int]](), False
+    if not complete:
+        times, held = _whole_totals(data)
+    truncated = not data.rstrip().endswith(b"]]")
+    if not complete and not truncated:
+        builder.warn(f"the file is damaged after {len(held):,} of {len(times):,} totals; what follows was left out")
+    entries: list[tuple[int, int, int, int]] = []
+    before = [0] * len(CATEGORIES)
+    for i, (us, (_, *sizes)) in enumerate(zip(times, held, strict=False)):
+        ts = max(0, min(us, 2**53)) * 1000
+        first = i == 0 and times[:1] == times[1:2]  # what was there before has the time of the first event
+        entries += _changes(
+            ts, [max(-ABSURD, min(ABSURD, b - a)) for a, b in zip(before, sizes, strict=True)], 1 if first else 2
+        )
+        before = sizes
+    return _table(entries), truncated
+
+
+def _whole_totals(data: bytes) -> tuple[list[int], list[list[int]]]:
+    """Times and the totals that stand unbroken behind them."""
+    end = data.find(b"]")
+    times = [int(t) for t in re.findall(rb"\d{1,19}", data[: end if end >= 0 else len(data)])]
+    held: list[list[int]] = []
+    done = data.find(b"[", end) + 1
+    for sizes in _HELD.finditer(data, done):
+        if data[done : sizes.start()].strip(b" \t\r\n,"):
+            break
+        held.append([int(size) for size in sizes.groups()])
+        done = sizes.end()
+    return times, held
+
+
+def _changes(ts: int, change: list[int], created: int) -> Iterator[tuple[int, int, int, int]]:
+    """What happened at a time: memory went from one category to another as far as it could, the rest came or went."""
+    gone = [(-size, category) for category, size in enumerate(change) if size < 0]
+    came = [(size, category) for category, size in enumerate(change) if size > 0]
+    while gone and came:
+        (less, source), (more, target) = gone.pop(), came.pop()
+        moved = min(less, more)
+        yield from ((ts, 3, -moved, source), (ts, 3, moved, target))
+        gone += [(less - moved, source)] * (less > moved)
+        came += [(more - moved, target)] * (more > moved)
+    yield from ((ts, 4, -size, category) for size, category in gone)
+    yield from ((ts, created, size, category) for size, category in came)
 
 
 def _table(rows: Sequence[Sequence[int]]) -> Ints:

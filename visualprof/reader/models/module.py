@@ -6,7 +6,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
+from visualprof.reader.graph import MAX_DEPTH, ModelBuilder, ModelGraph, Node, NodeKind, Scope, Value, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
@@ -77,13 +77,13 @@ def _node(node: _Node) -> Node:
     return Node(
         node.name,
         node.type,
-        tuple(Scope(s) for s in node.scope),
+        tuple(Scope(s) for s in node.scope[:MAX_DEPTH]),
         cast("NodeKind", node.kind) if node.kind in get_args(NodeKind) else "operator",
         tuple(node.inputs),
         tuple(node.outputs),
         {k: str(v) for k, v in node.attributes.items()},
         node.documentation,
-        node.placed,
+        placed=node.placed,
     )
 
 

@@ -211,7 +211,7 @@ class _Reader:
         whole = Node(
             label, node.op_type, place, "constant" if constant else "operator", given, made, attributes,
             DOCUMENTATION.format(node.op_type) if node.domain in ("", "ai.onnx") and function is None else "",
-            placed, self.builder.body(place, _last(label), kind) if bodies or function is not None else None,
+            self.builder.body(place, _last(label), kind) if bodies or function is not None else None, placed,
         )  # fmt: skip
         self.builder.node(whole)
         for name, body in bodies:

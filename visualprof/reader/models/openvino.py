@@ -183,7 +183,7 @@ class _Walk:
             last = name.rstrip("/").rpartition("/")[2]
             body = self._builder.body(scope, last, "control") if layer.bodies else None
             attributes = layer.attributes
-            node = Node(name, kind, scope, "operator", inputs, outputs, attributes, body=body)
+            node = Node(name, kind, scope, "operator", inputs, outputs, attributes, body=body, placed="/" in name)
         self._builder.node(node)
         for tag, net in layer.bodies.items():
             part = tag.replace("_body", "_branch")

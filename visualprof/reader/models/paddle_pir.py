@@ -142,7 +142,7 @@ class _Walk:
         made = self._made(outputs, name)
         shown = {n: text for n, text in attributes.items() if n not in HIDDEN}
         body = self._builder.body(scope, label, "control") if operator.regions else None
-        node = Node(name, kind, scope, "operator", inputs, made, shown, body=body)
+        node = Node(name, kind, scope, "operator", inputs, made, shown, body=body, placed="struct_name" in attributes)
         self._builder.node(node)
         names = BRANCHES.get(kind, ())
         for number, region in enumerate(operator.regions):

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Events, Ids, LinkKind, Links, Mask, Steps, Track, TrackKind
+from visualprof.reader.trace import Category, Events, Ids, Ints, LinkKind, Links, Mask, Steps, Track, TrackKind
 
 
 def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) -> Ids:
     """Step of every event, -1 for none.
 
-    Work on the host belongs to the step in which it starts, but on a thread that works off a queue to the step that
-    put it there, and what such a thread does besides to that of the queued work in it or else before it. Work on a
-    device belongs to the step of its launch. Where a file has launches, device work without one belongs to the step
-    of what its stream ran before; at the head of a stream it is from before the recording and of no step.
-    Source: docs/views.md#steps.
+    Work on the host belongs to the step in which it starts, of its own thread where several have steps, but on a
+    thread that works off a queue to the step that put it there, and what such a thread does besides to that of the
+    queued work in it or else before it. Work on a device belongs to the step of its launch. Where a file has launches,
+    device work without one belongs to the step of what its stream ran before; at the head of a stream it is from
+    before the recording and of no step. Source: docs/views.md#steps.
     """
     ts = events.ts
     if len(steps) == 0 or len(ts) == 0:
         return np.full(len(ts), -1, np.int32)
-    place = np.searchsorted(steps.ts, ts, side="right") - 1
-    step = np.where((place >= 0) & (ts < (steps.ts + steps.dur)[place]), place, -1).astype(np.int32)
+    step = _at(ts, steps, np.arange(len(steps)))
+    marking: list[int] = np.unique(steps.track).tolist()
+    for number in (n for n in marking if n >= 0 and len(marking) > 1):  # threads that run steps side by side
+        rows = slice(tracks[number].first, tracks[number].first + tracks[number].count)
+        step[rows] = _at(ts[rows], steps, np.flatnonzero(steps.track == number))
     kinds = np.array([t.kind for t in tracks], np.int8)[events.track]
     queued, from_queue = _marked(links, LinkKind.ASYNC, np.ones(len(ts), bool), step)
     for track in np.unique(events.track[queued & (kinds == TrackKind.THREAD)]):
@@ -32,6 +35,13 @@ def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) ->
         for track in (t for t in tracks if t.kind == TrackKind.STREAM and t.count):
             _follow_stream(step, track, launched, before=ts < first)
     return step
+
+
+def _at(ts: Ints, steps: Steps, among: Ints) -> Ids:
+    """Which of some steps holds each time, -1 for none."""
+    place = np.searchsorted(steps.ts[among], ts, side="right") - 1
+    held = (place >= 0) & (ts < (steps.ts + steps.dur)[among[place]])
+    return np.where(held, among[place], -1).astype(np.int32)
 
 
 def _marked(links: Links, kind: LinkKind, allowed: Mask, step: Ids) -> tuple[Mask, Ids]:

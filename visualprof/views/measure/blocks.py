@@ -16,13 +16,15 @@ from visualprof.reader.trace.types import Mask
 FLAT_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
 MAX_PERIOD = 400
 MIN_REPEATS = 2
+MAX_COMPARED = 100_000_000  # types of nodes; DenseNet-121 takes 0.7 million, a model made to take hours stays flat
 MIN_BLOCK = 4
 WORDS = 3  # operator types in the name of a block
 # What a block is about: what computes most, then what tells its kind, then arithmetic, then what only moves data.
 WEIGHTY = re.compile(r"conv(?!ert)|matmul|matrixmul|gemm|linear|addmm|einsum|attention|lstm|gru|rnn", re.IGNORECASE)
 TELLING = re.compile(r"norm|softmax|relu|elu|sigmoid|silu|swish|mish|tanh|erf|clip|pool|resize|upsample", re.IGNORECASE)
 MOVING = re.compile(
-    r"reshape|transpose|shape|slice|concat|split|cast|squeeze|gather|identity|pad|expand|dimshuffle|subtensor|constant",
+    r"shape|transpose|permute|view|flatten|slice|select|concat|stack|split|cast|squeeze|gather|identity|clone|contiguous|pad|"
+    r"expand|repeat|dimshuffle|subtensor|constant",
     re.IGNORECASE,
 )
 
@@ -81,7 +83,9 @@ def _blocks(nodes: Sequence[Node], body: list[int], entering: NDArray[np.int64])
     heap = [_longest(types, free, p) for p in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1)]
     heapq.heapify(heap)
     out: list[list[int]] = []
-    while heap:
+    for _ in range(MAX_COMPARED // max(1, len(body))):
+        if not heap:
+            break
         best = heapq.heappop(heap)
         if -best.unused < MIN_REPEATS * MIN_BLOCK:
             continue

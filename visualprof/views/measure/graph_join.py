@@ -105,8 +105,8 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
         for row in at[asked.first].tolist():
             texts = [trace.strings[label[row]]] if label[row] else []
             texts += trace.strings[layers[row]].split(",") if layers[row] else []
-            each = [find(int(held[row]), text, trace.strings[type[row]] if type[row] else "") for text in texts]
-            found.append(next((one for one in each if one >= 0), min(each, default=NO_NODE)))
+            kind = trace.strings[type[row]] if type[row] else ""
+            found.append(names.of_type([find(int(held[row]), text, kind) for text in texts], kind))
         node[at] = np.array(found, np.int64)[asked.of]
 
     for depth in range(int(level.max(initial=-1)) + 1):  # from the outermost inwards

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from visualprof.reader.graph import ModelGraph, holders
@@ -15,8 +15,8 @@ ADDED = re.compile(r"(_nchwc|_token_\d+|_kernel_time|/\w+Fusion|/)$")
 FUSED = re.compile(r"^(?:fused |FUSE_\w+\()([^,)]+)")
 INLINED = re.compile(r"(?:_token_(\d+))?_(.+)")
 MOST_MERGED = 8  # operators in a row that an optimizer makes one of
-WORDS = re.compile(r"MatMul|[A-Z]+[a-z0-9]*")
-SAME = {"Gemm": "MatMul"}
+WORDS = re.compile(r"MatMul|FullyConnected|[A-Z]+[a-z0-9]*")
+SAME = {"Gemm": "MatMul", "FullyConnected": "MatMul", "Convolution": "Conv"}
 
 
 class NodeNames:
@@ -71,6 +71,11 @@ class NodeNames:
         if len(rows) > 1:
             rows = [row for row in rows if related(self._nodes[row].type, type)] or rows
         return rows
+
+    def of_type(self, rows: Sequence[int], type: str) -> int:
+        """Of nodes that were merged the first that does what a type says, else the first; NO_NODE, AMBIGUOUS."""
+        nodes = [row for row in rows if row >= 0] or [min(rows, default=NO_NODE)]
+        return next((row for row in nodes if row >= 0 and related(self._nodes[row].type, type)), nodes[0])
 
     def operator(self, row: int, type: str, named: set[int]) -> int:
         """The operator of that type among those that an optimizer merged into one called after its last; else that one.

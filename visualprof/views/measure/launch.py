@@ -51,16 +51,22 @@ def _timed(trace: Trace) -> Mask:
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 
-    A collective's range inside a collective's operator is not a second one, and an operator that is all that there is
-    in one of its name is one call with it: `aten::sum` in `aten::sum`. Source: torch's `key_averages()`.
+    A collective's range inside a collective's operator is not a second one, and nor is what repeats an operator.
     """
-    events = trace.events
-    parent, ops = events.parent, _is_operator_event(trace)
-    inner = ops & (parent >= 0)
+    category, parent = trace.events.category, trace.events.parent
+    inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
+    return _is_operator_event(trace) & ~inner & ~repeats(trace)
+
+
+def repeats(trace: Trace) -> Mask:
+    """Of each event: is it an operator that is all that there is in one of its name (`aten::sum` in `aten::sum`)?
+
+    The two are one call. Source: torch's `key_averages()`.
+    """
+    events, ops = trace.events, _is_operator_event(trace)
+    parent = events.parent
     inside = np.bincount(parent[(parent >= 0) & _timed(trace)], minlength=len(events))
-    again = ops[parent] & (events.name[parent] == events.name) & (inside[parent] == 1)
-    collective = (events.category == Category.COMM) & (events.category[parent] == Category.COMM)
-    return ops & ~(inner & (again | collective))
+    return ops & (parent >= 0) & ops[parent] & (events.name[parent] == events.name) & (inside[parent] == 1)
 
 
 def _is_operator_event(trace: Trace) -> Mask:
@@ -98,9 +104,12 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
     source[trace.links.dst[later]] = trace.links.src[later]
     last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
-    queued = last[rows]
-    known = (queued >= 0) & (events.track[queued] == events.track[rows])
-    return np.where(known, events.ts[source[queued]], ts)
+    known = np.flatnonzero(last[rows] >= 0)
+    queued = last[rows[known]]
+    same = events.track[queued] == events.track[rows[known]]
+    asked: Ints = np.array(ts)
+    asked[known[same]] = events.ts[source[queued[same]]]
+    return asked
 
 
 def launches(trace: Trace) -> Launches:

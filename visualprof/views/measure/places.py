@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
+from itertools import count, groupby
 
 from visualprof.reader.graph import Node, Scope, Value, holders, shared_scopes
 from visualprof.views.measure.blocks import MOVING, blocks
@@ -142,7 +142,8 @@ def _called(named: dict[int, Place], before: list[list[int]]) -> dict[int, Place
         members = todo.pop()
         depth = len(out[members[0]]) if members else 0
         child = {i: named[i][depth] if len(named[i]) > depth else i for i in members}
-        calls = _calls(child, before)
+        runs = [scope for scope, _ in groupby(child.values())]
+        calls = _calls(child, before) if len(set(runs)) < len(runs) else {}  # what runs in one go is called once
         groups: dict[Scope, list[int]] = {}
         for i, scope in child.items():
             if isinstance(scope, Scope):

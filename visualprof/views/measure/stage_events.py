@@ -7,7 +7,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Ids, Ints, Trace, TrackKind
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
@@ -40,19 +40,7 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     """
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
-    shown = (events.dur >= 0) & ~np.isin(events.category, MARKS) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
-    rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
-    issue = np.arange(len(events), dtype=np.int32)
-    issue[joined.work] = joined.issue
-    at = issue[rows]
-    asked = np.where(at >= 0, asked_at(trace, at, events.ts[at]), np.iinfo(np.int64).min)
-    inside = windows.holding(asked) >= 0
-    rows, asked = rows[inside], asked[inside]
-    sides, names = ("host", "device"), (*STAGES, "other")
-    stage = np.full(len(rows), len(STAGES))
-    for number, name in enumerate(STAGES):
-        if name in stages:
-            stage[covers(stages[name].spans, asked)] = number
+    rows, stage = _asked_for(trace, windows, stages, joined)
     groups = group(events.category[rows], on_device[rows], stage)
     first = groups.first
     spent = groups.sum(events.dur[rows])
@@ -61,14 +49,30 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     counts: list[int] = groups.count.tolist()
     members = [grouped[end - n : end] for end, n in zip(accumulate(counts), counts, strict=True)]
     order = np.lexsort((stage[first], kind, -whole))
-    side_of: list[bool] = on_device[rows[first]][order].tolist()
-    stage_of: list[int] = stage[first][order].tolist()
+    category, side, number = (column[order] for column in (events.category[rows[first]], kind % 2, stage[first]))
     return StageEventColumns(
-        category=[Category(c).name.lower() for c in events.category[rows[first]][order].tolist()],
-        track_kind=[sides[d] for d in side_of],
-        stage=[names[i] for i in stage_of],
+        category=[Category(c).name.lower() for c in category],
+        track_kind=np.array(("host", "device"))[side].tolist(),
+        stage=np.array((*STAGES, "other"))[number].tolist(),
         calls=groups.count[order],
         total_ns=np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)[order],
         sum_ns=spent[order],
         ratio=np.where(whole > 0, spent / np.maximum(whole, 1), np.nan)[order],
     )
+
+
+def _asked_for(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
+    """Rows of the events that were asked for in the steps, and the number of the stage of each."""
+    events = trace.events
+    shown = (events.dur >= 0) & ~np.isin(events.category, MARKS) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
+    rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
+    issue = np.arange(len(events), dtype=np.int32)
+    issue[joined.work] = joined.issue
+    at = issue[rows]
+    asked = np.where(at >= 0, asked_at(trace, at, events.ts[at]), np.iinfo(np.int64).min)
+    inside = windows.holding(asked) >= 0
+    asked, stage = asked[inside], np.full(int(inside.sum()), len(STAGES))
+    for number, name in enumerate(STAGES):
+        if name in stages:
+            stage[covers(stages[name].spans, asked)] = number
+    return rows[inside], stage

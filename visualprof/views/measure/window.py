@@ -15,7 +15,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, union
-from visualprof.views.measure.launch import is_kernel
+from visualprof.views.measure.launch import is_kernel, repeats
 from visualprof.views.measure.timing import names, ordered
 
 MAX_HITS = 10_000
@@ -66,6 +66,7 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     """
     events = trace.events
     rows = rows_in(trace, low, high, tracks)
+    rows = rows[~repeats(trace)[rows]]
     start, end = np.maximum(events.ts[rows], low), np.minimum(events.end[rows], high)
     inside = end - start
     groups = group(events.name[rows], events.category[rows])

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { speak } from "./index";
-import { column_labels, counter_name, monitored, said_value } from "./text";
+import { chart_text, column_labels, counter_name, monitored, said_value } from "./text";
 
 beforeAll(() => speak("en"));
 
@@ -17,6 +17,10 @@ describe("monitored", () => {
 
 describe("said_value", () => {
   it("knows the words of the runtimes and leaves others", () => expect([said_value("as the model"), said_value("CPUExecutionProvider")]).toEqual(["as the model", "CPUExecutionProvider"]));
+});
+
+describe("chart_text", () => {
+  it("says which stages are derived", () => expect(["stage.forward", "derived.forward"].map(chart_text)).toEqual(["Forward", "Forward (derived)"]));
 });
 
 describe("column_labels", () => {

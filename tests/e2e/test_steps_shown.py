@@ -1,0 +1,40 @@
+"""What the Overview page says of steps that are left out and of stages that are derived, in both languages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.live import Visits, expect
+from tests.e2e.looks import cell, table
+from tests.e2e.test_changes import Serve
+from tests.views.test_stages import training
+from tests.views.test_steps import launched
+
+SAID = {
+    "en": (["Step not counted: 4, as it is incomplete: 30 pieces of work, 50 in the step before.",
+            "Steps not counted: 5, 6, as nothing of their work was recorded."], "Stages", "Backward (derived)"),
+    "zh": (["未计入的步：4。该步不完整：只有 30 项工作，前一步有 50 项。",
+            "未计入的步：5, 6。没有记录到这些步的任何工作。"], "阶段", "反向（推断）"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", SAID)
+def test_dropped_steps_and_derived_stages_are_said(serve: Serve, visit: Visits, tmp_path: Path, language: str) -> None:
+    for name, events in (
+        ("counts", launched([100, 90, 70, 50, 30, 0, 0])),
+        ("training", [e for n in range(4) for e in training(100 * n)]),
+    ):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / f"{name}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    dashboard = serve()
+    dashboard.wait_until_ready()
+    lines, heading, backward = SAID[language]
+    page = visit(dashboard, "overview", language=language, run="counts/counts")
+    expect(page.locator(".dropped")).to_have_text(lines)
+    page = visit(dashboard, "overview", language=language, run="training/training")
+    stages = table(page, heading)
+    expect(cell(stages, 2, "Stage" if language == "en" else "阶段")).to_have_text(backward)
