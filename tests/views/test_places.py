@@ -20,7 +20,7 @@ MODELS = [
     *(SHARED / "models").glob("*/*.mge"),
     *(SHARED / "traces" / "megengine").glob("*profile.json"),
     TWICE,
-    *(f for f in (FIXTURES / "models").glob("*.*") if f.suffix in (".xml", ".json", ".pdmodel") or "saved" in f.name),
+    *(f for pattern in ("*.xml", "paddle_*", "*saved_model.pb") for f in (FIXTURES / "models").glob(pattern)),
 ]
 
 
