@@ -42,7 +42,7 @@ class Sink(Protocol):
 
 
 class Fault(NamedTuple):
-    """What the decoder said. Its exception holds the frames and they the piece: a circle that nobody breaks meanwhile."""
+    """What the decoder said. Its exception would hold the frames and they the piece, in a circle."""
 
     text: str
     deep: bool
