@@ -361,3 +361,17 @@ def test_odd_names_and_sizes_are_shown_as_they_are(tmp_path: Path) -> None:
     assert [n.name for n in model.nodes] == ["x", name, name]
     assert model.values[0].elements == -1
     assert msgspec.json.encode(drawn(model))
+
+
+def test_the_state_of_an_operator_of_paddle_is_no_weight(tmp_path: Path) -> None:
+    typed = {"TT": {"#": "0.t_dtensor", "D": [{"#": "0.t_ui8"}, [4], "NCHW", [], 0]}}
+    held = [
+        {"#": "p", "A": [0, 1, 1, name], "O": {"%": i, **typed}} for i, name in ((1, "w"), (2, "s__non_persistable"))
+    ]
+    read_by = {"#": "1.rnn", "A": [], "I": [{"%": 1}, {"%": 0}, {"%": 2}], "O": []}
+    program = {"regions": [{"blocks": [{"args": [], "ops": [*held, read_by]}]}]}
+    document = {"base_code": {"magic": "pir", "version": 1}, "program": program}
+    (tmp_path / "m.json").write_bytes(msgspec.json.encode(document))
+    model = read_model(tmp_path / "m.json")
+    assert weights(model) == {"w": 4}
+    assert [model.values[v].name for v in node(model, "rnn_0").inputs] == ["w", "s__non_persistable"]
