@@ -265,7 +265,18 @@ def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 256 MiB"):
         for _ in Source(path).chunks():
             pass
-    with pytest.raises(FormatError, match=r"bomb\.json\.gz: no end of an event within 64 MiB"):
+    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 256 MiB"):
+        read_trace(path)
+
+
+@pytest.mark.slow
+def test_an_event_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "endless.json.gz"
+    with gzip.open(path, "wb", compresslevel=1) as out:
+        out.write(b'{"schemaVersion":1,"traceEvents":[{"name":"')
+        for _ in range(100):
+            out.write(b"x" * (1 << 20))
+    with pytest.raises(FormatError, match=r"endless\.json\.gz: no end of an event within 64 MiB"):
         read_trace(path)
 
 
