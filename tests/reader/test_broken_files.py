@@ -18,8 +18,10 @@ from tests.conftest import SAMPLES, answer
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import EmptyFile, FormatError, SourceError, UnknownFormat, VisualprofError
 from visualprof.reader import read_trace
+from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.chrome import salvage
 from visualprof.reader.source import Source
+from visualprof.views import all_views
 
 WriteFile = Callable[[str | bytes], Path]
 EVENT = '{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":%s,"dur":2,"args":{"External id":%s}}'
@@ -194,6 +196,30 @@ def test_times_that_cannot_be_are_left_out_and_noted(file: WriteFile, ts: str, d
     trace = read_trace(file(document(*events(30), odd, *(EVENT % (10 * i, i) for i in range(30, 60)))))
     assert (len(trace.events), trace.span_ns) == (60, (0, 592_000))
     assert trace.meta.warnings == ("1 events are months long or away from all others: they were left out",)
+
+
+HUGE = "9" * 30
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f'"deviceProperties":[{{"id":{HUGE},"totalGlobalMem":{HUGE},"maxThreadsPerMultiprocessor":{HUGE}}}]',
+        '"deviceProperties":[{"id":0,"smCount":1e308,"maxThreadsPerMultiprocessor":1e19}]',
+        f'"distributedInfo":{{"rank":{HUGE},"world_size":"x"}}',
+        f'"baseTimeNanoseconds":{HUGE}',
+    ],
+)
+def test_numbers_of_the_head_that_cannot_be_are_unknown(file: WriteFile, head: str) -> None:
+    kernel = '{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1,"args":{"device":0,"stream":%s,%s}}'
+    occupancy = '"block":[999999999,999999999,999999999],"blocks per SM":1e300,"est. achieved occupancy %":0'
+    text = document(*events(3), kernel % (7, occupancy), kernel % (HUGE, occupancy))
+    path = file(text.replace('"schemaVersion":1', f'"schemaVersion":1,{head}'))
+    trace = open_trace(path, cache=Cache(path.parent / "cache"))
+    assert len(trace.events) == 5
+    for known in all_views():
+        if known.subject == "trace" and known.needs(trace):
+            known.compute(trace, known.parse({}))
 
 
 def test_two_clocks_in_one_file_are_both_kept(file: WriteFile) -> None:
