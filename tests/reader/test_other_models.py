@@ -22,9 +22,7 @@ from visualprof.views.graph import drawn
 from visualprof.views.measure.graph_join import join
 
 MODELS = FIXTURES / "models"
-FILES = sorted(
-    p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md") and "profile" not in p.name
-)
+FILES = sorted(p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md"))
 
 
 def read(name: str) -> ModelGraph:
@@ -157,7 +155,7 @@ def test_weights_kept_in_half_precision_are_drawn_as_weights() -> None:
 def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> None:
     """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
     model = read(name)
-    joined = join(model, read_trace(MODELS / "openvino_cnn_profile.json"))
+    joined = join(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
     told = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
     assert told == {"/stage0/conv/Conv": 65e3, "/stage1/conv/Conv": 22e3, "/head/mean": 18e3, "/head/MatMul": 35e3}
     assert (joined.total_ns, joined.matched_ns) == (151_000, 140_000)
