@@ -20,7 +20,9 @@ MODELS = [
     *(SHARED / "models").glob("*/*.mge"),
     *(SHARED / "traces" / "megengine").glob("*profile.json"),
     TWICE,
-    *(f for f in (FIXTURES / "models").glob("*.*") if f.suffix in (".xml", ".json", ".pdmodel") or "saved" in f.name),
+    *(FIXTURES / "models").glob("*.xml"),
+    *(FIXTURES / "models").glob("paddle_*.*"),
+    *(FIXTURES / "models").glob("*saved*"),
 ]
 
 
