@@ -269,10 +269,14 @@ def _stage_row(
 
 
 def _events(trace: Trace, inside: Mask) -> EventColumns:
-    """Events by category, host and device apart: calls, union and sum of time. Steps have a table of their own."""
+    """Events by category, host and device apart: calls, union and sum of time.
+
+    Steps have a table of their own; torch's session is no work but the recording itself.
+    """
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
-    marks = (events.category == Category.STEP) | trace.track_mask(TrackKind.GPU_ANNOTATION)
+    recording = (events.category == Category.SESSION) & (trace.meta.format == "kineto")
+    marks = (events.category == Category.STEP) | recording | trace.track_mask(TrackKind.GPU_ANNOTATION)
     rows = np.flatnonzero(inside & (events.dur >= 0) & ~marks)
     groups = group(events.category[rows], on_device[rows])
     columns: dict[str, Column] = {
