@@ -103,8 +103,8 @@ class TraceBuilder:
         unknown = int(np.count_nonzero(np.less(dur, -1)))
         if unknown:
             self.warn(
-                f"{unknown:,} events have no duration (it is missing, negative or no number): "
-                "they are drawn as instants and count in no table"
+                f"events without a duration (it is missing, negative or no number): {unknown:,}; "
+                "drawn as instants, counted in no table"
             )
             dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
