@@ -21,7 +21,7 @@ MODELS = [
     *(SHARED / "traces" / "megengine").glob("*profile.json"),
     TWICE,
     *(FIXTURES / "models").glob("*.xml"),
-    *(FIXTURES / "models").glob("paddle_*.*"),
+    *(FIXTURES / "models").glob("paddle*"),
     *(FIXTURES / "models").glob("*saved*"),
 ]
 
@@ -112,6 +112,15 @@ def test_what_only_feeds_an_adopted_node_stands_beside_it() -> None:
         ])
     )  # fmt: skip
     assert (found["weight"], found["fused"]) == ("", "")
+
+
+def test_no_scope_becomes_most_of_a_model_by_adoption() -> None:
+    head = [("sum", "cond", ""), ("greater", "cond", "sum")]
+    tail = [("a", "?", "greater"), ("b", "?", "a"), ("c", "?", "b")]
+    found = paths(made([*head, *tail]))
+    assert [found[name] for name in ("sum", "greater", "a", "b", "c")] == ["cond", "cond", "", "", ""]
+    found = paths(made([*head, ("less", "cond", "greater"), ("a", "?", "less"), ("b", "?", "a")]))
+    assert set(found.values()) == {"cond"}, "a scope of most nodes keeps what is left over"
 
 
 def test_a_module_called_again_after_other_nodes_is_a_second_call() -> None:

@@ -272,3 +272,19 @@ def test_a_step_has_one_time_and_no_stage_exceeds_it(path: str) -> None:
     assert whole(found) == pytest.approx(1, abs=1e-9)
     calls = dict(zip(found["stages"]["columns"]["name"], found["stages"]["columns"]["calls"], strict=True))
     assert calls["forward"] == calls["backward"] == len(found["steps"]["name"])
+
+
+def closure(at: int) -> list[Event]:
+    """A step of 80 us that calls zero_grad 2, forward 20, backward 25, then forward 4 and backward 11 again."""
+    called = [optimizer("zero_grad", at + 2, 2), forward(at + 5, 20), *backward(at + 25, 25)]
+    again = [host("cpu_op", "aten::dot", at + 51, 4), forward(at + 56, 4), *backward(at + 60, 11)]
+    return [optimizer("step", at, 80), *called, *again, host("cpu_op", "aten::add_", at + 73, 5)]
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["steps", "no steps"])
+def test_passes_that_an_optimizer_step_calls_are_stages(write: Write, marked: bool) -> None:
+    events = [event for n in range(3) for event in closure(100 * n)]
+    found = overview(write, events + [step(n, 100 * n, 99) for n in range(3)] if marked else events)
+    own = 3 * (80 - 20 - 25 - 4 - 11)  # what the optimizer does besides
+    expected = {"forward": (6, 3 * (20 + 4)), "backward": (6, 3 * (25 + 11)), "optimizer": (3, own)}
+    assert {name: of for name, of in stages(found).items() if name != "other"} == expected

@@ -35,7 +35,7 @@ from visualprof.reader.trace import (
 from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
-from visualprof.reader.trace.nesting import innermost_at, nest
+from visualprof.reader.trace.nesting import innermost_of_tracks, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
@@ -254,8 +254,10 @@ class TraceBuilder:
         parts: list[tuple[Rows, Rows, LinkKind]] = [(*launches, LinkKind.LAUNCH)]
         parts += [(_lookup(event_of, a), _lookup(event_of, b), kind) for a, b, kind in self._links]
         for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
-            a = _at_times(ts, end, parent, bounds, track_a, ts_a)
-            b = np.where(rows_b >= 0, _lookup(event_of, rows_b), _at_times(ts, end, parent, bounds, track_b, ts_b))
+            a = innermost_of_tracks(ts, end, parent, bounds, track_a, ts_a)
+            b = np.where(
+                rows_b >= 0, _lookup(event_of, rows_b), innermost_of_tracks(ts, end, parent, bounds, track_b, ts_b)
+            )
             parts.append((a, b, kind))
         src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32) for i in (0, 1))
         kinds = np.concatenate([np.full(len(a), kind, np.uint8) for a, _, kind in parts])
@@ -368,18 +370,6 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
     rows = rows.astype(np.int64)
     known = (rows >= 0) & (rows < len(event_of))
     return np.where(known, event_of[np.where(known, rows, 0)] if len(event_of) else -1, -1).astype(np.int32)
-
-
-def _at_times(ts: Ints, end: Ints, parent: Ids, bounds: Sequence[tuple[int, int]], track: Ids, times: Ints) -> Ids:
-    """Innermost event of a track at a time, for many (track, time)."""
-    events = np.full(len(times), -1, np.int32)
-    used: list[int] = np.unique(track[track >= 0]).tolist()
-    for t in used:
-        first, last = bounds[t]
-        if last > first:
-            places = np.flatnonzero(track == t)
-            events[places] = innermost_at(ts, end, parent, first, last, times[places])
-    return events
 
 
 def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgColumn:

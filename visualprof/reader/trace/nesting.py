@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,3 +96,17 @@ def innermost_at(ts: Ints, end: Ints, parent: Ids, first: int, last: int, times:
         events = at[climbing]
         climbing = climbing[(events >= 0) & (end[events] < times[climbing])]
     return at
+
+
+def innermost_of_tracks(
+    ts: Ints, end: Ints, parent: Ids, bounds: Sequence[tuple[int, int]], track: Ids, times: Ints
+) -> Ids:
+    """Innermost event of a track at a time, for many (track, time)."""
+    events = np.full(len(times), -1, np.int32)
+    used: list[int] = np.unique(track[track >= 0]).tolist()
+    for t in used:
+        first, last = bounds[t]
+        if last > first:
+            places = np.flatnonzero(track == t)
+            events[places] = innermost_at(ts, end, parent, first, last, times[places])
+    return events

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count, groupby
 
 from visualprof.reader.graph import Node, Scope, Value, holders, shared_scopes
@@ -21,15 +22,16 @@ def places(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], d
     """Scopes of each node, the outermost first, with the one that it is; nodes stand in the order of execution.
 
     A flat model has blocks. Else a node whose name does not tell its place is adopted, so that no data leaves a group
-    to it and comes back; what only moves data or computes shapes goes with what reads it. Where data comes back to a
-    group from nodes that are placed outside, its module was called again: `name#2`. What a node holds goes with it.
+    to it and comes back; what only moves data or computes shapes goes with what reads it. No group becomes most of its
+    body by what stands at its ends. Where data comes back to a group from nodes that are placed outside, its module was
+    called again: `name#2`. What a node holds goes with it.
     Cost: about 5 us a node and level of scopes.
 
     Args: src, dst: the edges, as places in `nodes`.
     """
     around = holders(nodes)
     src, dst = _beside(around, src, dst)
-    found = blocks(nodes, src, dst) or _placed(nodes, values, src, dst)
+    found = blocks(nodes, src, dst) or _placed(nodes, values, around, src, dst)
     out: list[Place] = []
     taken: set[Place] = set()
     for i, (node, holder) in enumerate(zip(nodes, around, strict=True)):
@@ -63,7 +65,9 @@ def _beside(around: Sequence[int], src: Sequence[int], dst: Sequence[int]) -> tu
     return [a for a, _ in ends], [b for _, b in ends]
 
 
-def _placed(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], dst: Sequence[int]) -> list[Place]:
+def _placed(
+    nodes: Sequence[Node], values: Sequence[Value], around: Sequence[int], src: Sequence[int], dst: Sequence[int]
+) -> list[Place]:
     """The scopes that nodes name, calls told apart; those of the nodes around them where they name none."""
     before: list[list[int]] = [[] for _ in nodes]
     after: list[list[int]] = [[] for _ in nodes]
@@ -83,11 +87,28 @@ def _placed(nodes: Sequence[Node], values: Sequence[Value], src: Sequence[int], 
             if moving[i] and inner[: len(places[i])] == places[i]:
                 places[i] = inner
     # Those with placed nodes on one side only go with what is next to them there.
+    adopted: dict[int, None] = {}
     for order, side, near in ((range(len(nodes) - 1, -1, -1), below, after), (range(len(nodes)), above, before)):
         for i in order:
             if not nodes[i].placed and side[i] and not (above[i] and below[i]):
+                adopted[i] = None
                 places[i] = _between(nodes[i].scope, [places[j] for j in near[i] if side[j] or _stands(nodes[j])], ())
+    for i in _swallowed(nodes, around, places, adopted):
+        places[i] = nodes[i].scope
     return places
+
+
+def _swallowed(
+    nodes: Sequence[Node], around: Sequence[int], places: list[Place], adopted: Collection[int]
+) -> list[int]:
+    """Of the adopted nodes those by which alone a group became most of the body that they stand in."""
+    size = {around[i]: len(nodes[i].scope) + 1 for i in adopted}
+    group = {i: (around[i], places[i][: size[around[i]]]) for i in range(len(nodes)) if around[i] in size}
+    operators = [i for i in group if nodes[i].kind == "operator"]
+    whole = Counter(around[i] for i in operators)
+    after = Counter(group[i] for i in operators)
+    before = after - Counter(group[i] for i in operators if i in adopted)
+    return [i for i in adopted if 2 * after[group[i]] > whole[around[i]] >= 2 * before[group[i]]]
 
 
 def _stands(node: Node) -> bool:

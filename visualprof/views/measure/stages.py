@@ -59,12 +59,19 @@ def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
         _derive(trace, windows, found, marked.get("optimizer", np.zeros(0, np.int64)))
     stages: dict[str, Stage] = {}
     done = NOTHING
+    closures = _closures(found)
     for name in (n for n in CUT_FIRST if n in found):
         start, end = found[name][:, 0], found[name][:, 1]
-        spans = subtract(union(start, end), done)
+        spans = subtract(union(start, end), merge(done, closures) if name == "optimizer" else done)
         stages[name] = Stage(start, end, spans, name not in marked)
         done = merge(done, spans)
     return {name: stages[name] for name in STAGES if name in stages}
+
+
+def _closures(found: Mapping[str, Ints]) -> Ints:
+    """Disjoint intervals of the forward and backward that an optimizer's step calls, as with `step(closure)`."""
+    steps = merge(found.get("optimizer", NOTHING))
+    return merge(*(found[name][covers(steps, found[name][:, 0])] for name in ("forward", "backward") if name in found))
 
 
 def _marked(trace: Trace, name: str, category: Category) -> Rows:
@@ -86,7 +93,8 @@ def _derive(trace: Trace, windows: Windows, found: dict[str, Ints], optimizer: R
     Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
     a sequence number, where the trace has those) and no step or other stage began. Forward: from the first operator of
     the iteration to that. An iteration begins after all of these: its step's mark, the backward before it, the
-    optimizer's step (not its `zero_grad`) and the data loading before it.
+    optimizer's step (not its `zero_grad`) and the data loading before it. A step that itself calls them (a closure, as
+    those of LBFGS and Lightning) does so with operators that have sequence numbers; its own have none.
 
     Args: found: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
     """
@@ -120,11 +128,14 @@ def _forward(trace: Trace, windows: Windows, found: Mapping[str, Ints], ops: Ids
     cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
     stepped = events.end[optimizer[~np.isin(events.name[optimizer], cleared)]]
     loaded = found.get("dataloader", NOTHING)[:, 1]
-    before = np.concatenate((windows.asked[:, 0], backward[:, 1], stepped, loaded))
+    calling = _holding(backward[:, 0], found.get("optimizer", NOTHING))
+    if len(calling):
+        ops = ops[(trace.arg("sequence", ops) >= 0) | ~covers(calling, events.ts[ops])]
+    before = np.concatenate((windows.asked[:, 0], backward[:, 1], stepped, loaded, calling[:, 0]))
     begin = _last(np.sort(before), backward[:, 0])
     asked = asked_at(trace, ops, events.ts[ops])
     free = union(asked, np.where(asked == events.ts[ops], events.end[ops], asked + 1))
-    free = subtract(free, merge(*found.values()))
+    free = subtract(free, subtract(merge(*found.values()), subtract(calling, merge(backward))))
     first = np.append(free[:, 0], np.iinfo(np.int64).max)[np.searchsorted(free[:, 1], begin, side="right")]
     forward = np.stack((np.maximum(first, begin), backward[:, 0]), axis=1)
     return forward[forward[:, 0] < forward[:, 1]]
@@ -138,6 +149,12 @@ def _autograd(trace: Trace) -> Mask:
     if not named.any():
         named[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
     return named
+
+
+def _holding(times: Ints, ranges: Ints) -> Ints:
+    """Those of some ranges (n, 2) in which one of ascending times lies, disjoint."""
+    place = np.searchsorted(times, ranges)
+    return merge(ranges[place[:, 1] > place[:, 0]])
 
 
 def _runs(start: Ints, end: Ints, borders: Ints) -> Ints:
