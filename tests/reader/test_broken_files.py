@@ -21,6 +21,7 @@ from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.chrome import salvage
 from visualprof.reader.source import Source
+from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import all_views
 
 WriteFile = Callable[[str | bytes], Path]
@@ -220,6 +221,14 @@ def test_numbers_of_the_head_that_cannot_be_are_unknown(file: WriteFile, head: s
     for known in all_views():
         if known.subject == "trace" and known.needs(trace):
             known.compute(trace, known.parse({}))
+
+
+@pytest.mark.parametrize("number", [10**30, float("inf"), float("nan")])
+def test_what_is_said_in_numbers_that_cannot_be_is_unknown(number: float) -> None:
+    builder = TraceBuilder("test")
+    builder.describe(rank=number, process_cpu_ratio=number, host="h")
+    meta = builder.build().meta
+    assert (meta.rank, meta.process_cpu_ratio, meta.host) == (-1, -1.0, "h")
 
 
 def test_two_clocks_in_one_file_are_both_kept(file: WriteFile) -> None:
