@@ -205,7 +205,7 @@ def test_models_that_fit_alike_can_be_chosen(serve: Callable[..., Dashboard], vi
     dashboard.wait_until_ready()
     page = visit(dashboard, "graph")
     picture(page)
-    expect(page.locator(".fit")).to_contain_text("Chosen by names")
+    expect(page.locator(".fit")).to_contain_text("These fit about as well")
     page.locator(".fit").get_by_role("button", name=re.compile("first")).click()
     expect(page.locator(".tools .picker-button").first).to_contain_text("first.onnx")
     expect(page.locator(".fit")).to_have_count(0)

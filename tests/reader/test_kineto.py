@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.conftest import Write, answer, rows, shared
+from tests.conftest import Write, answer, computed, rows, shared
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind, TrackKind
+from visualprof.views import Params
+from visualprof.views.overview import make_charts
 
 
 def op(name: str = "aten::mm", ts: float = 100, dur: float = 50, tid: int | str = 1, **args: Any) -> dict[str, Any]:
@@ -117,6 +119,8 @@ def test_the_span_of_the_recording_is_a_session_and_no_event_of_the_overview(wri
     assert sorted(trace.events.category.tolist()) == [Category.OP, Category.SESSION]
     overview = answer("overview", path)
     assert overview["events"]["columns"]["category"] == ["op"]
+    drawn = make_charts(computed("overview", path), Params(), 10)["events"]
+    assert drawn["xAxis"]["data"] == ["@t:category.op"]
     assert overview["average_step"]["total_ns"] == 50_000  # the operator's; the window around it is no work
 
 

@@ -315,3 +315,16 @@ def test_unknown_codes_and_absurd_sizes_of_torch_memory_are_left_out_and_noted(t
     trace, warnings = torch_rows(tmp_path, [[-1, 1, 100, 0], [5, 2, "x", 7], [7, 2, 50, 4]])
     assert trace.allocs.allocated.tolist() == [100, 150]
     assert "1 damaged part of 18 bytes skipped, at byte 16" in warnings
+
+
+def test_steps_of_a_plan_that_cannot_be_are_left_out_and_noted(tmp_path: Path) -> None:
+    chunk = {"type": "static_mem", "time_begin": "0", "time_end": "2", "logic_addr_begin": "0", "logic_addr_end": "8"}
+    late = chunk | {"time_begin": "1", "time_end": "2147483648"}
+    steps = {step: {"name": step, "id": step} for step in ("0", "1", "2147483648", "-1", "x", "9" * 30)}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"opr": steps, "chunk": {"0": chunk, "1": late}}))
+    trace = read_trace(path)
+    assert [trace.strings[i] for i in trace.events.name] == ["0", "1"]
+    assert (trace.allocs.ts.tolist(), trace.allocs.bytes.tolist()) == ([0, 2000], [8, -8])
+    assert "4 operators have no valid step" in " ".join(trace.meta.warnings)
+    assert "1 chunks have no valid time" in " ".join(trace.meta.warnings)

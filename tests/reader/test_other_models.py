@@ -22,9 +22,7 @@ from visualprof.views.graph import drawn
 from visualprof.views.measure.graph_join import join
 
 MODELS = FIXTURES / "models"
-FILES = sorted(
-    p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md") and "profile" not in p.name
-)
+FILES = sorted(p for p in MODELS.iterdir() if p.is_file() and p.suffix not in (".py", ".md"))
 
 
 def read(name: str) -> ModelGraph:
@@ -157,7 +155,7 @@ def test_weights_kept_in_half_precision_are_drawn_as_weights() -> None:
 def test_a_profile_of_openvino_stands_on_the_layers_of_its_model(name: str) -> None:
     """The recording's counters by hand: 65, 22, 18 and 35 us; 9 and 2 us are Reorders, which no layer is."""
     model = read(name)
-    joined = join(model, read_trace(MODELS / "openvino_cnn_profile.json"))
+    joined = join(model, read_trace(FIXTURES / "openvino" / "cnn_profile.json"))
     told = {n.name: joined.time_ns[i] for i, n in enumerate(model.nodes) if joined.event[i] >= 0}
     assert told == {"/stage0/conv/Conv": 65e3, "/stage1/conv/Conv": 22e3, "/head/mean": 18e3, "/head/MatMul": 35e3}
     assert (joined.total_ns, joined.matched_ns) == (151_000, 140_000)
@@ -361,3 +359,33 @@ def test_odd_names_and_sizes_are_shown_as_they_are(tmp_path: Path) -> None:
     assert [n.name for n in model.nodes] == ["x", name, name]
     assert model.values[0].elements == -1
     assert msgspec.json.encode(drawn(model))
+
+
+def test_the_state_of_an_operator_of_paddle_is_no_weight(tmp_path: Path) -> None:
+    typed = {"TT": {"#": "0.t_dtensor", "D": [{"#": "0.t_ui8"}, [4], "NCHW", [], 0]}}
+    held = [
+        {"#": "p", "A": [0, 1, 1, name], "O": {"%": i, **typed}} for i, name in ((1, "w"), (2, "s__non_persistable"))
+    ]
+    read_by = {"#": "1.rnn", "A": [], "I": [{"%": 1}, {"%": 0}, {"%": 2}], "O": []}
+    program = {"regions": [{"blocks": [{"args": [], "ops": [*held, read_by]}]}]}
+    document = {"base_code": {"magic": "pir", "version": 1}, "program": program}
+    (tmp_path / "m.json").write_bytes(msgspec.json.encode(document))
+    model = read_model(tmp_path / "m.json")
+    assert weights(model) == {"w": 4}
+    assert [model.values[v].name for v in node(model, "rnn_0").inputs] == ["w", "s__non_persistable"]
+
+
+def test_a_function_of_tensorflow_that_is_called_twice_is_two_groups(tmp_path: Path) -> None:
+    signature = field(1, b"f") + field(2, field(1, b"a")) + field(3, field(1, b"out"))
+    made = field(4, field(1, b"out") + field(2, b"r:activations:0"))
+    function = field(1, field(1, signature) + field(3, tf_node("r", "Relu", "a")) + made)
+    calls = [tf_node("one", "PartitionedCall", "x", f="f"), tf_node("two", "PartitionedCall", "one", f="f")]
+    nodes = b"".join(field(1, n) for n in (tf_node("x", "Placeholder"), *calls))
+    (tmp_path / "m.pb").write_bytes(nodes + field(2, function))
+    model = read_model(tmp_path / "m.pb")
+    one, two = node(model, "one"), next(n for n in model.nodes if n.name == "two" and n.kind == "operator")
+    inside = [n for n in model.nodes if n.type == "Relu"]
+    assert [(n.scope, n.inputs) for n in inside] == [(one.place, one.inputs), (two.place, two.inputs)]
+    assert [s.kind for s in (*one.place, *two.place)] == ["function", "function"]
+    assert two.inputs == one.outputs
+    assert data_flows(model, "x", "two")

@@ -200,3 +200,20 @@ def test_a_call_raises_what_the_reader_said_under_the_name_of_the_user(tmp_path:
     (tmp_path / "broken").touch()
     with pytest.raises(Failed, match="mine: event 7 has no 'ts'"):
         call(pool_tasks.by_name, tmp_path / "broken", "mine")
+
+
+def test_more_calls_than_may_wait_are_told_to_come_again(tmp_path: Path) -> None:
+    (tmp_path / "hangs").touch()
+    failures: list[Failed] = []
+
+    def ask() -> None:
+        with pytest.raises(Failed) as failed:
+            call(pool_tasks.hostile, tmp_path / "hangs", limits=Limits(0.7, 1 << 30, 4))
+        failures.append(failed.value)
+
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(failure.status for failure in failures) == [422] * 8 + [503] * 2

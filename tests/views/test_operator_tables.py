@@ -55,6 +55,15 @@ def test_an_operator_that_ends_on_another_thread_owns_what_its_thread_did_not_sp
     assert found == [3, int(events.dur[outer].sum()), int(events.dur[outer].sum()) - inside]
 
 
+def test_external_ids_mean_an_operator_of_the_same_process(write: Write) -> None:
+    def process(pid: int, dur: float) -> list[dict[str, Any]]:
+        named = {"External id": 1}
+        return [e | {"pid": pid} for e in (op(f"op{pid}", 100, 50, **named), kernel(300, 0, dur, "k", 7, **named))]
+
+    found = rows(answer("operator", write(process(1, 20) + process(2, 30))), "device_self_ns")
+    assert found == {"op1": [20_000], "op2": [30_000]}
+
+
 def test_calls_of_one_operator_in_itself_are_one_call_that_owns_the_kernels(write: Write) -> None:
     # sum 100..150 holds sum 105..145 holds sum 110..140, which launches (5 us); of the second tree the outer sum also
     # holds a fill, so that its two are two calls

@@ -229,6 +229,30 @@ def test_a_block_starts_where_the_fewest_tensors_enter() -> None:
     assert [g.nodes for g in blocks] == [list(range(1 + 5 * i, 6 + 5 * i)) for i in range(4)]
 
 
+def test_a_scoped_node_of_a_flat_model_ends_a_stretch() -> None:
+    types = ["Conv", "Norm", "Relu", "Add"] * 8
+    nodes = [(f"{t}{i}", "", f"{types[i - 1]}{i - 1}" if i else "") for i, t in enumerate(types)]
+    nodes[17] = (nodes[17][0], "deep.in", nodes[17][2])
+    tree = hierarchy_of(made(nodes))
+    assert_no_edge_leads_back(tree)
+    blocks = [g.nodes for g in tree.groups if g.kind == "block"]
+    assert blocks == [list(range(at, at + 4)) for at in (0, 4, 8, 12, 20, 24, 28)]
+
+
+def test_a_suffix_of_a_merged_node_is_no_scope(tmp_path: Path) -> None:
+    from onnx import TensorProto, helper
+
+    names = ["a/conv/Conv", "a/conv/Mul", "a/MatMul/MatMulScaleFusion/", "Gemm_2/MatMulAddFusion"]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("v0", "v4")]
+    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"], name=name) for i, name in enumerate(names)]
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:])).SerializeToString())
+    model = read_model(path)
+    assert [n.placed for n in model.nodes if n.kind == "operator"] == [True, True, True, False]
+    found = paths(model)
+    assert [found[name] for name in names] == ["a.conv", "a.conv", "a", "a"]
+
+
 def test_the_cost_grows_with_the_nodes() -> None:
     """20,000 scopes of one node: half a second; the square of them takes five."""
     count = 20_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -81,8 +82,9 @@ def test_stages_of_marked_steps_are_the_same_and_never_above_the_whole(write: Wr
 
 def test_the_chart_says_which_stages_are_derived(write: Write) -> None:
     chosen = view("overview")
-    events = [e for n in range(2) for e in [step(n, 100 * n, 100), *training(100 * n)]]
     params = chosen.parse({})
+    events = [e for n in range(2) for e in [step(n, 100 * n, 100), *training(100 * n)]]
+    assert chosen.charts
     drawn = chosen.charts(chosen.compute(trace_of(write(events)), params), params, 10)["stages"]["series"]
     named = [str(one["name"]).removeprefix("@t:") for one in drawn]
     assert named == ["stage.dataloader", "derived.forward", "derived.backward", "stage.optimizer", "stage.other"]
@@ -214,6 +216,49 @@ def test_the_sample_of_megengine_has_every_stage_in_every_step() -> None:
     assert found["steps"]["host_ns"] == [20_804_415, 12_257_211, 15_520_671]
 
 
+def without_scopes(path: Path, to: Path) -> Path:
+    """A timeline without the user's scopes; those that MegEngine makes stay: `backward` and the optimizer's `step`."""
+    doc = json.loads(gzip.decompress(path.read_bytes()))
+    events: list[Event] = doc["traceEvents"]
+    opened: dict[int, list[tuple[str, bool]]] = {}
+    dropped: set[int] = set()
+    for i, e in sorted(enumerate(events), key=lambda item: (item[1].get("ts", 0), item[0])):
+        if e["ph"] not in "BE":
+            continue
+        stack = opened.setdefault(e["tid"], [])
+        if e["ph"] == "B":
+            own = e["name"] in ("step", "backward") and e["name"] in (name for name, _ in stack)
+            stack.append((e["name"], e["name"] in ("step", "forward", "backward", "optimizer") and not own))
+        if stack[-1][1]:
+            dropped.add(i)
+        if e["ph"] == "E":
+            stack.pop()
+    doc["traceEvents"] = [e for i, e in enumerate(events) if i not in dropped]
+    to.write_text(json.dumps(doc))
+    return to
+
+
+def test_a_training_of_megengine_without_scopes_has_the_same_stages(tmp_path: Path) -> None:
+    """Its only `step` is the optimizer's, which used to make three steps of 0.5 ms without forward and backward."""
+    path = SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"
+    marked, bare = answer("overview", path), answer("overview", without_scopes(path, tmp_path / "1.json"))
+    assert bare["environment"]["steps"] == 0
+    assert bare["environment"]["stages_derived"] == ["forward"]
+    tables = [a["stages"]["columns"] for a in (marked, bare)]
+    assert tables[0]["device_total_ns"] == tables[1]["device_total_ns"]
+    assert tables[0]["calls"][:3] == tables[1]["calls"][:3] == [3, 3, 3]
+    for scoped, derived in zip(*(t["host_total_ns"][:3] for t in tables), strict=True):
+        assert derived == pytest.approx(scoped, rel=0.08)  # a scope begins before its first operator
+
+
+def test_forward_is_derived_where_only_backward_is_marked(write: Write) -> None:
+    events = [host("user_annotation", "backward", 50, 30), host("cpu_op", "aten::mm", 10, 20),
+              host("cpu_op", "aten::mm_backward", 50, 30), host("cpu_op", "aten::norm", 85, 5)]  # fmt: skip
+    found = overview(write, events)
+    assert stages(found) == {"forward": (1, 40), "backward": (1, 30), "other": (1, 10)}
+    assert found["environment"]["stages_derived"] == ["forward"]
+
+
 @pytest.mark.parametrize(
     "path",
     ["kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
@@ -227,3 +272,19 @@ def test_a_step_has_one_time_and_no_stage_exceeds_it(path: str) -> None:
     assert whole(found) == pytest.approx(1, abs=1e-9)
     calls = dict(zip(found["stages"]["columns"]["name"], found["stages"]["columns"]["calls"], strict=True))
     assert calls["forward"] == calls["backward"] == len(found["steps"]["name"])
+
+
+def closure(at: int) -> list[Event]:
+    """A step of 80 us that calls zero_grad 2, forward 20, backward 25, then forward 4 and backward 11 again."""
+    called = [optimizer("zero_grad", at + 2, 2), forward(at + 5, 20), *backward(at + 25, 25)]
+    again = [host("cpu_op", "aten::dot", at + 51, 4), forward(at + 56, 4), *backward(at + 60, 11)]
+    return [optimizer("step", at, 80), *called, *again, host("cpu_op", "aten::add_", at + 73, 5)]
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["steps", "no steps"])
+def test_passes_that_an_optimizer_step_calls_are_stages(write: Write, marked: bool) -> None:
+    events = [event for n in range(3) for event in closure(100 * n)]
+    found = overview(write, events + [step(n, 100 * n, 99) for n in range(3)] if marked else events)
+    own = 3 * (80 - 20 - 25 - 4 - 11)  # what the optimizer does besides
+    expected = {"forward": (6, 3 * (20 + 4)), "backward": (6, 3 * (25 + 11)), "optimizer": (3, own)}
+    assert {name: of for name, of in stages(found).items() if name != "other"} == expected

@@ -28,7 +28,8 @@ _ASK_S = 0.1
 _HEAVY_BYTES = 512 * 1024**2
 
 _MULTIPLIES = "its content multiplies while it is read: export it again, simplified"
-_AT_ONCE = BoundedSemaphore(2)  # calls; each may take several GiB
+_CALLS, _WAITING = 2, 6  # calls at once, as each may take several GiB, and threads that may wait for one
+_RUNNING, _ADMITTED = BoundedSemaphore(_CALLS), BoundedSemaphore(_CALLS + _WAITING)
 
 Result = TypeVar("Result")
 Task = Callable[[str, Progress], Result]
@@ -134,14 +135,20 @@ class Child(Generic[Result]):
 def call(task: Task[Result], path: str | Path, name: str = "", limits: Limits = MODEL) -> Result:
     """What a task makes of a file, in a process of its own. name: of the file in messages, where it has another.
 
-    Raises: Failed: it cannot be read, takes too much, or ended the process.
+    Raises: Failed: it cannot be read, takes too much, ended the process, or too many others wait.
     """
-    with _AT_ONCE:
-        child = Child(task, limits)
-        try:
-            outcome = child.run(os.fspath(path), name or Path(path).name, lambda _: None, lambda: False)
-        finally:
-            child.stop()
+    name = name or Path(path).name
+    if not _ADMITTED.acquire(blocking=False):
+        raise Failed(Failure(f"{name}: {_CALLS + _WAITING} other files are being read", "try again in a moment", 503))
+    try:
+        with _RUNNING:
+            child = Child(task, limits)
+            try:
+                outcome = child.run(os.fspath(path), name, lambda _: None, lambda: False)
+            finally:
+                child.stop()
+    finally:
+        _ADMITTED.release()
     if isinstance(outcome, Failure):
         raise Failed(outcome)
     assert outcome is not None  # nobody cancels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Any, Literal
 
 import msgspec
@@ -203,9 +204,11 @@ def make_charts(result: OverviewAnswer, params: Params, top: int) -> dict[str, c
     tokens = {s: f"@t:{'derived' if s in derived else 'stage'}.{s}" for s in (*STAGES, "other")}
     if known.keys() - {"other"}:
         out["stages"] = charts.bars(stages.name, [(tokens[s], column) for s, column in known.items()])
-    labels = [f"@t:category.{c}" for c in events.category]
-    if labels:
-        out["events"] = charts.bars(labels, [("@t:metric.total_ns", events.total_ns)], stack=False)
+    # The recording itself, and the sessions of a runtime, are what the rest happened in.
+    rows = zip(events.category, events.track_kind, events.total_ns, strict=True)
+    spent = {(category, side): ns for category, side, ns in rows if category != "session"}
+    if spent:
+        out["events"] = charts.bars(_sides(spent), [("@t:metric.total_ns", list(spent.values()))], stack=False)
     if len(result.stage_events):
         out["stage_events"] = _stage_event_chart(result.stage_events.columns, tokens)
     return out
@@ -218,9 +221,13 @@ def _stage_event_chart(table: StageEventColumns, tokens: dict[str, str]) -> char
     spent = {stage: [0] * len(places) for stage in tokens if stage in table.stage}
     for key, stage, ns in zip(keys, table.stage, table.total_ns, strict=True):
         spent[stage][places[key]] = int(ns)
-    twice = Counter(category for category, _ in places)
-    labels = [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in places]
-    return charts.bars(labels, [(tokens[stage], times) for stage, times in spent.items()])
+    return charts.bars(_sides(places), [(tokens[stage], times) for stage, times in spent.items()])
+
+
+def _sides(keys: Collection[tuple[str, str]]) -> list[str]:
+    """Labels of (category, side); the side is named where a category has both."""
+    twice = Counter(category for category, _ in keys)
+    return [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in keys]
 
 
 def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: Launches) -> StageColumns:

@@ -135,7 +135,7 @@ def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Devi
     at, texts = doc.arg("block")
     used: list[int] = np.unique(texts).tolist()
     sizes = np.zeros(len(doc.texts))
-    sizes[used] = [math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))) for i in used]
+    sizes[used] = [min(math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))), MAX_THREADS) for i in used]
     threads[at] = sizes[texts]
     known = (percent > 0) | (np.round(100 * blocks * threads / capacity)[rows] == 0)
     builder.arg("occupancy", rows[known], percent[known] / 100.0)
@@ -173,9 +173,10 @@ def device_of(properties: Json) -> Device:
 
     def number(*keys: str) -> int:
         try:
-            return int(next((properties[key] for key in keys if key in properties), 0))
-        except (TypeError, ValueError):
+            found = int(next((properties[key] for key in keys if key in properties), 0))
+        except (TypeError, ValueError, OverflowError):
             return 0
+        return found if abs(found) < 2**62 else 0
 
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     return Device(

@@ -16,6 +16,7 @@ from visualprof.reader.chrome.salvage import (
     REPAIRABLE,
     UNREADABLE,
     Entries,
+    Fault,
     Sink,
     behind,
     damage_at,
@@ -128,7 +129,7 @@ class Pieces:
 
     def _feed(self, data: bytes, last: bool) -> bytes | None:
         """Takes the whole events off the front; returns what is left, None at the end of the list."""
-        stop = len(data) if last else _likely_end(data)
+        stop = len(data) if last else _likely_end(data) or len(data) * (len(data) > DAMAGE_LIMIT)
         done = self._take(data, stop, last) if stop else 0
         if done is None:
             return None
@@ -146,36 +147,37 @@ class Pieces:
         """Takes the events of data[:stop]; returns how far that is done, None where the list ended."""
         try:
             self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
+            return stop
         except UNREADABLE as error:
-            # What may be wrong in many events, such as NaN, is repaired in all of them at once.
-            if stop < DAMAGE_LIMIT and REPAIRABLE.search(str(error)) and self._take_repaired(data, stop):
-                return None if self._ended else stop
-            return self._salvage(data, stop, error, last)
-        return stop
+            fault = Fault.of(error)
+        # What may be wrong in many events, such as NaN, is repaired in all of them at once.
+        if stop < DAMAGE_LIMIT and REPAIRABLE.search(fault.text) and self._take_repaired(data, stop):
+            return None if self._ended else stop
+        return self._salvage(data, stop, fault, last)
 
     def _take_repaired(self, data: bytes, stop: int) -> bool:
         repaired = repair(data[:stop])
         entries = Entries(repaired, self.columns)
-        error = entries.take(0, len(repaired))
-        if error:
-            end = list_end(error, repaired, 0, len(repaired))
+        fault = entries.take(0, len(repaired))
+        if fault:
+            end = list_end(fault, repaired, 0, len(repaired))
             if end is None or entries.take(0, end):
                 return False
             self._close_list(repaired[end + 1 :] + data[stop:])
         self._warn(REPAIRED)
         return True
 
-    def _salvage(self, data: bytes, stop: int, error: Exception | None, last: bool) -> int | None:
+    def _salvage(self, data: bytes, stop: int, fault: Fault | None, last: bool) -> int | None:
         """As `_take`, from event to event: what is damaged is repaired alone or skipped."""
         entries, start = Entries(data[:stop], self.columns), 0
-        while error:
-            end = list_end(error, data, start, stop)
+        while fault:
+            end = list_end(fault, data, start, stop)
             if end is not None:
                 if entries.take(start, end):
                     self._take_whole(entries, data, start, end)
                 self._close_list(data[end + 1 :])
                 return None
-            at = damage_at(error, data, start, stop)
+            at = damage_at(fault, data, start, stop)
             whole = self._take_whole(entries, data, start, at)
             first = behind(data, whole)
             if at >= stop and data[first : first + 1] in (b"{", b""):  # an event without its end
@@ -188,7 +190,7 @@ class Pieces:
             if not found:
                 self._close_damaged(data, first)
                 return None
-            error = entries.take(start, stop)
+            fault = entries.take(start, stop)
         return stop
 
     def _let_go(self, data: bytes, first: int) -> int:
@@ -211,7 +213,7 @@ class Pieces:
         return ends[-1]
 
     def _repair_or_skip(self, data: bytes, start: int, stop: int) -> None:
-        text = repair(data[start:stop].rstrip(b" \t\r\n,"))
+        text = repair(data[start:stop].rstrip(b" \t\r\n,")) if stop - start < DAMAGE_LIMIT else b""
         if text and Entries(text, self.columns).take(0, len(text)) is None:
             self._warn(REPAIRED)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -41,6 +41,18 @@ class Sink(Protocol):
         """Takes a list; raises one of UNREADABLE, and takes nothing, when it is not whole."""
 
 
+class Fault(NamedTuple):
+    """What the decoder said. Its exception would hold the frames and they the piece, in a circle."""
+
+    text: str
+    deep: bool
+
+    @classmethod
+    def of(cls, error: Exception) -> Fault:
+        """Of one of UNREADABLE."""
+        return cls(str(error), isinstance(error, RecursionError))
+
+
 class Entries:
     """Entries of a list that are tried part by part, without a copy of each part."""
 
@@ -48,14 +60,14 @@ class Entries:
         self._text = bytearray(b"[%b]" % data)
         self._sink = sink
 
-    def take(self, start: int, stop: int) -> Exception | None:
+    def take(self, start: int, stop: int) -> Fault | None:
         """Feeds data[start:stop]; what the decoder says where that is not whole entries. Goes forward only."""
         after = self._text[stop + 1]
         self._text[start], self._text[stop + 1] = b"[]"
         try:
             self._sink.add(memoryview(self._text)[start : stop + 2])
         except UNREADABLE as error:
-            return error
+            return Fault.of(error)
         finally:
             self._text[stop + 1] = after
         return None
@@ -76,11 +88,11 @@ def repair(data: bytes) -> bytes:
     return TOKEN.sub(mend, data.decode("utf-8", "replace").encode())
 
 
-def damage_at(error: Exception, data: bytes, start: int, stop: int) -> int:
+def damage_at(fault: Fault, data: bytes, start: int, stop: int) -> int:
     """Where the decoder met what it could not read in the entries data[start:stop]; `stop`: only an end is missing."""
-    match = POSITION.search(str(error))
+    match = POSITION.search(fault.text)
     at = min(start + int(match.group(1)) - 1, stop) if match else stop
-    if isinstance(error, RecursionError):
+    if fault.deep:
         at = start + next((i for i, level in _levels(data[start:stop]) if level > DEEP), stop - start)
     try:
         data[start:at].decode()  # the decoder tells no place of bytes that are not UTF-8
@@ -89,11 +101,11 @@ def damage_at(error: Exception, data: bytes, start: int, stop: int) -> int:
     return at
 
 
-def list_end(error: Exception, data: bytes, start: int, stop: int) -> int | None:
+def list_end(fault: Fault, data: bytes, start: int, stop: int) -> int | None:
     """Where the list ends before data[start:stop] does; None where that is not what the decoder stumbled over."""
-    if "trailing characters" not in str(error):
+    if "trailing characters" not in fault.text:
         return None
-    end = data.rfind(b"]", start, damage_at(error, data, start, stop))
+    end = data.rfind(b"]", start, damage_at(fault, data, start, stop))
     return None if end < 0 or EVENT.match(data, behind(data, end + 1)) else end  # a stray bracket: it goes on
 
 

@@ -14,7 +14,7 @@ from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 STEP_NS = 1000
-MOST_STEPS = 2**40
+MOST_STEPS = 10**7  # a graph has some ten thousand
 CATEGORIES = {"weight_mem": "parameter", "static_mem": "activation"}
 
 

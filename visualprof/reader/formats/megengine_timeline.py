@@ -129,7 +129,11 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
 
 
 def _outermost_steps(ts: Ints, dur: Ints, category: Ints, rows: Ints) -> list[int]:
-    """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation."""
+    """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation.
+
+    MegEngine itself calls the optimizer's step so, and a training that marks no steps has only those: if there are
+    backward passes and none is in a step, they are the optimizer's.
+    """
     outermost: list[int] = []
     steps = rows[category[rows] == Category.STEP]
     until = -1
@@ -139,6 +143,11 @@ def _outermost_steps(ts: Ints, dur: Ints, category: Ints, rows: Ints) -> list[in
             until = ts[row] + dur[row]
         else:
             category[row] = Category.ANNOTATION
+    found, backward = np.array(outermost, np.int64), rows[category[rows] == Category.BACKWARD]
+    place = np.searchsorted(ts[found], ts[backward], side="right") - 1
+    if len(found) and len(backward) and not ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any():
+        category[found] = Category.OPTIMIZER
+        return []
     return outermost
 
 

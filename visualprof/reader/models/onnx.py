@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from visualprof.reader.graph import (
@@ -28,6 +29,7 @@ Rows = list[int | None]
 NEXT_FIELDS = b"\x12\x1a\x22\x28\x32\x3a\x42\x72"
 DOCUMENTATION = "https://onnx.ai/onnx/operators/onnx__{}.html"
 SHOWN = 200
+FUSED = re.compile(r"/\w*Fusion/?$")  # what ONNX Runtime appends to the name of a node that it merged others into
 # First formal input and output of a body that is an argument and a result of the node; the node makes or takes others.
 FORMAL = {"If": (0, 0), "Loop": (2, 1), "Scan": (0, 0), "SequenceMap": (0, 0)}
 MAX_CALLS = 64  # of functions in functions
@@ -253,8 +255,9 @@ class _Reader:
         if namespace:
             parts = [p.split(":")[0].strip() for p in namespace.split("/")]
             return tuple(Scope(p) for p in parts[:-1] if p), node.name or parts[-1], True
-        scopes = shared_scopes([scopes_of(name, "/")[0] for name in node.name.split(";")])
-        return scopes, node.name or f"{node.op_type}_{index}", "/" in node.name
+        parts = [FUSED.sub("", name) for name in node.name.split(";")]
+        scopes = shared_scopes([scopes_of(name, "/")[0] for name in parts])
+        return scopes, node.name or f"{node.op_type}_{index}", any("/" in name for name in parts)
 
     def _named(self, name: str, names: Names, own: bool = False) -> int:
         row = names.own(name) if own else names.get(name)

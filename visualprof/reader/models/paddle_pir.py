@@ -114,10 +114,12 @@ class _Walk:
     def _operator(self, operator: _Operator, around: tuple[Scope, ...]) -> None:
         kind = operator.kind.rpartition(".")[2]
         outputs = operator.outputs if isinstance(operator.outputs, list) else [operator.outputs]
-        inputs = tuple(self._row(i.number) for i in operator.inputs)
+        inputs = tuple(self._row(i.number) for i in operator.inputs if i.number)  # 0: an argument that is not given
         if kind in ("p", "parameter"):
             name = str(operator.attributes[-1]) if operator.attributes else ""
-            self._builder.node(Node(name, "Parameter", around, "constant", outputs=self._made(outputs, name)))
+            made = self._made(outputs, name)
+            if not name.endswith("__non_persistable"):  # the state of an operator
+                self._builder.node(Node(name, "Parameter", around, "constant", outputs=made))
             return
         attributes = dict(map(_attribute, operator.attributes))
         if kind in ("data", "feed"):
@@ -175,7 +177,7 @@ class _Walk:
         return tuple(rows)
 
     def _row(self, number: int) -> int:
-        """Row of a value; of one that nothing makes, such as 0 for an argument that is not given, a new one."""
+        """Row of a value; of one that nothing makes a new one."""
         if number not in self._rows:
             self._rows[number] = self._builder.value(Value(f"%{number}"))
         return self._rows[number]

@@ -33,14 +33,13 @@ from visualprof.reader.trace import (
     Values,
 )  # fmt: skip
 from visualprof.reader.trace.asked import steps_of
+from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
 ABSURD_BYTES = 1 << 50
-# Times between 1938 and 2096 and 115 days: sums and differences of those that are possible fit 64 bits.
-EARLIEST_NS, LATEST_NS, LONGEST_NS = -(10**18), 4 * 10**18, 10**16
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENTS: _Dtypes = {
     "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
@@ -104,8 +103,8 @@ class TraceBuilder:
         unknown = int(np.count_nonzero(np.less(dur, -1)))
         if unknown:
             self.warn(
-                f"{unknown:,} events have no duration (it is missing, negative or no number): "
-                "they are drawn as instants and count in no table"
+                f"events without a duration (it is missing, negative or no number): {unknown:,}; "
+                "drawn as instants, counted in no table"
             )
             dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
@@ -184,8 +183,9 @@ class TraceBuilder:
         self._steps.append((ts, dur, self.string(name), track))
 
     def describe(self, **fields: Any) -> None:
-        """Sets fields of Meta."""
-        self._meta = replace(self._meta, **fields)
+        """Sets fields of Meta; numbers that are not finite or do not fit 63 bits stay unknown."""
+        known = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
+        self._meta = replace(self._meta, **known)
 
     def warn(self, warning: str) -> None:
         """Notes a tolerated oddity, once."""
@@ -210,20 +210,18 @@ class TraceBuilder:
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
         events = replace(events, step=steps_of(events, tracks, steps, links))
         args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
-        allocs = self._joined_allocs(event_of, parent, category)
+        allocs, counters = self._joined_allocs(event_of, parent, category), self._joined_counters()
         if len(events) == 0:
             self.warn("the file has no events")
         meta = replace(self._meta, warnings=tuple(self._warnings))
         pyramid = build_pyramid(ts, dur, depth, track, len(tracks))
-        return Trace(
-            tuple(self._ids), events, tuple(tracks), args, links, self._joined_counters(), allocs, steps, pyramid, meta
-        )
+        return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
 
     def _possible(self, columns: dict[str, Values], what: str) -> dict[str, Values]:
         """The columns without the rows whose times cannot be, with a warning. The events come first."""
         ts, dur = columns["ts"], columns.get("dur", np.zeros(1, np.int64))
         if what == "events":
-            self._times = _likely_times(ts)
+            self._times = likely_times(ts)
         first, last = self._times
         absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
         if not absurd.any():
@@ -305,16 +303,6 @@ class TraceBuilder:
                     f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
                     "because the file does not have what was allocated before"
                 )
-
-
-def _likely_times(ts: Ints) -> tuple[int, int]:
-    """The first and last time that can be: of a few events that are months away from the others the time is wrong."""
-    known = ts[(ts >= EARLIEST_NS) & (ts <= LATEST_NS)]
-    if len(known) and int(known.max()) - int(known.min()) > LONGEST_NS:
-        middle = int(np.median(known))
-        if np.count_nonzero(np.abs(known - middle) > LONGEST_NS) * 20 <= len(known):
-            return middle - LONGEST_NS, middle + LONGEST_NS
-    return EARLIEST_NS, LATEST_NS
 
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:

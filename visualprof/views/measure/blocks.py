@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -51,8 +52,8 @@ def blocks(nodes: Sequence[Node], src: Sequence[int], dst: Sequence[int]) -> lis
     entering = _entering(len(nodes), src, dst)
     bodies: dict[tuple[Scope, ...], list[int]] = {}
     for i, node in enumerate(nodes):
-        if not _scoped(node):
-            bodies.setdefault(node.scope, []).append(i)
+        body = tuple(takewhile(lambda scope: scope.kind != "scope", node.scope))
+        bodies.setdefault(body, []).append(i)
     found = [block for body in bodies.values() for block in _blocks(nodes, body, entering)]
     places = [n.scope for n in nodes]
     for number, members in enumerate(sorted(found, key=lambda b: b[0]), 1):
@@ -78,7 +79,7 @@ def _blocks(nodes: Sequence[Node], body: list[int], entering: NDArray[np.int64])
     """Members of the blocks in one body: the longest stretches in which the types repeat with some period."""
     numbers: dict[str, int] = {}
     types = np.array([numbers.setdefault(nodes[i].type, len(numbers)) for i in body])
-    free = np.ones(len(types), bool)
+    free = np.array([not _scoped(nodes[i]) for i in body])
     weighty = np.array([bool(WEIGHTY.search(nodes[i].type)) for i in body])
     heap = [_longest(types, free, p) for p in range(MIN_BLOCK, min(MAX_PERIOD, len(types) // MIN_REPEATS) + 1)]
     heapq.heapify(heap)

@@ -18,8 +18,8 @@ class Groups:
     count: Ints
 
     def sum(self, values: Values) -> Ints:
-        """Sum of a column (n,) in each group, as int64."""
-        return np.rint(np.bincount(self.of, values, len(self.first))).astype(np.int64)
+        """Sum of a column (n,) in each group, as int64; one of absurd values ends at 2**62."""
+        return np.rint(np.clip(np.bincount(self.of, values, len(self.first)), -(2.0**62), 2.0**62)).astype(np.int64)
 
     def mean(self, values: Floats, weight: Values) -> Floats:
         """Weighted mean in each group over the rows where the value is known (not NaN); NaN where none is."""

@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered, covers, merge, subtract, union
-from visualprof.views.measure.launch import Launches, is_operator
+from visualprof.views.measure.launch import Launches, asked_at, is_operator
 from visualprof.views.measure.steps import LONGEST_AGO, Windows
 
 STAGES = {
@@ -52,19 +52,26 @@ def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
     A stage is the outermost ranges that the framework or the user marked as such. Where no forward or backward
     is marked it is worked out from the autograd functions. Source: docs/views.md#stages.
     """
+    events = trace.events
     marked = {name: rows for name, category in STAGES.items() if len(rows := _marked(trace, name, category))}
-    found = {name: np.stack((trace.events.ts[rows], trace.events.end[rows]), axis=1) for name, rows in marked.items()}
+    found = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in marked.items()}
     if not {"forward", "backward"} <= found.keys():
-        passes = _passes(trace, windows, found, marked.get("optimizer", np.zeros(0, np.int32)))
-        found |= {name: ranges for name, ranges in passes.items() if len(ranges) and name not in marked}
+        _derive(trace, windows, found, marked.get("optimizer", np.zeros(0, np.int64)))
     stages: dict[str, Stage] = {}
     done = NOTHING
+    closures = _closures(found)
     for name in (n for n in CUT_FIRST if n in found):
         start, end = found[name][:, 0], found[name][:, 1]
-        spans = subtract(union(start, end), done)
+        spans = subtract(union(start, end), merge(done, closures) if name == "optimizer" else done)
         stages[name] = Stage(start, end, spans, name not in marked)
         done = merge(done, spans)
     return {name: stages[name] for name in STAGES if name in stages}
+
+
+def _closures(found: Mapping[str, Ints]) -> Ints:
+    """Disjoint intervals of the forward and backward that an optimizer's step calls, as with `step(closure)`."""
+    steps = merge(found.get("optimizer", NOTHING))
+    return merge(*(found[name][covers(steps, found[name][:, 0])] for name in ("forward", "backward") if name in found))
 
 
 def _marked(trace: Trace, name: str, category: Category) -> Rows:
@@ -80,36 +87,58 @@ def _marked(trace: Trace, name: str, category: Category) -> Rows:
     return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
-def _passes(trace: Trace, windows: Windows, marked: Mapping[str, Ints], optimizer: Rows) -> dict[str, Ints]:
-    """Forward and backward of every iteration, (n, 2) ns each.
+def _derive(trace: Trace, windows: Windows, found: dict[str, Ints], optimizer: Rows) -> None:
+    """Adds backward and forward of every iteration, (n, 2) ns each, where they are not marked but can be told.
 
     Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
     a sequence number, where the trace has those) and no step or other stage began. Forward: from the first operator of
     the iteration to that. An iteration begins after all of these: its step's mark, the backward before it, the
-    optimizer's step (not its `zero_grad`) and the data loading before it.
+    optimizer's step (not its `zero_grad`) and the data loading before it. A step that itself calls them (a closure, as
+    those of LBFGS and Lightning) does so with operators that have sequence numbers; its own have none.
 
-    Args: marked: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
+    Args: found: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
     """
-    events = trace.events
     grad = _autograd(trace)
-    rows = np.flatnonzero(grad)
-    rows = rows[np.argsort(events.ts[rows], kind="stable")]
-    rows = rows[windows.holding(events.ts[rows]) >= 0]
-    ops = np.flatnonzero((events.category == Category.OP) & is_operator(trace) & (events.dur > 0)).astype(np.int32)
-    ops = ops[nearest_ancestor(events.parent, grad, ops) < 0]
+    ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & (trace.events.dur > 0)).astype(
+        np.int32
+    )
+    ops = ops[nearest_ancestor(trace.events.parent, grad, ops) < 0]
+    if "backward" not in found:
+        found["backward"] = _backward(trace, windows, found, np.flatnonzero(grad), ops)
+    if "forward" not in found:
+        found["forward"] = _forward(trace, windows, found, ops, optimizer)
+    for name in [name for name, ranges in found.items() if not len(ranges)]:
+        del found[name]
+
+
+def _backward(trace: Trace, windows: Windows, found: Mapping[str, Ints], grad: Rows, ops: Ids) -> Ints:
+    """Ranges of autograd functions `grad` that no operator of a forward parts; `ops`: the operators outside of them."""
+    events = trace.events
+    grad = grad[np.argsort(events.ts[grad], kind="stable")]
+    grad = grad[windows.holding(events.ts[grad]) >= 0]
     recorded = ops[trace.arg("sequence", ops) >= 0]
-    steps, loading = windows.asked[:, 0], marked.get("dataloader", NOTHING)
-    borders = (events.ts[recorded if len(recorded) else ops], steps, loading[:, 0], events.ts[optimizer])
-    backward = _runs(events.ts[rows], events.end[rows], np.sort(np.concatenate(borders)))
+    starts = [ranges[:, 0] for ranges in (windows.asked, *found.values())]
+    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)))
+    return _runs(events.ts[grad], events.end[grad], borders)
+
+
+def _forward(trace: Trace, windows: Windows, found: Mapping[str, Ints], ops: Ids, optimizer: Rows) -> Ints:
+    """From the first operator of each iteration, when the host asked for it, to its backward."""
+    events, backward = trace.events, found["backward"]
     cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
-    stepped = optimizer[~np.isin(events.name[optimizer], cleared)]
-    before = (steps, backward[:, 1], events.end[stepped], loading[:, 1])
-    begin = _last(np.sort(np.concatenate(before)), backward[:, 0])
-    aside = merge(*(ranges for name, ranges in marked.items() if name != "forward"))
-    free = subtract(union(events.ts[ops], events.end[ops]), aside)
+    stepped = events.end[optimizer[~np.isin(events.name[optimizer], cleared)]]
+    loaded = found.get("dataloader", NOTHING)[:, 1]
+    calling = _holding(backward[:, 0], found.get("optimizer", NOTHING))
+    if len(calling):
+        ops = ops[(trace.arg("sequence", ops) >= 0) | ~covers(calling, events.ts[ops])]
+    before = np.concatenate((windows.asked[:, 0], backward[:, 1], stepped, loaded, calling[:, 0]))
+    begin = _last(np.sort(before), backward[:, 0])
+    asked = asked_at(trace, ops, events.ts[ops])
+    free = union(asked, np.where(asked == events.ts[ops], events.end[ops], asked + 1))
+    free = subtract(free, subtract(merge(*found.values()), subtract(calling, merge(backward))))
     first = np.append(free[:, 0], np.iinfo(np.int64).max)[np.searchsorted(free[:, 1], begin, side="right")]
     forward = np.stack((np.maximum(first, begin), backward[:, 0]), axis=1)
-    return {"forward": forward[forward[:, 0] < forward[:, 1]], "backward": backward}
+    return forward[forward[:, 0] < forward[:, 1]]
 
 
 def _autograd(trace: Trace) -> Mask:
@@ -120,6 +149,12 @@ def _autograd(trace: Trace) -> Mask:
     if not named.any():
         named[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
     return named
+
+
+def _holding(times: Ints, ranges: Ints) -> Ints:
+    """Those of some ranges (n, 2) in which one of ascending times lies, disjoint."""
+    place = np.searchsorted(times, ranges)
+    return merge(ranges[place[:, 1] > place[:, 0]])
 
 
 def _runs(start: Ints, end: Ints, borders: Ints) -> Ints:
