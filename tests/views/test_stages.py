@@ -288,3 +288,14 @@ def test_passes_that_an_optimizer_step_calls_are_stages(write: Write, marked: bo
     own = 3 * (80 - 20 - 25 - 4 - 11)  # what the optimizer does besides
     expected = {"forward": (6, 3 * (20 + 4)), "backward": (6, 3 * (25 + 11)), "optimizer": (3, own)}
     assert {name: of for name, of in stages(found).items() if name != "other"} == expected
+
+
+def test_a_stage_counts_where_it_lies_in_steps(write: Write) -> None:
+    """Loading from 80 to 130 is in steps 0 and 1, the optimizer from 170 to 260 outlives the last mark at 200."""
+    loading, stepping = host("user_annotation", LOADER, 80, 50, tid=2), optimizer("step", 170, 90)
+    work = [host("cpu_op", "aten::mm", at, 10) for at in (10, 110)]
+    found = overview(write, [step(0, 0, 100), step(1, 100, 100), loading, stepping, *work])
+    assert stages(found) == {"dataloader": (1, 50), "optimizer": (1, 30), "other": (2, 120)}
+    assert whole(found) == 1
+    by_step = found["stage_steps"]
+    assert (us(by_step["dataloader_ns"]), us(by_step["optimizer_ns"])) == ([20, 30], [0, 30])

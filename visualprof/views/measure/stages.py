@@ -211,8 +211,7 @@ def stage_times(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joi
 
 def _own(windows: Windows, spans: Ints) -> Ints:
     """What of each span lies in the step that asked in it."""
-    place = windows.holding(spans[:, 0])
-    spans, place = spans[place >= 0], place[place >= 0]
+    spans, place = windows.parts(spans)
     start = np.maximum(spans[:, 0], windows.start[place])
     return union(start, np.maximum(start, np.minimum(spans[:, 1], windows.end[place])))
 
