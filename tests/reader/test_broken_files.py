@@ -21,6 +21,7 @@ from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.chrome import salvage
 from visualprof.reader.source import Source
+from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import all_views
 
 WriteFile = Callable[[str | bytes], Path]
@@ -157,7 +158,7 @@ def test_missing_fields_are_tolerated(file: WriteFile) -> None:
     trace = read_trace(file(document('{"ph":"X","name":"no times"}', '{"ph":"X","ts":5}', "{}", *events(1))))
     assert len(trace.events) == 2
     assert "1 events do not say when they began" in trace.meta.warnings[0]
-    assert "1 events have no duration" in trace.meta.warnings[1]
+    assert "no number): 1;" in trace.meta.warnings[1]
 
 
 @pytest.mark.parametrize("dur", ["-5", '"NaN"', "null", '"Infinity"'])
@@ -168,7 +169,7 @@ def test_a_duration_that_is_none_makes_an_instant_that_counts_in_no_table(file: 
     path = file(document(*events))
     trace = read_trace(path)
     assert sorted(trace.events.dur.tolist()) == [-1] * 4 + [3000] * 4
-    assert "4 events have no duration" in trace.meta.warnings[0]
+    assert "no number): 4;" in trace.meta.warnings[0]
     kernels = answer("kernel", path)
     for table in (answer("operator", path), answer("runtime", path), kernels, kernels["memory_operations"]):
         assert table["columns"]["calls"] == [1]
@@ -220,6 +221,14 @@ def test_numbers_of_the_head_that_cannot_be_are_unknown(file: WriteFile, head: s
     for known in all_views():
         if known.subject == "trace" and known.needs(trace):
             known.compute(trace, known.parse({}))
+
+
+@pytest.mark.parametrize("number", [10**30, float("inf"), float("nan")])
+def test_what_is_said_in_numbers_that_cannot_be_is_unknown(number: float) -> None:
+    builder = TraceBuilder("test")
+    builder.describe(rank=number, process_cpu_ratio=number, host="h")
+    meta = builder.build().meta
+    assert (meta.rank, meta.process_cpu_ratio, meta.host) == (-1, -1.0, "h")
 
 
 def test_two_clocks_in_one_file_are_both_kept(file: WriteFile) -> None:

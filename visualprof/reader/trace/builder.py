@@ -103,8 +103,8 @@ class TraceBuilder:
         unknown = int(np.count_nonzero(np.less(dur, -1)))
         if unknown:
             self.warn(
-                f"{unknown:,} events have no duration (it is missing, negative or no number): "
-                "they are drawn as instants and count in no table"
+                f"events without a duration (it is missing, negative or no number): {unknown:,}; "
+                "drawn as instants, counted in no table"
             )
             dur = np.maximum(dur, -1)
         columns = {"ts": ts, "dur": dur, "name": name, "category": category, "track": track, "row": row}
@@ -183,8 +183,8 @@ class TraceBuilder:
         self._steps.append((ts, dur, self.string(name), track))
 
     def describe(self, **fields: Any) -> None:
-        """Sets fields of Meta; numbers that do not fit 63 bits stay unknown."""
-        known = {name: v for name, v in fields.items() if not isinstance(v, int) or abs(v) < 2**62}
+        """Sets fields of Meta; numbers that are not finite or do not fit 63 bits stay unknown."""
+        known = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
         self._meta = replace(self._meta, **known)
 
     def warn(self, warning: str) -> None:

@@ -307,9 +307,9 @@ def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str
             f"the window holds {len(rows):,} events, over {MAX_EXPORT:,}", "select a shorter window or fewer tracks"
         )
     texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
-    entries = [_chrome_event(trace, row, texts.get(int(trace.events.row[row]))) for row in rows.tolist()]
-    text = json.dumps({"displayTimeUnit": "ns", "traceEvents": entries}, ensure_ascii=False)
-    return text.encode("utf-8", "surrogatepass")
+    entries = (_chrome_event(trace, row, texts.pop(int(trace.events.row[row]), None)) for row in rows.tolist())
+    lines = ", ".join(json.dumps(entry, ensure_ascii=False) for entry in entries)  # a text takes a fifth of its objects
+    return f'{{"displayTimeUnit": "ns", "traceEvents": [{lines}]}}'.encode("utf-8", "surrogatepass")
 
 
 def _chrome_event(trace: Trace, row: int, text: str | None) -> dict[str, Any]:
