@@ -288,3 +288,33 @@ def test_passes_that_an_optimizer_step_calls_are_stages(write: Write, marked: bo
     own = 3 * (80 - 20 - 25 - 4 - 11)  # what the optimizer does besides
     expected = {"forward": (6, 3 * (20 + 4)), "backward": (6, 3 * (25 + 11)), "optimizer": (3, own)}
     assert {name: of for name, of in stages(found).items() if name != "other"} == expected
+
+
+def test_a_stage_counts_where_it_lies_in_steps(write: Write) -> None:
+    """Loading from 80 to 130 is in steps 0 and 1, the optimizer from 170 to 260 outlives the last mark at 200."""
+    loading, stepping = host("user_annotation", LOADER, 80, 50, tid=2), optimizer("step", 170, 90)
+    work = [host("cpu_op", "aten::mm", at, 10) for at in (10, 110)]
+    found = overview(write, [step(0, 0, 100), step(1, 100, 100), loading, stepping, *work])
+    assert stages(found) == {"dataloader": (1, 50), "optimizer": (1, 30), "other": (2, 120)}
+    assert whole(found) == 1
+    by_step = found["stage_steps"]
+    assert (us(by_step["dataloader_ns"]), us(by_step["optimizer_ns"])) == ([20, 30], [0, 30])
+
+
+@pytest.mark.parametrize(
+    ("made", "first", "cleared", "expected"),
+    [(0, 55, 50, 80 - 55), (45, 50, 60, 80 - 45 - 5)],
+    ids=["before", "inside"],
+)
+def test_a_forward_begins_after_zero_grad_if_a_backward_uses_nothing_before(
+    write: Write, made: int, first: int, cleared: int, expected: int
+) -> None:
+    """Inputs are made, the gradients are cleared before or inside the forward, which ends when the backward begins."""
+    events = [step(0, 0, 200), host("cpu_op", "aten::randn", made, 5), optimizer("zero_grad", cleared, 5)]
+    events += [forward(first, 3), forward(70, 5), *backward(80, 25), optimizer("step", 110, 10)]
+    events += [
+        {"ph": ph, "id": i, "pid": 1, "tid": 1, "ts": ts, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}
+        for i, (source, target) in enumerate([(first, 95), (70, 80)], 1)
+        for ph, ts in (("s", source), ("f", target))
+    ]
+    assert stages(overview(write, events))["forward"] == (1, expected)

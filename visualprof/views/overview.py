@@ -237,14 +237,15 @@ def _stages(trace: Trace, windows: Windows, stages: dict[str, Stage], joined: La
     host_whole, device_whole = int((high - low).sum()), int(rest.sum())
     rows: list[dict[str, Any]] = []
     for name, stage in stages.items():
-        keep = windows.holding(stage.start) >= 0
-        start, end = stage.start[keep], stage.end[keep]
-        spans = stage.spans[windows.holding(stage.spans[:, 0]) >= 0]
+        spans, step = windows.parts(stage.spans)
         device = device_time_within(trace, joined.work, joined.issue, spans[:, 0], spans[:, 1])
-        np.subtract.at(rest, windows.holding(spans[:, 0]), device)
-        call = np.searchsorted(start, spans[:, 0], side="right") - 1
-        of_calls = np.bincount(call, device, len(start)).astype(np.int64)
-        rows.append(_stage_row(name, stage.derived, covered(spans, start, end), of_calls, host_whole, device_whole))
+        np.subtract.at(rest, step, device)
+        call = np.searchsorted(stage.start, spans[:, 0], side="right") - 1
+        shown = windows.holding(stage.start) >= 0
+        shown[call] = True
+        times = (spans[:, 1] - spans[:, 0], device)
+        host_ns, device_ns = (np.bincount(call, v, len(shown)).astype(np.int64)[shown] for v in times)
+        rows.append(_stage_row(name, stage.derived, host_ns, device_ns, host_whole, device_whole))
     spans = merge(*(s.spans for s in stages.values()))
     if not len(joined.work):
         rest = rest[:0]

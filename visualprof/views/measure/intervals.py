@@ -65,6 +65,13 @@ def _edges(a: Ints, b: Ints) -> Ints:
     return edges[np.concatenate(([True], edges[1:] != edges[:-1]))]
 
 
+def pieces(spans: Ints, borders: Ints) -> Ints:
+    """Disjoint intervals (n, 2) cut wherever one of some times (m,) lies in them."""
+    edges = np.unique(np.concatenate((spans.ravel(), borders.ravel())))
+    inside = covers(spans, edges[:-1])
+    return np.stack((edges[:-1][inside], edges[1:][inside]), axis=1)
+
+
 def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
     """Nanoseconds of each window that disjoint ascending intervals cover.
 

@@ -93,7 +93,8 @@ def _derive(trace: Trace, windows: Windows, found: dict[str, Ints], optimizer: R
     Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
     a sequence number, where the trace has those) and no step or other stage began. Forward: from the first operator of
     the iteration to that. An iteration begins after all of these: its step's mark, the backward before it, the
-    optimizer's step (not its `zero_grad`) and the data loading before it. A step that itself calls them (a closure, as
+    optimizer's step and the data loading before it, and its `zero_grad` where nothing that a backward goes back to ran
+    between those and that. A step that itself calls them (a closure, as
     those of LBFGS and Lightning) does so with operators that have sequence numbers; its own have none.
 
     Args: found: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
@@ -126,12 +127,18 @@ def _forward(trace: Trace, windows: Windows, found: Mapping[str, Ints], ops: Ids
     """From the first operator of each iteration, when the host asked for it, to its backward."""
     events, backward = trace.events, found["backward"]
     cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
-    stepped = events.end[optimizer[~np.isin(events.name[optimizer], cleared)]]
+    clearing = np.isin(events.name[optimizer], cleared)
+    stepped = events.end[optimizer[~clearing]]
     loaded = found.get("dataloader", NOTHING)[:, 1]
     calling = _holding(backward[:, 0], found.get("optimizer", NOTHING))
     if len(calling):
         ops = ops[(trace.arg("sequence", ops) >= 0) | ~covers(calling, events.ts[ops])]
     before = np.concatenate((windows.asked[:, 0], backward[:, 1], stepped, loaded, calling[:, 0]))
+    recorded = events.ts[trace.links.src[trace.links.kind == LinkKind.FWDBWD]]
+    if len(recorded):  # what a backward goes back to
+        zeroed = events.ts[optimizer[clearing]]
+        unused = _last(np.sort(recorded), zeroed) < _last(np.sort(before), zeroed)
+        before = np.append(before, events.end[optimizer[clearing][unused]])
     begin = _last(np.sort(before), backward[:, 0])
     asked = asked_at(trace, ops, events.ts[ops])
     free = union(asked, np.where(asked == events.ts[ops], events.end[ops], asked + 1))
@@ -211,8 +218,7 @@ def stage_times(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joi
 
 def _own(windows: Windows, spans: Ints) -> Ints:
     """What of each span lies in the step that asked in it."""
-    place = windows.holding(spans[:, 0])
-    spans, place = spans[place >= 0], place[place >= 0]
+    spans, place = windows.parts(spans)
     start = np.maximum(spans[:, 0], windows.start[place])
     return union(start, np.maximum(start, np.minimum(spans[:, 1], windows.end[place])))
 

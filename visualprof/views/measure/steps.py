@@ -13,7 +13,7 @@ from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
-from visualprof.views.measure.intervals import covered, merge, subtract, union
+from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 
 HOST_WORK = (
@@ -74,6 +74,12 @@ class Windows:
         rows = np.array(places, np.int64)
         names = tuple(self.names[i] for i in places)
         return Windows(names, self.start[rows], self.end[rows], self.index[rows], self.asked[rows])
+
+    def parts(self, spans: Ints) -> tuple[Ints, Ints]:
+        """What of disjoint intervals lies in the host sides of steps, cut at their ends; the step of each."""
+        cut = pieces(spans, self.asked)
+        place = self.holding(cut[:, 0])
+        return cut[place >= 0], place[place >= 0]
 
     def holding(self, ts: Ints) -> Ints:
         """Place of the step whose host side holds each time, -1 for none."""

@@ -1,0 +1,195 @@
+"""What must hold of the numbers of every recording, whatever is in it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, trace_of
+from tests.views.test_steps import Event, host, kernel, launch, step
+from visualprof.errors import VisualprofError
+from visualprof.views import all_views
+from visualprof.views.measure.steps import PARTS, step_windows
+
+NAMES = {
+    "cpu_op": ("aten::mm", "aten::add", "nccl:all_reduce", "autograd::engine::evaluate_function: MmBackward0"),
+    "user_annotation": ("Optimizer.step#Adam.step", "Optimizer.zero_grad#Adam.zero_grad", "mine",
+                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+}  # fmt: skip
+KERNELS = ("kernel", "kernel", "ncclDevKernel_AllReduce_Sum_f32", "s16816gemm")
+STAGES = ("dataloader", "forward", "backward", "optimizer", "other")
+RATIOS = ("ratio", "utilization", "occupancy", "sm_efficiency")
+LARGEST = 500_000  # bytes of a file; the suite stays fast
+Answers = dict[str, Any]
+
+
+def recordings(largest: int = LARGEST) -> list[Path]:
+    """Every file of ours and, if they are there, of others that may be a recording."""
+    found = (f for folder in (SAMPLES, FIXTURES, SHARED / "traces") for f in sorted(folder.rglob("*.json*")))
+    return [f for f in found if f.stat().st_size <= largest]
+
+
+def _readable(path: Path) -> bool:
+    try:
+        return len(trace_of(path).events) > 0
+    except VisualprofError:
+        return False
+
+
+def _answers(path: Path) -> Answers:
+    """Every view of one trace, as others receive it."""
+    trace = trace_of(path)
+    shown = (v for v in all_views() if v.subject in ("trace", "run") and v.needs(trace))
+    return {v.name: json_of(v.compute(trace if v.subject == "trace" else [("w", trace)], v.parse({}))) for v in shown}
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number with the path that leads to it."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{key}.{name}")
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, key)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield key, value
+
+
+def check_shares(answers: Answers) -> list[str]:
+    """No share exceeds the whole, no time is negative."""
+    found: list[str] = []
+    for key, value in _leaves(answers):
+        last = key.rsplit(".", 1)[-1]
+        if last.endswith(RATIOS) and not -1e-9 <= value <= 1 + 1e-9:
+            found.append(f"{key} is {value}")
+        if last.endswith("_ns") and "excess" not in last and "offset" not in last and value < 0:
+            found.append(f"{key} is {value}")
+    return found
+
+
+def check_steps(path: Path, answers: Answers) -> list[str]:
+    """Parts of a step add up to it, steps do not overlap, and every mark is counted or left out with a reason."""
+    overview, windows = answers["overview"], step_windows(trace_of(path))
+    steps, by_stage = overview["steps"], overview["stage_steps"]
+    found: list[str] = []
+    for i, total in enumerate(steps["total_ns"]):
+        if sum(steps[f"{part}_ns"][i] for part in PARTS) != total:
+            found.append(f"parts of step {steps['name'][i]} are not it")
+        if sum(by_stage[f"{stage}_ns"][i] for stage in STAGES) != total:
+            found.append(f"stages of step {steps['name'][i]} are not it")
+    if (windows.start[1:] < windows.end[:-1]).any():
+        found.append("steps overlap")
+    first, last = trace_of(path).span_ns
+    if len(windows) and (windows.start[0] < first or windows.end[-1] > last):
+        found.append("steps leave the recording")
+    marks = overview["environment"]["steps"]
+    if marks and len(steps["name"]) + len(overview["dropped_steps"]) != marks:
+        found.append(f"{marks} marks, {len(steps['name'])} steps, {len(overview['dropped_steps'])} left out")
+    if "distributed" in answers and answers["distributed"]["columns"]["total_ns"] != steps["total_ns"]:
+        found.append("a step lasts differently among ranks")
+    return found
+
+
+def check_stages(answers: Answers) -> list[str]:
+    """Shares of the stages are parts of one whole."""
+    table = answers["overview"]["stages"]["columns"]
+    return [
+        f"{side} shares of stages add up to {total}"
+        for side in ("host", "device")
+        if not (total := math.fsum(r or 0 for r in table[f"{side}_ratio"])) <= 1.0001
+    ]
+
+
+def check_findings(path: Path, answers: Answers) -> list[str]:
+    """No gain exceeds the median step, and what is shown lies inside the recording."""
+    overview, found = answers["overview"], list[str]()
+    totals = sorted(overview["steps"]["total_ns"])
+    longest = overview["environment"]["duration_ns"]
+    for finding in overview["findings"]:
+        gain, start, end = finding["gain_ns_per_step"], finding["start_ns"], finding["end_ns"]
+        if gain is not None and gain > totals[len(totals) // 2]:
+            found.append(f"{finding['id']} gains {gain} of a step of {totals[len(totals) // 2]}")
+        if start is not None and not 0 <= start < end <= longest:
+            found.append(f"{finding['id']} is seen from {start} to {end} of {longest}")
+    return found
+
+
+def check_operators(path: Path, answers: Answers) -> list[str]:
+    """Self time is part of the total, and operators and what no operator owns are all that devices did."""
+    if "operator" not in answers:
+        return []
+    table, found = answers["operator"]["columns"], list[str]()
+    for side in ("host", "device"):
+        for name, own, total in zip(table["name"], table[f"{side}_self_ns"], table[f"{side}_total_ns"], strict=True):
+            if own > total:
+                found.append(f"{side} self time of {name}: {own} of {total}")
+    return found
+
+
+def check_waits(answers: Answers) -> list[str]:
+    """Transferring and waiting are parts of the step; computation and communication make it up."""
+    if "distributed" not in answers:
+        return []
+    result, found = answers["distributed"], list[str]()
+    table, waits = result["columns"], result["waits"]["columns"]
+    lasts = dict(zip(zip(table["rank"], table["step"], strict=True), table["total_ns"], strict=True))
+    for rank, name, *parts in zip(*(waits[c] for c in ("rank", "step", "transfer_ns", "wait_ns")), strict=True):
+        if sum(parts) > lasts[rank, name]:
+            found.append(f"rank {rank} transfers and waits {sum(parts)} of step {name} of {lasts[rank, name]}")
+    columns = (table[f"{c}_ns"] for c in ("computation", "communication", "other", "overlap", "total"))
+    for row in zip(*columns, strict=True):
+        if row[0] + row[1] + row[2] - row[3] != row[4]:
+            found.append(f"computation and communication {row}")
+    return found
+
+
+def check(path: Path) -> list[str]:
+    """Everything that is wrong with the numbers of one trace."""
+    answers = _answers(path)
+    if "overview" not in answers:
+        return check_shares(answers)
+    return [
+        *check_shares(answers), *check_steps(path, answers), *check_stages(answers), *check_findings(path, answers),
+        *check_operators(path, answers), *check_waits(answers),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: "/".join(path.parts[-2:]))
+def test_numbers_of_recordings_hold_together(path: Path) -> None:
+    if not _readable(path):
+        pytest.skip("a model, a report or another file without events")
+    assert check(path) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_numbers_of_any_trace_hold_together(write: Write, seed: int) -> None:
+    assert check(write(_arbitrary(random.Random(seed)), f"{seed}.json")) == []
+
+
+def _arbitrary(chance: random.Random) -> list[Event]:
+    """Threads, streams and steps of arbitrary lengths: ranges outlive steps, work starts late, ids lead nowhere."""
+    length, count = chance.choice((200, 1000)), chance.choice((0, 1, 3, 6))
+    events = [step(n, n * length, chance.choice((length, length - 5, length // 2))) for n in range(count)]
+    free = [0, 0, 0]  # when each stream is done
+    for tid in range(1, chance.choice((2, 3, 4))):
+        at = chance.randint(-50, 100)
+        while at < max(count, 2) * length + chance.randint(-length, length):
+            took, cat = chance.randint(0, length // 5), chance.choice(tuple(NAMES))
+            events.append(
+                host(cat, chance.choice(NAMES[cat]), at, took, tid, **{"Sequence number": 1} if took % 3 else {})
+            )
+            for _ in range(chance.choice((0, 1, 3))):
+                correlation, stream = len(events), chance.randrange(3)
+                call = launch(at + 1, correlation, chance.randint(0, took))
+                start = max(free[stream], at + 1 + chance.choice((0, 3, length // 2)))
+                free[stream] = start + chance.randint(0, length // 5)
+                run = kernel(start, free[stream] - start, correlation, chance.choice(KERNELS), stream)
+                events += chance.choice(([call, run], [call, run], [run], [call])) if tid == 1 else [run]
+            at += took + chance.randint(1, length // 8)
+    chance.shuffle(events)
+    return events
