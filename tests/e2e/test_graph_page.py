@@ -264,6 +264,20 @@ def test_a_model_that_takes_long_is_said_to_be_read(
     picture(page)
 
 
+def test_a_slow_model_does_not_stand_under_the_picture_of_the_one_before(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "graph", model=ONNX, run="onnxruntime-cpu/if_loop")
+    picture(page)
+    held: list[Any] = []
+    page.route("**/api/v1/graph?*", lambda route: held.append(route))
+    page.get_by_role("button", name="Model:").click()
+    page.get_by_role("option", name="resnet10").click()
+    expect(page.locator(".reading")).to_contain_text("Reading resnet10.onnx")
+    expect(page.locator(".area")).to_have_attribute("data-boxes", "0")
+    held[0].continue_()
+    picture(page)
+    assert boxes(page) > 0
+
+
 def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboard, visit: Visits) -> None:
     found = graph(samples, ONNX)
     loop = found["nodes"]["type"].index("Loop")
