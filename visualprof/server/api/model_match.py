@@ -100,10 +100,10 @@ class Matches(Resource):
         if time.monotonic() > until:
             raise NotReady(f"{model.name} is not compared yet", "ask again")
         joined = join(graph, trace)
-        operators = max(1, sum(node.kind == "operator" for node in graph.nodes))
+        timed = [event >= 0 for event, node in zip(joined.event, graph.nodes, strict=True) if node.kind == "operator"]
         matched = joined.matched_ns / joined.total_ns if joined.total_ns else None
         with self._lock:
-            self._known[key] = matched, int((joined.event >= 0).sum()) / operators
+            self._known[key] = matched, sum(timed) / max(1, len(timed))
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
             return self._known[key]

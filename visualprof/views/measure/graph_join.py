@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.graph_names import AMBIGUOUS, NO_NODE, UNKNOWN, NodeNames
+from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN, NodeNames
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
@@ -22,11 +22,17 @@ TOKEN = re.compile(r"_token_\d+$")
 LAYOUT = {"ReorderInput", "ReorderOutput", "Reorder"}
 
 
+Reason = Literal["layout", "unnamed", "constant", "ambiguous", "no_node"]
+
+
 class Unmatched(NamedTuple):
-    """Operators that found no node, of one name; of one type where a runtime made them. event: row of the longest."""
+    """Operators that found no node, of one name; of one type where a runtime made them, or nothing computes.
+
+    event: row of the longest.
+    """
 
     name: str
-    reason: Literal["layout", "unnamed", "ambiguous", "no_node"]
+    reason: Reason
     time_ns: int
     calls: int
     event: int
@@ -87,7 +93,7 @@ def _measured(trace: Trace) -> tuple[Longs, Longs]:
 
 
 def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
-    """Node of each operator; NO_NODE, AMBIGUOUS. Cost: each name once for each node in whose body it ran."""
+    """Node of each operator; NO_NODE, AMBIGUOUS, CONSTANT. Cost: each name once for each node in whose body it ran."""
     label = trace.events.name[rows].astype(np.int64)
     if trace.meta.operator_names == "type":  # a node that is called like a type is not every operator of that type
         label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
@@ -156,10 +162,10 @@ def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unm
         kind = trace.strings[type[at]]
         name = trace.strings[trace.events.name[rows[at]]]
         own = bool(kind) and kind.startswith(TOKEN.sub("", name))  # called after its type
-        reason = (
-            "ambiguous" if node[at] == AMBIGUOUS else "layout" if kind in LAYOUT else "unnamed" if own else "no_node"
-        )
-        name = kind if reason in ("layout", "unnamed") else name
+        told: dict[int, Reason] = {AMBIGUOUS: "ambiguous", CONSTANT: "constant"}
+        found_none: Reason = "layout" if kind in LAYOUT else "unnamed" if own else "no_node"
+        reason = told.get(int(node[at]), found_none)
+        name = kind if kind and reason in ("layout", "unnamed", "constant") else name
         same = found.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
         found[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
     return sorted(found.values(), key=lambda one: -one.time_ns)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from visualprof.reader.graph import ModelGraph, holders
 
-NO_NODE, AMBIGUOUS = -1, -2  # instead of the row of a node
+NO_NODE, AMBIGUOUS, CONSTANT = -1, -2, -3  # instead of the row of a node; constants are not drawn
 UNKNOWN = -2  # a holder: the trace does not say in the body of which node an operator ran
 # What optimizers add to the name of a node, or to that of the value that a merged one makes.
 ADDED = re.compile(r"(_nchwc|_token_\d+|_kernel_time|/\w+Fusion|/)$")
@@ -32,6 +32,7 @@ class NodeNames:
         self._nodes = model.nodes
         self._own: dict[str, list[int]] = {}
         self._values: dict[str, list[int]] = {}
+        self._given: dict[str, list[int]] = {}  # inputs and constants, which MegEngine runs as operators
         self._maker: dict[int, int] = {}
         self._calls: dict[str, list[int]] = {}
         self._ran: set[tuple[object, ...]] = set()
@@ -44,6 +45,8 @@ class NodeNames:
                 self._maker.update((value, row) for value in node.outputs)  # in a call, what makes it inside
                 if self._is_call(row):
                     self._calls.setdefault(node.type, []).append(row)
+            elif node.kind != "output":
+                self._given.setdefault(node.name, []).append(row)
         for value, row in self._maker.items():
             self._values.setdefault(model.values[value].name, []).append(row)
         self._order = self._numbers(ran)
@@ -53,8 +56,10 @@ class NodeNames:
         return row if self._nodes[row].body and not self._is_call(row) else self._running[row]
 
     def find(self, holder: int, name: str, type: str) -> int:
-        """Row of the node of a name that ran in the body of a node (-1 in none); NO_NODE, AMBIGUOUS."""
+        """Row of the node of a name that ran in the body of a node (-1 in none); NO_NODE, AMBIGUOUS, CONSTANT."""
         rows = self._narrowed(holder, name, type)
+        if rows and all(self._nodes[row].kind == "constant" for row in rows):
+            return CONSTANT
         if len(rows) == 1:
             self._ran.add(self._body(rows[0]))
         return rows[0] if len(rows) == 1 else AMBIGUOUS if rows else NO_NODE
@@ -73,7 +78,7 @@ class NodeNames:
         return rows
 
     def of_type(self, rows: Sequence[int], type: str) -> int:
-        """Of nodes that were merged the first that does what a type says, else the first; NO_NODE, AMBIGUOUS."""
+        """Of nodes that were merged the first that does what a type says, else the first; NO_NODE, AMBIGUOUS, CONSTANT."""
         nodes = [row for row in rows if row >= 0] or [min(rows, default=NO_NODE)]
         return next((row for row in nodes if row >= 0 and related(self._nodes[row].type, type)), nodes[0])
 
@@ -110,7 +115,7 @@ class NodeNames:
             if rows:
                 return rows
         fused = FUSED.match(name)
-        return self._own.get(fused[1], []) if fused else []
+        return self._own.get(fused[1], []) if fused else self._given.get(name, [])
 
     def _inlined(self, name: str) -> list[int]:
         """ONNX Runtime calls the nodes of the first call `_inlfunc_F_name`, of later ones `_inlfunc_F_token_7_name`."""

@@ -57,6 +57,13 @@ describe("chart_option", () => {
     expect(plain(legend.formatter(long))).toContain("75.0 %");
   });
 
+  it("lays categories down, in parts too, and leaves steps standing", () => {
+    const bars = (names: string[], count: number) => ({ xAxis: { type: "category", data: names }, yAxis: { type: "value" }, series: Array(count).fill({ type: "bar", data: [1] }) });
+    const category_axis = (names: string[], count: number) => ["xAxis", "yAxis"].find((axis) => (chart_option(bars(names, count), context)[axis] as Option[])[0]?.["type"] === "category");
+    expect([1, 3].map((count) => category_axis(["@t:category.kernel"], count))).toEqual(["yAxis", "yAxis"]);
+    expect(category_axis(["5"], 3)).toBe("xAxis");
+  });
+
   it("gives the value axis the chart's unit", () => {
     const option = chart_option(
       { tooltip: { valueFormatter: "@f:ns" }, xAxis: [{ type: "category", data: ["5"] }], yAxis: [{ type: "value" }], series: [{ type: "bar", data: [1] }] },

@@ -112,17 +112,18 @@ function dress_pie(option: Option, format: ValueFormatter, context: Context): Op
   };
 }
 
-/** Bars that stand for categories wear their colours, and lie down so that every category can be read. */
+/** Bars that stand for categories lie down so that every category can be read; where they have no parts they wear its colour. */
 function category_bars(server: JsonObject): JsonObject {
   const axis = server["xAxis"];
   const series = server["series"];
   if (typeof axis !== "object" || axis === null || Array.isArray(axis)) return server;
   const names = axis["data"];
-  if (!Array.isArray(series) || series.length !== 1 || !Array.isArray(names) || !names.every(is_token)) return server;
+  if (!Array.isArray(series) || !Array.isArray(names) || !names.every(is_token)) return server;
+  const lying = { ...server, xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
   const [one] = series;
-  if (typeof one !== "object" || one === null || Array.isArray(one) || !Array.isArray(one["data"])) return server;
+  if (series.length !== 1 || typeof one !== "object" || one === null || Array.isArray(one) || !Array.isArray(one["data"])) return lying;
   const data: Json[] = one["data"].map((value, index) => ({ value, itemStyle: { color: `@c:${String(names[index]).replace(/^.*[.:]|\|.*$/g, "")}` } }));
-  return { ...server, series: [{ ...one, data }], xAxis: server["yAxis"] ?? { type: "value" }, yAxis: { ...axis, inverse: true } };
+  return { ...lying, series: [{ ...one, data }] };
 }
 
 function stepped_back(series: Option, categories: Resolved | undefined, selected: string | null | undefined): Option {
@@ -150,7 +151,7 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
       : [],
     xAxis: x_axes.map((axis) => dress_axis(axis, format, context)),
     yAxis: objects(option["yAxis"]).map((axis) => dress_axis(axis, format, context)),
-    series: objects(option["series"]).map((one) => ({ ...stepped_back(one, categories, context.selected), label: { show: false }, barMaxWidth: 44, cursor: "pointer" })),
+    series: objects(option["series"]).map((one) => ({ ...stepped_back(one, categories, context.selected), label: { show: false }, barMaxWidth: Array.isArray(categories) ? 44 : 22, cursor: "pointer" })),
   };
 }
 

@@ -16,8 +16,8 @@ export function useModelMatches() {
     const selection = selected_query.value;
     return selection && address("models/match", { run: selection["run"], worker: selection["worker"], span: selection["span"] });
   });
-  const { data, refresh } = usePolled<MatchesAnswer>(() => url.value, (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS));
-  return { matches: data, refresh };
+  const { data, error, refresh } = usePolled<MatchesAnswer>(() => url.value, (answer) => (answer && answer.reading === 0 ? CALM_MS : READING_MS));
+  return { matches: data, error, refresh };
 }
 
 export function useRunModel() {

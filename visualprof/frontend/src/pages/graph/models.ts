@@ -22,7 +22,7 @@ export function useModels() {
     }
   }
 
-  const { matches, refresh } = useModelMatches();
+  const { matches, error: match_error, refresh } = useModelMatches();
   /** Share of the run's time that finds its node, by model. */
   const shares = computed(() => new Map((matches.value?.matches ?? []).map((one) => [one.model, one.matched_ratio])));
   /** Those that fit the selected run first, then the newest. */
@@ -54,5 +54,5 @@ export function useModels() {
     }
   }
 
-  return { answer, error, matches, shares, sorted, default_model, stamp, load, upload, uploading, upload_error };
+  return { answer, error, matches, match_error, shares, sorted, default_model, stamp, load, upload, uploading, upload_error };
 }

@@ -1,4 +1,5 @@
 // One model on one canvas: what the server says, which groups are open, and the picture of it.
+import { useTimeoutFn } from "@vueuse/core";
 import { onScopeDispose, ref, shallowRef, watch, type Ref } from "vue";
 import { address } from "../../api/client";
 import { useResource } from "../../state/resource";
@@ -8,6 +9,8 @@ import { Graph } from "./graph";
 import { LayoutClient } from "./layout/client";
 import type { Direction } from "./layout/direction";
 import { deepest, level_of, level_open, open_text, text_open } from "./opened";
+
+const LATE_MS = 300;
 
 export type Session = ReturnType<typeof useSession>;
 
@@ -49,9 +52,10 @@ export function useSession(model: () => string | null, direction: () => Directio
     void draw();
   });
   // A model that takes long to be read does not stand under the name of the one before.
-  watch(waiting, (one) => {
-    if (one && data.value?.model.id !== model()) data.value = null;
-  });
+  const { start } = useTimeoutFn(() => {
+    if (data.value?.model.id !== model()) data.value = null;
+  }, LATE_MS, { immediate: false });
+  watch(model, start);
   watch(direction, () => {
     anchor.value = -1;
     void draw();
