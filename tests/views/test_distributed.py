@@ -252,9 +252,10 @@ def test_nobody_is_late_on_clocks_that_have_nothing_in_common(write: Write) -> N
 
 def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:
     """Kernels of ranks 0 and 1, group a: 50 us; of ranks 2 and 3, group b: 200 and 500. Only rank 3 waits: 300 us."""
+    kernel = "ncclDevKernel_AllReduce"
     paths = [
         write(
-            launched("ncclDevKernel_AllReduce", 600 - took, took, 5, **{"Process Group Name": group, "Group size": 2}),
+            launched(kernel, 600 - took, took, 5, 7, **{"Process Group Name": group, "Group size": 2}),
             name=f"{rank}.json",
             distributedInfo={"backend": "nccl", "world_size": 4, "rank": rank},
         )
