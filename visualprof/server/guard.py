@@ -15,10 +15,10 @@ from visualprof.errors import Forbidden
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
+# What is not named, as scripts, connections and fonts, is the default.
 POLICY = (
-    "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-    "connect-src 'self'; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; "
-    "frame-ancestors 'self'; base-uri 'none'"
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
+    "object-src 'none'; frame-ancestors 'self'; base-uri 'none'"
 )
 
 
