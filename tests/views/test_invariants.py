@@ -15,7 +15,7 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
 from visualprof.reader.registry import recognise
 from visualprof.reader.source import Source
-from visualprof.views import all_views
+from visualprof.views import all_views, view
 from visualprof.views.measure.steps import PARTS, step_windows
 
 NAMES = {
@@ -170,6 +170,17 @@ def test_numbers_of_recordings_hold_together(path: Path) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_numbers_of_any_trace_hold_together(write: Write, seed: int) -> None:
     assert check(write(_arbitrary(random.Random(seed)), f"{seed}.json")) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_of_arbitrary_ranks_hold_together(write: Write, seed: int) -> None:
+    paths = [write(_arbitrary(random.Random(100 + seed)), f"{rank}.json") for rank in range(2)]
+    paths.append(write(_arbitrary(random.Random(200 + seed)), "2.json"))
+    distributed = view("distributed")
+    for chosen in (paths[:2], paths[1:]):  # ranks that did the same, and such that did not
+        ranks = [(path.name, trace_of(path)) for path in chosen]
+        answers = {"distributed": json_of(distributed.compute(ranks, distributed.parse({})))}
+        assert check_shares(answers) + check_waits(answers) == []
 
 
 def _arbitrary(chance: random.Random) -> list[Event]:
