@@ -148,7 +148,8 @@ class UnmatchedColumns(Columns):
     """Operators that found no node, the longest first; the 100 largest.
 
     reason: `layout` conversions that the runtime put in, `unnamed` operators that it made and called after their type,
-    `constant` weights, which are folded into what reads them (under their type, like both others), `ambiguous` names that several nodes have, else `no_node`.
+    `constant` weights, which are folded into what reads them, `ambiguous` names that several nodes have, else
+    `no_node`.
     """
 
     name: kinds.Names

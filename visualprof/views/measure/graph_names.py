@@ -78,7 +78,7 @@ class NodeNames:
         return rows
 
     def of_type(self, rows: Sequence[int], type: str) -> int:
-        """Of nodes that were merged the first that does what a type says, else the first; NO_NODE, AMBIGUOUS, CONSTANT."""
+        """Of nodes that were merged the first that does what a type says, else the first, or none."""
         nodes = [row for row in rows if row >= 0] or [min(rows, default=NO_NODE)]
         return next((row for row in nodes if row >= 0 and related(self._nodes[row].type, type)), nodes[0])
 

@@ -4,6 +4,9 @@ import { address, type ApiError, as_error, get, send } from "../../api/client";
 import { run, runs, selected_query, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
+/** Endings that the file dialog offers. */
+export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".log"];
+
 export type Models = ReturnType<typeof useModels>;
 
 export function useModels() {

@@ -51,7 +51,7 @@ export function sizes_of(graph: Graph): { width: Float64Array; height: Float64Ar
     height[n] = is_end(graph.answer.nodes.type[n] ?? "") ? END_HEIGHT : NODE_HEIGHT;
   }
   for (let g = graph.nodes; g < items; g += 1) {
-    width[g] = bounded(1.08 * measure(group_label(graph, g).title) + 74, 132, 250);
+    width[g] = bounded(1.08 * measure(group_label(graph, g).title) + 74, 140, 250);
     height[g] = GROUP_HEIGHT;
   }
   return { width, height };
