@@ -248,3 +248,20 @@ def test_nobody_is_late_on_clocks_that_have_nothing_in_common(write: Write) -> N
     other = [step(1, 30, 100), event("gloo:all_reduce", 50, 5)]
     result = distributed(write(mine, name="a.json"), write(other, name="b.json"))
     assert (result["stragglers"], result["notes"]) == ([], ["clocks_unknown"])
+
+
+def test_a_collective_meets_those_of_its_process_group(write: Write) -> None:
+    """Kernels of ranks 0 and 1, group a: 50 us; of ranks 2 and 3, group b: 200 and 500. Only rank 3 waits: 300 us."""
+    kernel = "ncclDevKernel_AllReduce"
+    paths = [
+        write(
+            launched(kernel, 600 - took, took, 5, 7, **{"Process Group Name": group, "Group size": 2}),
+            name=f"{rank}.json",
+            distributedInfo={"backend": "nccl", "world_size": 4, "rank": rank},
+        )
+        for rank, (group, took) in enumerate([("a", 50), ("a", 50), ("b", 200), ("b", 500)])
+    ]
+    table = distributed(*paths)["collectives"]["columns"]
+    assert (us(table["transfer_ns"]), us(table["wait_ns"])) == ([50, 50, 200, 200], [0, 0, 0, 300])
+    # A group of which one rank is known has nobody to meet.
+    assert distributed(*paths[:3])["collectives"]["columns"]["transfer_ns"] == [50_000, 50_000, None]

@@ -13,7 +13,9 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, SHARED, Write, json_of, trace_of
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import VisualprofError
-from visualprof.views import all_views
+from visualprof.reader.registry import recognise
+from visualprof.reader.source import Source
+from visualprof.views import all_views, view
 from visualprof.views.measure.steps import PARTS, step_windows
 
 NAMES = {
@@ -29,16 +31,17 @@ Answers = dict[str, Any]
 
 
 def recordings(largest: int = LARGEST) -> list[Path]:
-    """Every file of ours and, if they are there, of others that may be a recording."""
+    """Every file of ours and, if they are there, of others that is a recording."""
     found = (f for folder in (SAMPLES, FIXTURES, SHARED / "traces") for f in sorted(folder.rglob("*.json*")))
-    return [f for f in found if f.stat().st_size <= largest]
+    return [f for f in found if f.stat().st_size <= largest and _is_recording(f)]
 
 
-def _readable(path: Path) -> bool:
+def _is_recording(path: Path) -> bool:
     try:
-        return len(trace_of(path).events) > 0
-    except VisualprofError:
+        recognise(Source(path))
+    except VisualprofError:  # a model, a report, ...
         return False
+    return True
 
 
 def _answers(path: Path) -> Answers:
@@ -161,14 +164,23 @@ def check(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: "/".join(path.parts[-2:]))
 def test_numbers_of_recordings_hold_together(path: Path) -> None:
-    if not _readable(path):
-        pytest.skip("a model, a report or another file without events")
     assert check(path) == []
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_numbers_of_any_trace_hold_together(write: Write, seed: int) -> None:
     assert check(write(_arbitrary(random.Random(seed)), f"{seed}.json")) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_of_arbitrary_ranks_hold_together(write: Write, seed: int) -> None:
+    paths = [write(_arbitrary(random.Random(100 + seed)), f"{rank}.json") for rank in range(2)]
+    paths.append(write(_arbitrary(random.Random(200 + seed)), "2.json"))
+    distributed = view("distributed")
+    for chosen in (paths[:2], paths[1:]):  # ranks that did the same, and such that did not
+        ranks = [(path.name, trace_of(path)) for path in chosen]
+        answers = {"distributed": json_of(distributed.compute(ranks, distributed.parse({})))}
+        assert check_shares(answers) + check_waits(answers) == []
 
 
 def _arbitrary(chance: random.Random) -> list[Event]:

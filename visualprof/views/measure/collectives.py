@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -29,13 +29,15 @@ HOST, KERNEL, INSIDE = 0, 1, 2
 class Collectives:
     """The collectives of one rank in order of time, n calls with m parts: a host operator, its kernels.
 
-    name: (n,) ids of names. bytes, group_size: (n,) -1 unknown. event: (n,) row of the last part. call: (m,) ascending,
-    the call of each part. start, end: (m,) ns. exchanges: (m,) is data exchanged in it? In the kernels, or in the host
-    operator where there are none.
+    name: (n,) ids of names. group: (n,) ids of groups, the process groups' names, "" unknown. bytes, group_size: (n,)
+    -1 unknown. event: (n,) row of the last part. call: (m,) ascending, the call of each part. start, end: (m,) ns.
+    exchanges: (m,) is data exchanged in it? In the kernels, or in the host operator where there are none.
     """
 
     names: tuple[str, ...]
     name: Ids
+    groups: tuple[str, ...]
+    group: Ids
     bytes: Ints
     group_size: Ints
     event: Ints
@@ -103,10 +105,15 @@ def collectives(trace: Trace) -> Collectives:
     with_kernels = np.isin(np.arange(len(heads)), call[role == KERNEL])
     sizes = trace.arg("group_size", rows, -1)
     part = role != INSIDE
+    told, group = np.unique(_first(call, trace.arg("group", rows, 0), len(heads), 0), return_inverse=True)
+    ids: list[int] = told.tolist()
+    groups = tuple(trace.strings[i] for i in ids)
     names, name = _names(trace, heads, _first(call, trace.arg("collective", rows, 0), len(heads), 0))
     return Collectives(
         names,
         name,
+        groups,
+        group.astype(np.int32),
         nbytes,
         _first(call, sizes, len(heads), -1),
         rows[part][np.searchsorted(call[part], np.arange(len(heads)), side="right") - 1].astype(np.int64),
@@ -118,7 +125,7 @@ def collectives(trace: Trace) -> Collectives:
 
 
 def match(ranks: Sequence[Collectives]) -> list[Matched]:
-    """The calls of every rank, the i-th of a name with the i-th of that name on the other ranks.
+    """The calls of every rank, the i-th of a name and process group with that on the other ranks of the group.
 
     Transfer is, for each part of the call (host operator, kernels), the shortest over the ranks: the fastest rank
     waited for nobody. A call that some rank lacks, or of which it has other parts, has no transfer time, and neither
@@ -126,28 +133,64 @@ def match(ranks: Sequence[Collectives]) -> list[Matched]:
     """
     if not ranks:
         return []
-    known = {text: i for i, text in enumerate(dict.fromkeys(text for calls in ranks for text in calls.names))}
-    most = max((len(calls) for calls in ranks), default=0) + 1
-    keys = [_key(calls, known, most) for calls in ranks]
-    shared = reduce(np.intersect1d, keys) if len(ranks) > 1 else np.zeros(0, np.int64)
-    at = np.array([np.argsort(key)[np.searchsorted(np.sort(key), shared)] for key in keys], np.int64)
-    counts = np.array([np.bincount(c.call, minlength=len(c))[a] for c, a in zip(ranks, at, strict=True)], np.int64)
-    at = at[:, (counts == counts[:1]).all(axis=0)]
-    parts = [_parts_of(calls, mine) for calls, mine in zip(ranks, at, strict=True)]
+    keys = _shared(ranks)
+    counts = [np.bincount(calls.call, minlength=len(calls)) for calls in ranks]
+    every = int(max((key.max(initial=-1) for key in keys), default=-1)) + 1
+    most = int(max((count.max(initial=0) for count in counts), default=0))
+    # A part is known by its call and its place in that.
+    parts = [key[calls.call] * most + _nth(calls.call) for key, calls in zip(keys, ranks, strict=True)]
     took = [calls.latency() for calls in ranks]
     exchanged = [calls.latency(calls.exchanges) for calls in ranks]
-    fastest = _shortest([c.end[p] - c.start[p] for c, p in zip(ranks, parts, strict=True)])
-    exchange = _shortest([e[mine] for e, mine in zip(exchanged, at, strict=True)])
+    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], every * most)
+    exchange = _shortest(keys, exchanged, every)
     # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
-    limit = _shortest([t[mine] for t, mine in zip(took, at, strict=True)])
+    limit = _shortest(keys, took, every)
     matched: list[Matched] = []
-    for calls, mine, part, own in zip(ranks, at, parts, exchanged, strict=True):
-        total = np.bincount(calls.call[part], fastest, len(calls)).astype(np.int64)
-        part_transfer = _placed(len(calls.call), part, fastest)
-        transfer = _placed(len(calls), mine, np.minimum(total[mine], limit))
-        own[mine] = exchange
-        matched.append(Matched(calls, transfer, part_transfer, own))
+    for calls, key, part, own in zip(ranks, keys, parts, exchanged, strict=True):
+        known = key >= 0
+        part_transfer = np.where(known[calls.call], fastest[np.maximum(part, -1)], -1)
+        total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
+        transfer = np.where(known, np.minimum(total, limit[key]), -1)
+        matched.append(Matched(calls, transfer, part_transfer, np.where(known, exchange[key], own)))
     return matched
+
+
+def _shared(ranks: Sequence[Collectives]) -> list[Ints]:
+    """A number of each call that is the same on all ranks of its group, -1 where one of them lacks it."""
+    pairs = [[(name, group) for name in calls.names for group in calls.groups] for calls in ranks]
+    known = {pair: i for i, pair in enumerate(dict.fromkeys(pair for mine in pairs for pair in mine))}
+    members = {**Counter(group for calls in ranks for group in calls.groups), "": len(ranks)}
+    need = np.array([members[group] for _, group in known], np.int64)
+    kinds = [
+        np.array([known[pair] for pair in mine], np.int64)[calls.name * len(calls.groups) + calls.group]
+        for mine, calls in zip(pairs, ranks, strict=True)
+    ]
+    most = max(len(calls) for calls in ranks) + 1
+    parts = [np.bincount(calls.call, minlength=len(calls)) for calls in ranks]
+    keys, place = np.unique(np.concatenate([kind * most + _nth(kind) for kind in kinds]), return_inverse=True)
+    fewest, largest = np.full(len(keys), np.iinfo(np.int64).max), np.zeros(len(keys), np.int64)
+    np.minimum.at(fewest, place, np.concatenate(parts))
+    np.maximum.at(largest, place, np.concatenate(parts))
+    there = np.bincount(place, minlength=len(keys))
+    good = (there == need[keys // most]) & (there > 1) & (fewest == largest)
+    return np.split(np.where(good[place], place, -1), np.cumsum([len(calls) for calls in ranks])[:-1])
+
+
+def _nth(values: Ints) -> Ints:
+    """The place of each value among those equal to it."""
+    order = np.argsort(values, kind="stable")
+    nth = np.empty(len(values), np.int64)
+    nth[order] = np.arange(len(values)) - np.searchsorted(values[order], values[order])
+    return nth
+
+
+def _shortest(places: list[Ints], times: list[Ints], count: int) -> Ints:
+    """The shortest time of each place over the ranks; the last one of the result is nobody's."""
+    out = np.full(count + 1, np.iinfo(np.int64).max)
+    for place, time in zip(places, times, strict=True):
+        known = place >= 0
+        np.minimum.at(out, place[known], time[known])
+    return out
 
 
 def _members(trace: Trace) -> tuple[Rows, Rows, Ints]:
@@ -192,32 +235,6 @@ def _names(trace: Trace, heads: Rows, told: Ints) -> tuple[tuple[str, ...], Ids]
     texts = [strings[i] if i > 0 else _short(strings[-i]) for i in ids]
     known = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return tuple(known), np.array([known[text] for text in texts], np.int32)[place]
-
-
-def _key(calls: Collectives, known: dict[str, int], most: int) -> Ints:
-    """A number of each call that is the same on all ranks: its name and its place among those of that name."""
-    name = np.array([known[text] for text in calls.names], np.int64)[calls.name]
-    order = np.argsort(name, kind="stable")
-    nth = np.empty(len(name), np.int64)
-    nth[order] = np.arange(len(name)) - np.searchsorted(name[order], name[order])
-    return name * most + nth
-
-
-def _parts_of(calls: Collectives, chosen: Ints) -> Ints:
-    """The parts of the chosen calls, one call after the other."""
-    first = np.searchsorted(calls.call, chosen)
-    count = np.searchsorted(calls.call, chosen, side="right") - first
-    return np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-
-
-def _shortest(times: list[Ints]) -> Ints:
-    return reduce(np.minimum, times)
-
-
-def _placed(count: int, at: Ints, values: Ints) -> Ints:
-    out = np.full(count, -1, np.int64)
-    out[at] = values
-    return out
 
 
 def _short(name: str) -> str:

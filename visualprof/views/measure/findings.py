@@ -171,7 +171,8 @@ def _finding(
     first = case.trace.span_ns[0]
     start, end, track = (None, None, None) if seen is None else (seen.start - first, seen.end - first, seen.track)
     track = track if track != -1 else None
-    yield Finding(name, severity, None if gain is None else round(gain), evidence, link, start, end, track)
+    most = float(np.median(case.parts["total_ns"])) if gain is not None else 0.0
+    yield Finding(name, severity, None if gain is None else round(min(gain, most)), evidence, link, start, end, track)
 
 
 def _part_bound(case: Case, part: str, category: Category, least: float, severe: float, link: str) -> Iterator[Finding]:
