@@ -182,12 +182,12 @@ class Pieces:
             first = behind(data, whole)
             if at >= stop and data[first : first + 1] in (b"{", b""):  # an event without its end
                 return first
-            found = EVENT.search(data, first + (at > first), stop)
-            if not found and not last:
+            event = EVENT.search(data, first + (at > first), stop)
+            if not event and not last:
                 return self._let_go(data, first)
-            start = found.start() if found else stop
+            start = event.start() if event else stop
             self._repair_or_skip(data, first, start)
-            if not found:
+            if not event:
                 self._close_damaged(data, first)
                 return None
             fault = entries.take(start, stop)

@@ -66,7 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Extent:
     """Where the evidence of a finding is. start, end: ns. track: -1 for any."""
 
     start: int
@@ -124,13 +124,13 @@ class Case:
         """Time of the median step in which a device runs no kernel."""
         return self.spent("total") - self.within(kernel_spans(self.trace, device))
 
-    def longest(self, spans: Ints, rows: Rows) -> Seen | None:
+    def longest(self, spans: Ints, rows: Rows) -> Extent | None:
         """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
         inside = intersect(spans, self.spans)
         if not len(inside):
             return None
         start, end = inside[np.argmax(inside[:, 1] - inside[:, 0])]
-        return _seen(self.trace, int(start), int(end), rows)
+        return _extent(self.trace, int(start), int(end), rows)
 
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
@@ -164,13 +164,13 @@ def _finding(
     name: str,
     severity: Severity,
     link: str,
-    seen: Seen | None = None,
+    extent: Extent | None = None,
     gain: float | None = None,
     **evidence: int | float | str,
 ) -> Iterator[Finding]:
     first = case.trace.span_ns[0]
-    start, end, track = (None, None, None) if seen is None else (seen.start - first, seen.end - first, seen.track)
-    track = track if track != -1 else None
+    start, end = (None, None) if extent is None else (extent.start - first, extent.end - first)
+    track = None if extent is None or extent.track == -1 else extent.track
     most = float(np.median(case.parts["total_ns"])) if gain is not None else 0.0
     yield Finding(name, severity, None if gain is None else round(min(gain, most)), evidence, link, start, end, track)
 
@@ -180,10 +180,10 @@ def _part_bound(case: Case, part: str, category: Category, least: float, severe:
     spent = case.spent(part)
     share = case.share(spent)
     if share > least:
-        seen = case.longest(case.exposed[part], case.of(category))
+        extent = case.longest(case.exposed[part], case.of(category))
         numbers = {f"{part}_ratio": share, f"{part}_ns": round(spent)}
         severity = HIGH if share > severe else MEDIUM
-        yield from _finding(case, f"{part}_bound", severity, link, seen, spent, **numbers)
+        yield from _finding(case, f"{part}_bound", severity, link, extent, spent, **numbers)
 
 
 def _dataloader(case: Case) -> Iterator[Finding]:
@@ -196,10 +196,10 @@ def _utilization(case: Case) -> Iterator[Finding]:
         used = 1 - case.share(idle)
         if used < 0.5 and idle:
             kernels = np.flatnonzero(is_kernel(case.trace) & (_devices(case.trace) == device.id))
-            seen = case.longest(subtract(case.spans, _spans(case.trace, kernels)), kernels)
+            extent = case.longest(subtract(case.spans, _spans(case.trace, kernels)), kernels)
             numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
             severity = HIGH if used < 0.3 else MEDIUM
-            yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", seen, idle, **numbers)
+            yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", extent, idle, **numbers)
 
 
 def _tensor_cores(case: Case) -> Iterator[Finding]:
@@ -218,8 +218,8 @@ def _tensor_cores(case: Case) -> Iterator[Finding]:
         share = case.share(gain)
         severity = HIGH if share > 0.15 else MEDIUM if share > 0.05 else LOW
         numbers = {"eligible_ratio": spent / kernels, "eligible_ns": spent}
-        seen, link = case.longest(spans, rows), "/operator?sort=device_self_ns"
-        yield from _finding(case, "tensor_cores_unused", severity, link, seen, gain, **numbers)
+        extent, link = case.longest(spans, rows), "/operator?sort=device_self_ns"
+        yield from _finding(case, "tensor_cores_unused", severity, link, extent, gain, **numbers)
 
 
 def _memory(case: Case) -> Iterator[Finding]:
@@ -235,15 +235,15 @@ def _memory(case: Case) -> Iterator[Finding]:
 def _data_parallel(case: Case) -> Iterator[Finding]:
     named = names_with(case.trace, case.trace.events.name, lambda name: bool(DATA_PARALLEL.search(name)))
     if len(case.devices) > 1 and named.any():
-        seen = _longest_event(case.trace, np.flatnonzero(named))
-        yield from _finding(case, "data_parallel", MEDIUM, "/overview", seen, devices=len(case.devices))
+        extent = _longest_event(case.trace, np.flatnonzero(named))
+        yield from _finding(case, "data_parallel", MEDIUM, "/overview", extent, devices=len(case.devices))
 
 
 def _backend(case: Case) -> Iterator[Finding]:
     backend, on_cuda = case.trace.meta.properties.get("backend", "nccl"), case.trace.meta.device_type == "cuda"
     if backend in ("gloo", "mpi") and case.on_gpu() and on_cuda and max(map(_capability, case.devices)) >= 3.5:
-        seen = _longest_event(case.trace, case.of(Category.COMM))
-        yield from _finding(case, "not_nccl", MEDIUM, "/distributed", seen, backend=backend)
+        extent = _longest_event(case.trace, case.of(Category.COMM))
+        yield from _finding(case, "not_nccl", MEDIUM, "/distributed", extent, backend=backend)
 
 
 def _communication(case: Case) -> Iterator[Finding]:
@@ -263,8 +263,8 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         gain = case.within(subtract(_spans(case.trace, calls[short]), kernel_spans(case.trace)))
         kernel_mean = round(float(events.dur[work].mean()))
         numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
-        seen = _densest(case.trace, calls[short])
-        yield from _finding(case, "many_small_kernels", MEDIUM, "/kernel?sort=calls", seen, gain, **numbers)
+        extent = _densest(case.trace, calls[short])
+        yield from _finding(case, "many_small_kernels", MEDIUM, "/kernel?sort=calls", extent, gain, **numbers)
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
@@ -272,9 +272,9 @@ def _occupancy(case: Case) -> Iterator[Finding]:
     low = rows[case.trace.arg("occupancy", rows, np.nan) < 0.2]
     for device in case.devices:
         if device.occupancy is not None and device.occupancy < 0.2 and case.share(case.idle(device.id)) < 0.7:
-            seen = _longest_event(case.trace, low[_devices(case.trace)[low] == device.id])
+            extent = _longest_event(case.trace, low[_devices(case.trace)[low] == device.id])
             numbers = {"device": device.id, "occupancy": device.occupancy}
-            yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", seen, **numbers)
+            yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", extent, **numbers)
 
 
 def _cpu(case: Case) -> Iterator[Finding]:
@@ -282,8 +282,8 @@ def _cpu(case: Case) -> Iterator[Finding]:
     if case.on_gpu() and case.share(spent) > 0.4:
         numbers = {"host_ratio": case.share(spent), "host_ns": round(spent)}
         work = case.of(Category.OP, Category.OPTIMIZER, Category.RUNTIME, Category.SYNC)
-        seen = case.longest(merge(case.exposed["cpu"], case.exposed["runtime"]), work)
-        yield from _finding(case, "cpu_bound", MEDIUM, "/operator?sort=host_self_ns", seen, spent, **numbers)
+        extent = case.longest(merge(case.exposed["cpu"], case.exposed["runtime"]), work)
+        yield from _finding(case, "cpu_bound", MEDIUM, "/operator?sort=host_self_ns", extent, spent, **numbers)
 
 
 def _outside(case: Case) -> Iterator[Finding]:
@@ -292,8 +292,8 @@ def _outside(case: Case) -> Iterator[Finding]:
     if case.share(spent) > 0.4 and is_operator(case.trace).any():
         gaps = subtract(case.spans, merge(*case.exposed.values()))
         numbers = {"outside_ratio": case.share(spent), "outside_ns": round(spent), **_python_in(case.trace, gaps)}
-        seen, link = case.longest(gaps, case.of(Category.OP)), "/overview?chart=steps"
-        yield from _finding(case, "outside_operators", MEDIUM, link, seen, spent, **numbers)
+        extent, link = case.longest(gaps, case.of(Category.OP)), "/overview?chart=steps"
+        yield from _finding(case, "outside_operators", MEDIUM, link, extent, spent, **numbers)
 
 
 def _copies(case: Case) -> Iterator[Finding]:
@@ -301,10 +301,10 @@ def _copies(case: Case) -> Iterator[Finding]:
     pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
     pageable &= case.trace.events.category == Category.MEMCPY
     if case.share(spent) > 0.03:
-        count, seen = int(pageable.sum()), case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
+        count, extent = int(pageable.sum()), case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
         link = "/kernel?table=memory_operations"
-        yield from _finding(case, "copies_blocking", MEDIUM, link, seen, spent, **numbers)
+        yield from _finding(case, "copies_blocking", MEDIUM, link, extent, spent, **numbers)
 
 
 def _jitter(case: Case) -> Iterator[Finding]:
@@ -313,9 +313,9 @@ def _jitter(case: Case) -> Iterator[Finding]:
         worst = int(np.flatnonzero(case.typical)[np.argmax(length)])
         step, longest = case.windows.names[worst], int(length.max())
         numbers = {"step": step, "median_step_ns": round(median), "longest_step_ns": longest}
-        seen = Seen(int(case.windows.start[worst]), int(case.windows.end[worst]))
+        extent = Extent(int(case.windows.start[worst]), int(case.windows.end[worst]))
         gain = min(max(0.0, float(length.mean()) - median), median)
-        yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", seen, gain, **numbers)
+        yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", extent, gain, **numbers)
 
 
 def _capability(device: DeviceSummary) -> float:
@@ -335,28 +335,28 @@ def _devices(trace: Trace) -> Ints:
     return np.array([track.device for track in trace.tracks])[trace.events.track]
 
 
-def _seen(trace: Trace, start: int, end: int, rows: Rows) -> Seen:
+def _extent(trace: Trace, start: int, end: int, rows: Rows) -> Extent:
     """A stretch of time on the track with most of some events in it, or with most of them where none is in it."""
     events = trace.events
     inside = np.minimum(events.end[rows], end) - np.maximum(events.ts[rows], start)
     weight = np.maximum(inside if (inside > 0).any() else events.dur[rows], 0)
-    return Seen(start, end, int(np.bincount(events.track[rows], weight).argmax()) if len(rows) else -1)
+    return Extent(start, end, int(np.bincount(events.track[rows], weight).argmax()) if len(rows) else -1)
 
 
-def _longest_event(trace: Trace, rows: Rows) -> Seen | None:
+def _longest_event(trace: Trace, rows: Rows) -> Extent | None:
     if not len(rows):
         return None
     row = int(rows[np.argmax(trace.events.dur[rows])])
-    return Seen(int(trace.events.ts[row]), int(trace.events.end[row]), int(trace.events.track[row]))
+    return Extent(int(trace.events.ts[row]), int(trace.events.end[row]), int(trace.events.track[row]))
 
 
-def _densest(trace: Trace, rows: Rows) -> Seen:
+def _densest(trace: Trace, rows: Rows) -> Extent:
     """The least time in which BURST of some events follow each other."""
     order = rows[np.argsort(trace.events.ts[rows], kind="stable")]
     count = min(BURST, len(order))
     first = int(np.argmin(trace.events.ts[order[count - 1 :]] - trace.events.ts[order[: len(order) - count + 1]]))
     burst = order[first : first + count]
-    return _seen(trace, int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max()), burst)
+    return _extent(trace, int(trace.events.ts[burst[0]]), int(trace.events.end[burst].max()), burst)
 
 
 def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:

@@ -107,13 +107,13 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
 
     def look_up(at: Longs, find: Callable[[int, str, str], int]) -> None:
         asked = group(held[at], label[at], type[at], layers[at])
-        found: list[int] = []
+        nodes: list[int] = []
         for row in at[asked.first].tolist():
             texts = [trace.strings[label[row]]] if label[row] else []
             texts += trace.strings[layers[row]].split(",") if layers[row] else []
             kind = trace.strings[type[row]] if type[row] else ""
-            found.append(names.of_type([find(int(held[row]), text, kind) for text in texts], kind))
-        node[at] = np.array(found, np.int64)[asked.of]
+            nodes.append(names.of_type([find(int(held[row]), text, kind) for text in texts], kind))
+        node[at] = np.array(nodes, np.int64)[asked.of]
 
     for depth in range(int(level.max(initial=-1)) + 1):  # from the outermost inwards
         at = np.flatnonzero(level == depth)
@@ -156,7 +156,7 @@ def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unm
     order = np.lexsort((trace.events.dur[rows], of.of))
     longest = np.zeros(len(of.first), np.int64)
     longest[of.of[order]] = rows[order]
-    total, found = of.sum(spent), dict[tuple[str, str], Unmatched]()
+    total, rest = of.sum(spent), dict[tuple[str, str], Unmatched]()
     for i in np.argsort(-total, kind="stable").tolist():
         at = of.first[i]
         kind = trace.strings[type[at]]
@@ -166,9 +166,9 @@ def _unmatched(trace: Trace, rows: Longs, spent: Longs, node: Longs) -> list[Unm
         found_none: Reason = "layout" if kind in LAYOUT else "unnamed" if own else "no_node"
         reason = told.get(int(node[at]), found_none)
         name = kind if kind and reason in ("layout", "unnamed", "constant") else name
-        same = found.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
-        found[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
-    return sorted(found.values(), key=lambda one: -one.time_ns)
+        same = rest.get((name, reason), Unmatched(name, reason, 0, 0, int(longest[i])))
+        rest[name, reason] = same._replace(time_ns=same.time_ns + int(total[i]), calls=same.calls + int(of.count[i]))
+    return sorted(rest.values(), key=lambda one: -one.time_ns)
 
 
 def _collect(

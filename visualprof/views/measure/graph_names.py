@@ -94,9 +94,9 @@ class NodeNames:
             makers = [self._maker[v] for at in ahead for v in self._nodes[at].inputs if v in self._maker]
             ahead = [m for m in dict.fromkeys(makers) if m not in seen | named and not self._nodes[m].body]
             seen.update(ahead)
-            found = next((m for m in ahead if related(self._nodes[m].type, type)), None)
-            if found is not None:
-                return found
+            match = next((m for m in ahead if related(self._nodes[m].type, type)), None)
+            if match is not None:
+                return match
         return row
 
     def _is_call(self, row: int) -> bool:
@@ -131,9 +131,9 @@ class NodeNames:
 
     def _parts(self, name: str) -> Iterator[tuple[str, int, str]]:
         for function in self._calls if name.startswith("_inlfunc_") else ():
-            found = INLINED.fullmatch(name.removeprefix(f"_inlfunc_{function}"))
-            if found:
-                yield function, int(found[1] or -1), found[2]
+            match = INLINED.fullmatch(name.removeprefix(f"_inlfunc_{function}"))
+            if match:
+                yield function, int(match[1] or -1), match[2]
 
     def _numbers(self, ran: Iterable[str]) -> dict[str, dict[int, int]]:
         """Number of the call by token, by function: tokens rise from call to call."""

@@ -54,24 +54,25 @@ def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
     """
     events = trace.events
     marked = {name: rows for name, category in STAGES.items() if len(rows := _marked(trace, name, category))}
-    found = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in marked.items()}
-    if not {"forward", "backward"} <= found.keys():
-        _derive(trace, windows, found, marked.get("optimizer", np.zeros(0, np.int64)))
+    by_stage = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in marked.items()}
+    if not {"forward", "backward"} <= by_stage.keys():
+        _derive(trace, windows, by_stage, marked.get("optimizer", np.zeros(0, np.int64)))
     stages: dict[str, Stage] = {}
     done = NOTHING
-    closures = _closures(found)
-    for name in (n for n in CUT_FIRST if n in found):
-        start, end = found[name][:, 0], found[name][:, 1]
+    closures = _closures(by_stage)
+    for name in (n for n in CUT_FIRST if n in by_stage):
+        start, end = by_stage[name][:, 0], by_stage[name][:, 1]
         spans = subtract(union(start, end), merge(done, closures) if name == "optimizer" else done)
         stages[name] = Stage(start, end, spans, name not in marked)
         done = merge(done, spans)
     return {name: stages[name] for name in STAGES if name in stages}
 
 
-def _closures(found: Mapping[str, Ints]) -> Ints:
+def _closures(by_stage: Mapping[str, Ints]) -> Ints:
     """Disjoint intervals of the forward and backward that an optimizer's step calls, as with `step(closure)`."""
-    steps = merge(found.get("optimizer", NOTHING))
-    return merge(*(found[name][covers(steps, found[name][:, 0])] for name in ("forward", "backward") if name in found))
+    steps = merge(by_stage.get("optimizer", NOTHING))
+    passes = (by_stage[name] for name in ("forward", "backward") if name in by_stage)
+    return merge(*(ranges[covers(steps, ranges[:, 0])] for ranges in passes))
 
 
 def _marked(trace: Trace, name: str, category: Category) -> Rows:
@@ -87,7 +88,7 @@ def _marked(trace: Trace, name: str, category: Category) -> Rows:
     return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
-def _derive(trace: Trace, windows: Windows, found: dict[str, Ints], optimizer: Rows) -> None:
+def _derive(trace: Trace, windows: Windows, by_stage: dict[str, Ints], optimizer: Rows) -> None:
     """Adds backward and forward of every iteration, (n, 2) ns each, where they are not marked but can be told.
 
     Backward: from the first to the last of autograd functions between which no operator of a forward ran (one with
@@ -97,40 +98,40 @@ def _derive(trace: Trace, windows: Windows, found: dict[str, Ints], optimizer: R
     between those and that. A step that itself calls them (a closure, as
     those of LBFGS and Lightning) does so with operators that have sequence numbers; its own have none.
 
-    Args: found: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
+    Args: by_stage: ranges of the stages that the trace marks. optimizer: rows of those of the optimizer.
     """
     grad = _autograd(trace)
     ops = np.flatnonzero((trace.events.category == Category.OP) & is_operator(trace) & (trace.events.dur > 0)).astype(
         np.int32
     )
     ops = ops[nearest_ancestor(trace.events.parent, grad, ops) < 0]
-    if "backward" not in found:
-        found["backward"] = _backward(trace, windows, found, np.flatnonzero(grad), ops)
-    if "forward" not in found:
-        found["forward"] = _forward(trace, windows, found, ops, optimizer)
-    for name in [name for name, ranges in found.items() if not len(ranges)]:
-        del found[name]
+    if "backward" not in by_stage:
+        by_stage["backward"] = _backward(trace, windows, by_stage, np.flatnonzero(grad), ops)
+    if "forward" not in by_stage:
+        by_stage["forward"] = _forward(trace, windows, by_stage, ops, optimizer)
+    for name in [name for name, ranges in by_stage.items() if not len(ranges)]:
+        del by_stage[name]
 
 
-def _backward(trace: Trace, windows: Windows, found: Mapping[str, Ints], grad: Rows, ops: Ids) -> Ints:
+def _backward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], grad: Rows, ops: Ids) -> Ints:
     """Ranges of autograd functions `grad` that no operator of a forward parts; `ops`: the operators outside of them."""
     events = trace.events
     grad = grad[np.argsort(events.ts[grad], kind="stable")]
     grad = grad[windows.holding(events.ts[grad]) >= 0]
     recorded = ops[trace.arg("sequence", ops) >= 0]
-    starts = [ranges[:, 0] for ranges in (windows.asked, *found.values())]
+    starts = [ranges[:, 0] for ranges in (windows.asked, *by_stage.values())]
     borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)))
     return _runs(events.ts[grad], events.end[grad], borders)
 
 
-def _forward(trace: Trace, windows: Windows, found: Mapping[str, Ints], ops: Ids, optimizer: Rows) -> Ints:
+def _forward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], ops: Ids, optimizer: Rows) -> Ints:
     """From the first operator of each iteration, when the host asked for it, to its backward."""
-    events, backward = trace.events, found["backward"]
+    events, backward = trace.events, by_stage["backward"]
     cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
     clearing = np.isin(events.name[optimizer], cleared)
     stepped = events.end[optimizer[~clearing]]
-    loaded = found.get("dataloader", NOTHING)[:, 1]
-    calling = _holding(backward[:, 0], found.get("optimizer", NOTHING))
+    loaded = by_stage.get("dataloader", NOTHING)[:, 1]
+    calling = _holding(backward[:, 0], by_stage.get("optimizer", NOTHING))
     if len(calling):
         ops = ops[(trace.arg("sequence", ops) >= 0) | ~covers(calling, events.ts[ops])]
     before = np.concatenate((windows.asked[:, 0], backward[:, 1], stepped, loaded, calling[:, 0]))
@@ -142,7 +143,7 @@ def _forward(trace: Trace, windows: Windows, found: Mapping[str, Ints], ops: Ids
     begin = _last(np.sort(before), backward[:, 0])
     asked = asked_at(trace, ops, events.ts[ops])
     free = union(asked, np.where(asked == events.ts[ops], events.end[ops], asked + 1))
-    free = subtract(free, subtract(merge(*found.values()), subtract(calling, merge(backward))))
+    free = subtract(free, subtract(merge(*by_stage.values()), subtract(calling, merge(backward))))
     first = np.append(free[:, 0], np.iinfo(np.int64).max)[np.searchsorted(free[:, 1], begin, side="right")]
     forward = np.stack((np.maximum(first, begin), backward[:, 0]), axis=1)
     return forward[forward[:, 0] < forward[:, 1]]
