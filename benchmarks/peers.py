@@ -1,6 +1,6 @@
 """The same files opened by visualprof, by json.loads and by the tools beside it, in turns, in one run.
 
-    python -m benchmarks.peers [--events 300000] [--rounds 3]
+    python -m benchmarks.peers [--events 150000] [--rounds 3]
 
 Each tool is a process of its own, measured from its start to its first tables.
 The peers are installed into build/peers.
@@ -118,7 +118,7 @@ def _files(folder: Path, events: int) -> Iterator[tuple[str, Path]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=300_000)
+    parser.add_argument("--events", type=int, default=150_000)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -184,7 +184,7 @@ def main() -> int:
             for row in part:
                 print(row.line(), flush=True)
                 rows.append(row)
-        beside = list(peers(folder, events=300_000, rounds=3))
+        beside = list(peers(folder, events=150_000, rounds=3))
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {platform.machine()}"
     lines = [
         "# Benchmarks",

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from visualprof.views.answers.table import Columns
+from visualprof.views.graph import EdgeColumns, GroupColumns, NodeColumns, ValueColumns
+
 Json = dict[str, Any]
+
+
+def _empty(columns: type[Columns]) -> Json:
+    return {name: [] for name in columns.__struct_fields__}
+
+
+def _append(columns: Json, **row: Any) -> None:
+    for name, column in columns.items():
+        column.append(row[name])
 
 
 class Builder:
@@ -12,36 +24,29 @@ class Builder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.groups: Json = {
-            k: [] for k in ("name", "parent", "kind", "twin", "nodes", "parameters", "parameter_bytes")
-        }
-        self.nodes: Json = {k: [] for k in ("name", "type", "group", "constants", "parameters", "parameter_bytes")}
-        self.edges: Json = {"src": [], "dst": [], "value": []}
-        self.values: Json = {"name": [], "dtype": [], "shape": []}
+        self.groups, self.nodes = _empty(GroupColumns), _empty(NodeColumns)
+        self.edges, self.values = _empty(EdgeColumns), _empty(ValueColumns)
         self.group(name, -1, "model")
 
     def group(self, name: str, parent: int = 0, kind: str = "scope", twin: int = -1) -> int:
         """A new group below `parent`, alike to group `twin`."""
         place = len(self.groups["name"])
-        row = (name, parent, kind, place if twin < 0 else twin, 0, 0, 0)
-        for column, value in zip(self.groups.values(), row, strict=True):
-            column.append(value)
+        twin = place if twin < 0 else twin
+        counts = {"operators": 0, "parameters": 0, "parameter_bytes": 0}
+        _append(self.groups, name=name, parent=parent, kind=kind, twin=twin, node=-1, **counts)
         return place
 
     def node(self, kind: str, group: int, inputs: list[int], name: str = "", parameters: int = 0) -> int:
         """A new node that reads the outputs of `inputs`."""
         place = len(self.nodes["name"])
         name = name or f"{kind}_{place}"
-        row = (name, kind, group, int(parameters > 0), parameters, 4 * parameters)
-        for column, value in zip(self.nodes.values(), row, strict=True):
-            column.append(value)
-        for column, value in zip(self.values.values(), (f"{name}:0", "float32", "8x128x768"), strict=True):
-            column.append(value)
-        for each in inputs:
-            for column, value in zip(self.edges.values(), (each, place, each), strict=True):
-                column.append(value)
+        held = {"constants": int(parameters > 0), "parameters": parameters, "parameter_bytes": 4 * parameters}
+        _append(self.nodes, name=name, full_name=name, type=kind, attributes="", group=group, **held)
+        _append(self.values, name=f"{name}:0", dtype="float32", shape="8x128x768")
+        for source in inputs:
+            _append(self.edges, src=source, dst=place, value=source)
         while group >= 0:
-            self.groups["nodes"][group] += 1
+            self.groups["operators"][group] += 1
             self.groups["parameters"][group] += parameters
             self.groups["parameter_bytes"][group] += 4 * parameters
             group = self.groups["parent"][group]
