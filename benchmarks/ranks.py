@@ -9,6 +9,9 @@ from typing import Any
 
 from benchmarks.kineto_file import write
 from benchmarks.rows import Row
+from visualprof.reader import read_trace
+from visualprof.reader.trace import Trace
+from visualprof.views import all_views, view
 
 RANKS, EVENTS, EVERY = 64, 20_000, 40
 NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY = 2, 420_000, 1
@@ -17,23 +20,15 @@ BAR = 1.2
 
 def many_ranks(folder: Path) -> Iterator[Row]:
     """Rows (what, figure, bar, met) of 64 ranks, a collective every 40 kernels: all views of each and of the run."""
-    from visualprof.reader import read_trace
-    from visualprof.views import all_views
-
-    paths = [folder / f"rank{rank}.json" for rank in range(RANKS)]
-    for rank, path in enumerate(paths):
-        write(path, EVENTS, rank, RANKS, EVERY)
+    traces, parsing = _read(folder, "rank", RANKS, EVENTS, EVERY)
     start = time.perf_counter()
-    traces = [(path.name, read_trace(path)) for path in paths]
-    parsing = time.perf_counter() - start
-    start = time.perf_counter()
-    for view in all_views():
-        if view.subject == "run":
-            view.compute(traces, view.params())
-        elif view.subject == "trace":
+    for each in all_views():
+        if each.subject == "run":
+            each.compute(traces, each.params())
+        elif each.subject == "trace":
             for _, trace in traces:
-                if view.needs(trace):
-                    view.compute(trace, view.params())
+                if each.needs(trace):
+                    each.compute(trace, each.params())
     views = time.perf_counter() - start
     events = sum(len(trace.events) for _, trace in traces)
     yield Row(f"{RANKS} ranks, {events:,} events: parsing, one process", f"{parsing:.2f} s")
@@ -43,15 +38,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
 
 def many_collectives(folder: Path) -> Iterator[Row]:
     """The distributed view of two ranks whose kernels are all collectives."""
-    from visualprof.reader import read_trace
-    from visualprof.views import view
-
-    paths = [folder / f"nccl{rank}.json" for rank in range(NCCL_RANKS)]
-    for rank, path in enumerate(paths):
-        write(path, NCCL_EVENTS, rank, NCCL_RANKS, NCCL_EVERY)
-    start = time.perf_counter()
-    traces = [(path.name, read_trace(path)) for path in paths]
-    parsing = time.perf_counter() - start
+    traces, parsing = _read(folder, "nccl", NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY)
     start = time.perf_counter()
     chosen = view("distributed")
     answer: Any = chosen.compute(traces, chosen.params())
@@ -64,3 +51,13 @@ def many_collectives(folder: Path) -> Iterator[Row]:
         f"at most {BAR} x",
         ratio <= BAR,
     )
+
+
+def _read(folder: Path, name: str, ranks: int, events: int, every: int) -> tuple[list[tuple[str, Trace]], float]:
+    """Traces of ranks that are written first, by their file's name, and the seconds that reading them took."""
+    paths = [folder / f"{name}{rank}.json" for rank in range(ranks)]
+    for rank, path in enumerate(paths):
+        write(path, events, rank, ranks, every)
+    start = time.perf_counter()
+    traces = [(path.name, read_trace(path)) for path in paths]
+    return traces, time.perf_counter() - start

@@ -7,10 +7,12 @@ import gzip
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import msgspec
 
 from visualprof.errors import FormatError, SourceError
 
@@ -22,6 +24,9 @@ MAX_RATIO = 200
 ALWAYS_ALLOWED = 256 * 1024 * 1024
 SHOWN_PLACES = 5
 GROWING = "it may still be being written; it opens by itself once complete"
+
+# What a decoder raises of text that is not whole JSON, not of the types it expects, or nested too deeply.
+UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 Progress = Callable[[float], None]
 
@@ -122,6 +127,17 @@ class Source:
                 raise too_large
             pieces.append(piece)
         return b"".join(pieces)
+
+    @contextlib.contextmanager
+    def decoding(self, what: str, hint: str) -> Generator[None]:
+        """Around the decoding of JSON that can only be read whole. what: the kind of file, as in `not a whole ...`.
+
+        Raises: FormatError: in place of UNDECODABLE.
+        """
+        try:
+            yield
+        except UNDECODABLE as error:
+            raise self.error(f"not a whole {what} ({error})", hint) from error
 
     def error(self, what: str, hint: str) -> FormatError:
         """What is wrong with the content, to be raised: the message names the file."""

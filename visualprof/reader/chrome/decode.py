@@ -22,9 +22,8 @@ import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.pieces import Pieces
-from visualprof.reader.chrome.salvage import UNREADABLE
 from visualprof.reader.chrome.values import json_object
-from visualprof.reader.source import Source
+from visualprof.reader.source import UNDECODABLE, Source
 from visualprof.reader.trace.types import Ints, Mask, Values
 
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
@@ -304,5 +303,5 @@ def _text(raw: bytes) -> str:
         if text.startswith('"'):
             return str(msgspec.json.decode(text))
         return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
-    except UNREADABLE:  # the decoder passes over some escapes that it cannot decode
+    except UNDECODABLE:  # the decoder passes over some escapes that it cannot decode
         return text.strip('"')

@@ -14,7 +14,6 @@ from visualprof.errors import FormatError, SourceError
 from visualprof.reader.chrome.salvage import (
     EVENT,
     REPAIRABLE,
-    UNREADABLE,
     Entries,
     Fault,
     Sink,
@@ -24,7 +23,7 @@ from visualprof.reader.chrome.salvage import (
     list_end,
     repair,
 )
-from visualprof.reader.source import Skipped, Source
+from visualprof.reader.source import UNDECODABLE, Skipped, Source
 
 HEAD_LIMIT = 64 * 1024 * 1024
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -148,7 +147,7 @@ class Pieces:
         try:
             self.columns.add(b"".join((b"[", memoryview(data)[:stop], b"]")))  # the only copy
             return stop
-        except UNREADABLE as error:
+        except UNDECODABLE as error:
             fault = Fault.of(error)
         # What may be wrong in many events, such as NaN, is repaired in all of them at once.
         if stop < DAMAGE_LIMIT and REPAIRABLE.search(fault.text) and self._take_repaired(data, stop):
@@ -256,6 +255,6 @@ def _likely_end(data: bytes, window: int = 1 << 18) -> int:
 def _decode_object(text: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(text)
-    except UNREADABLE:
+    except UNDECODABLE:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-import msgspec
 import numpy as np
+
+from visualprof.reader.source import UNDECODABLE
 
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
 BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
@@ -27,7 +28,6 @@ BETWEEN = re.compile(rb"[\s,]*")
 # An entry of the list, not the value of a key, that begins like an event.
 EVENT = re.compile(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
 
-UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 DEEP = 100  # no event opens as many brackets; the decoder gives up at some hundreds
 _BLOCK = 1 << 16
 
@@ -38,7 +38,7 @@ class Sink(Protocol):
     rows: int
 
     def add(self, text: bytes | memoryview) -> None:
-        """Takes a list; raises one of UNREADABLE, and takes nothing, when it is not whole."""
+        """Takes a list; raises one of UNDECODABLE, and takes nothing, when it is not whole."""
 
 
 class Fault(NamedTuple):
@@ -49,7 +49,7 @@ class Fault(NamedTuple):
 
     @classmethod
     def of(cls, error: Exception) -> Fault:
-        """Of one of UNREADABLE."""
+        """Of one of UNDECODABLE."""
         return cls(str(error), isinstance(error, RecursionError))
 
 
@@ -66,7 +66,7 @@ class Entries:
         self._text[start], self._text[stop + 1] = b"[]"
         try:
             self._sink.add(memoryview(self._text)[start : stop + 2])
-        except UNREADABLE as error:
+        except UNDECODABLE as error:
             return Fault.of(error)
         finally:
             self._text[stop + 1] = after

@@ -8,10 +8,9 @@ from typing import Any, cast
 import msgspec
 
 from visualprof.reader.chrome.salvage import repair
-from visualprof.reader.source import GROWING, Source
+from visualprof.reader.source import GROWING, UNDECODABLE, Source
 
 Json = dict[str, Any]
-UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 DAMAGED = "was it damaged while being copied, or edited? such a file can only be read whole"
 MAX_TEXT = 500
 MAX_ITEMS = 100

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import EmptyFile, SourceError
-from visualprof.reader.chrome.values import UNDECODABLE, json_object, json_objects
+from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
-from visualprof.reader.source import Skipped, Source
+from visualprof.reader.source import UNDECODABLE, Skipped, Source
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.types import Values

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.values import UNDECODABLE
 from visualprof.reader.registry import Format
-from visualprof.reader.source import Skipped, Source
+from visualprof.reader.source import UNDECODABLE, Skipped, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 

@@ -53,10 +53,8 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Reads a file of version 1."""
     data = source.whole(MAX_BYTES, "a module graph", "is it one?")
-    try:
+    with source.decoding("module graph", "write it again with add_graph"):
         document = _DECODER.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise source.error(f"not a whole module graph ({error})", "write it again with add_graph") from error
     if document.visualprof_graph != VERSION:
         raise source.error(f"a module graph of version {document.visualprof_graph}", "use a newer visualprof")
     builder = ModelBuilder(document.name, "module")

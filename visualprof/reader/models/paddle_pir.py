@@ -87,14 +87,12 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Reads the program; a weight stands in it with its shape."""
     data = source.whole(MAX_BYTES, "a Paddle model", "is it one?")
-    try:
+    with source.decoding("Paddle model", "was it cut while being copied?"):
         document = _DECODER.decode(data)
         builder = ModelBuilder(source.name, "paddle_pir")
         builder.producer = "Paddle 3"
         builder.properties = {"pir_version": str(document.base_code.version)}
         _Walk(builder).region(document.program.regions, ())
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise source.error(f"not a whole Paddle model ({error})", "was it cut while being copied?") from error
     return builder.build()
 
 

@@ -54,10 +54,8 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Reads operators and variables; bodies of control flow are not in the file."""
     data = source.whole(MAX_BYTES, "a graph of VisualDL", "is it one?")
-    try:
+    with source.decoding("graph of VisualDL", "was it cut while being copied?"):
         document = _DECODER.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise source.error(f"not a whole graph of VisualDL ({error})", "was it cut while being copied?") from error
     builder = ModelBuilder(source.name, "visualdl")
     builder.producer = f"VisualDL, graph {document.version}"
     operators = [_operator(node) for node in document.nodes if node.is_leaf_node]

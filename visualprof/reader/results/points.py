@@ -11,6 +11,7 @@ import msgspec
 
 from visualprof.reader.chrome.values import items, json_object, number, whole
 from visualprof.reader.logdir.scan import LogFile
+from visualprof.reader.source import UNDECODABLE
 
 MAX_POINTS_BYTES = 32 << 20
 MAX_POINTS = 10_000
@@ -111,7 +112,7 @@ def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:
         try:
             if line.strip():
                 out.append(json_object(msgspec.json.decode(line)))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # noqa: PERF203 - a few lines, each alone
+        except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
             bad += i < len(lines) - 1
     warnings = [f"{file.name}: {bad:,} damaged lines were left out"] if bad else []
     if len(lines) > MAX_POINTS or len(data) == MAX_POINTS_BYTES:

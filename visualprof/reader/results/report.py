@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from visualprof.reader.chrome.values import json_object, json_objects, text, texts, whole
 from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
+from visualprof.reader.source import UNDECODABLE
 
 JOB_SCHEMA = "visualprof.job/1"
 PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin")
@@ -169,5 +170,5 @@ def read_json(file: LogFile | None) -> Json:
         return {}
     try:
         return json_object(msgspec.json.decode(Path(file.path).read_bytes()))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (OSError, *UNDECODABLE):
         return {}

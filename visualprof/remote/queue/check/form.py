@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from visualprof.errors import BadParameter
+from visualprof.reader.source import UNDECODABLE
 from visualprof.remote.protocol import Request, build
 
 MAX_BYTES = 1 << 20
@@ -47,7 +48,7 @@ def parse_request(body: bytes) -> Request:
         raise Invalid([FieldError("", error, "arrays are uploaded as files")])
     try:
         value: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise Invalid([FieldError("", f"this is no JSON: {error}", "docs/http-api.md describes a job")]) from error
     errors: list[FieldError] = []
     _walk(Request, value, "", errors)
