@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -52,6 +53,21 @@ def build_page() -> None:
             )
 
 
+NATIVE = "visualprof/reader/native"
+
+
+class BuildExt(build_ext):
+    """Compiles a plain C library for ctypes: it needs no header of Python and serves every version of it."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Named without a version of Python."""
+        return f"{fullname.replace('.', '/')}.{'dll' if os.name == 'nt' else 'so'}"
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        """Those marked in the source; there is no PyInit."""
+        return ext.export_symbols
+
+
 class BuildPy(build_py):
     """Builds the page before the package's files are collected."""
 
@@ -71,4 +87,17 @@ class Sdist(sdist):
 
 
 if __name__ == "__main__":
-    setup(cmdclass={"build_py": BuildPy, "sdist": Sdist})
+    setup(
+        cmdclass={"build_ext": BuildExt, "build_py": BuildPy, "sdist": Sdist},
+        ext_modules=[
+            Extension(
+                f"{NATIVE.replace('/', '.')}._columns",
+                sorted(
+                    str(path.relative_to(Path(__file__).parent))
+                    for path in (Path(__file__).parent / NATIVE).glob("*.c")
+                ),
+                extra_compile_args=[] if os.name == "nt" else ["-O2", "-fvisibility=hidden"],
+                optional=True,
+            )
+        ],
+    )
