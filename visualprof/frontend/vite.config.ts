@@ -33,6 +33,7 @@ export default defineConfig(({ mode }) => ({
   },
   build: {
     target: "es2022",
+    license: { fileName: "third-party-licenses.txt" },
     // The server's content policy refuses inline scripts, and data: fonts buy nothing.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
