@@ -1,5 +1,5 @@
 // The languages of the page: the files beside this one. A further language is a further file.
-type Messages = { [key: string]: string | Messages };
+export type Messages = { [key: string]: string | Messages };
 
 /** The words that every page needs, and those of some pages alone (vite.config.ts). */
 export const EARLY = import.meta.glob<Messages>("./*.json", { query: "?early", import: "default" });
