@@ -171,7 +171,7 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     events = trace.events
     stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
     kernel = stream & (events.category == Category.KERNEL)
-    if not (stream & np.isin(events.category, (Category.KERNEL, Category.COMM))).any():
+    if not (stream & events.of(Category.KERNEL, Category.COMM)).any():
         kernel = thread & (events.category == Category.OP)
     comm = (stream | thread) & (events.category == Category.COMM)
     computing, talking = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,10 +91,17 @@ class Events:
     def __len__(self) -> int:
         return len(self.ts)
 
-    @property
+    @cached_property
     def end(self) -> Ints:
-        """End of each event in ns; of an instant its start."""
-        return self.ts + np.maximum(self.dur, 0)
+        """End of each event in ns; of an instant its start. Not to be written."""
+        end: Ints = np.maximum(self.dur, 0)
+        end += self.ts
+        end.flags.writeable = False
+        return end
+
+    def of(self, *categories: Category) -> Mask:
+        """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
+        return reduce(or_, (self.category == category for category in categories))
 
 
 @dataclass(frozen=True)
@@ -259,8 +268,17 @@ class Trace:
 
     def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
-        kinds = np.array([t.kind for t in self.tracks], np.int8)
-        return (kinds == kind)[self.events.track] if len(kinds) else np.zeros(0, bool)
+        return self._kinds == kind
+
+    @cached_property
+    def _kinds(self) -> Values:
+        """Kind of each event's track."""
+        return np.repeat(np.array([t.kind for t in self.tracks], np.int8), [t.count for t in self.tracks])
+
+    @cached_property
+    def shared(self) -> dict[object, Any]:
+        """What was worked out of the trace alone, by what works it out, so that views share it."""
+        return {}
 
     def arg(self, name: str, rows: Rows, missing: float = -1) -> Values:
         """Argument `name` of the given event rows, `missing` where there is none."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Device, Rows, Trace
+from visualprof.reader.trace import Device, Ints, Rows, Trace
 from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
-from visualprof.views.measure.intervals import covered, length, union
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered, length
 from visualprof.views.measure.launch import is_kernel
 from visualprof.views.measure.steps import Windows, kernel_spans
 from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
@@ -38,15 +39,15 @@ def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
     if not len(windows):
         return []
     kernels = np.flatnonzero(is_kernel(trace) & (trace.events.dur > 0))
-    device_of = np.array([t.device for t in trace.tracks] or [0])[trace.events.track[kernels]]
+    members = group(np.array([t.device for t in trace.tracks] or [0])[trace.events.track[kernels]]).members()
     known = {d.id: d for d in trace.meta.devices}
     return [
-        _one(trace, windows, kernels[device_of == number], known.get(number, Device(number)))
-        for number in np.unique(device_of).tolist()
+        _one(trace, windows, kernels[of], spans, known.get(number, Device(number)))
+        for of, (number, spans) in zip(members, kernel_spans(trace).items(), strict=True)
     ]
 
 
-def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSummary:
+def _one(trace: Trace, windows: Windows, rows: Rows, spans: Ints, device: Device) -> DeviceSummary:
     start, end = windows.start[:1], windows.end[-1:]
     whole = int(end[0] - start[0])
     dur = trace.events.dur[rows]
@@ -58,11 +59,11 @@ def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSu
         name=device.name,
         memory_bytes=device.memory_bytes or None,
         compute_capability=device.compute_capability or None,
-        utilization=int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
+        utilization=int(covered(spans, start, end)[0]) / whole if whole else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
         tensor_core_ratio=float(dur[core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
-        kernel_ns=length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
+        kernel_ns=length(spans),
     )
 
 

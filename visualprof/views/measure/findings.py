@@ -122,7 +122,7 @@ class Case:
 
     def idle(self, device: int) -> float:
         """Time of the median step in which a device runs no kernel."""
-        return self.spent("total") - self.within(kernel_spans(self.trace, device))
+        return self.spent("total") - self.within(kernel_spans(self.trace)[device])
 
     def longest(self, spans: Ints, rows: Rows) -> Extent | None:
         """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
@@ -134,7 +134,7 @@ class Case:
 
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
-        chosen = np.isin(self.trace.events.category, categories)
+        chosen = self.trace.events.of(*categories)
         return np.flatnonzero(chosen & ~self.trace.track_mask(TrackKind.GPU_ANNOTATION))
 
     def on_gpu(self) -> bool:
@@ -260,7 +260,7 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         return
     short = np.bincount(of, events.dur[work]) < events.dur[calls]
     if short.mean() > 0.5 and any(case.share(case.idle(d.id)) > 0.2 for d in case.devices):
-        gain = case.within(subtract(_spans(case.trace, calls[short]), kernel_spans(case.trace)))
+        gain = case.within(subtract(_spans(case.trace, calls[short]), merge(*kernel_spans(case.trace).values())))
         kernel_mean = round(float(events.dur[work].mean()))
         numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
         extent = _densest(case.trace, calls[short])

@@ -13,8 +13,10 @@ from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
+from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
+from visualprof.views.measure.once import once
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
@@ -22,6 +24,13 @@ HOST_WORK = (
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 COMPLETE_SHARE = 0.8
+Busy = Mapping[tuple[Category, bool], Ints]
+MADE_OF = {  # PARTS but other: categories, on a device (True) or on threads
+    "kernel": ((Category.KERNEL, True),), "memcpy": ((Category.MEMCPY, True),), "memset": ((Category.MEMSET, True),),
+    "communication": ((Category.COMM, True), (Category.COMM, False)),
+    "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)), "dataloader": ((Category.DATALOADER, False),),
+    "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
+}  # fmt: skip
 LONGEST_AGO = np.iinfo(np.int64).min
 Reason = Literal["empty", "incomplete", "overtaken"]
 
@@ -89,6 +98,7 @@ class Windows:
         return np.where((place >= 0) & (ts < self.asked[place, 1]), place, -1)
 
 
+@once
 def step_windows(trace: Trace) -> Windows:
     """The steps, each from its mark to the end of the last device work that it asked for.
 
@@ -149,16 +159,28 @@ def in_step(trace: Trace, name: str) -> Mask:
     return trace.events.step == step_index(trace, name)
 
 
-def exposed(trace: Trace) -> dict[str, Ints]:
+def busy(trace: Trace, inside: Mask) -> Busy:
+    """Disjoint intervals in which some of the events ran, by their category, on devices (True) or threads apart."""
+    events = trace.events
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
+    on_device = trace.track_mask(TrackKind.STREAM)[rows]
+    groups = group(events.category[rows], on_device)
+    keys = zip(events.category[rows[groups.first]].tolist(), on_device[groups.first].tolist(), strict=True)
+    spans = (union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members())
+    return {(Category(category), side): known for (category, side), known in zip(keys, spans, strict=True)}
+
+
+def exposed(spans: Busy) -> dict[str, Ints]:
     """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
     """
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
-    for name, spans in _spans_by_part(trace).items():
-        out[name] = subtract(spans, done)
-        done = merge(done, spans)
+    for name, keys in MADE_OF.items():
+        own = merge(*(spans[key] for key in keys if key in spans))
+        out[name] = subtract(own, done)
+        done = merge(done, own)
     return out
 
 
@@ -169,39 +191,20 @@ def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
     return out
 
 
-def _spans_by_part(trace: Trace) -> dict[str, Ints]:
-    events = trace.events
-    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    category = events.category
-    chosen = {
-        "kernel": stream & (category == Category.KERNEL),
-        "memcpy": stream & (category == Category.MEMCPY),
-        "memset": stream & (category == Category.MEMSET),
-        "communication": (stream | thread) & (category == Category.COMM),
-        "runtime": thread & ((category == Category.RUNTIME) | (category == Category.SYNC)),
-        "dataloader": thread & (category == Category.DATALOADER),
-        "cpu": thread & ((category == Category.OP) | (category == Category.OPTIMIZER)),
-    }
-    return {name: _union_of(trace, mask) for name, mask in chosen.items()}
-
-
-def _union_of(trace: Trace, mask: Mask) -> Ints:
-    rows = np.flatnonzero(mask & (trace.events.dur > 0))
-    return union(trace.events.ts[rows], trace.events.ts[rows] + trace.events.dur[rows])
-
-
-def kernel_spans(trace: Trace, device: int | None = None) -> Ints:
-    """Disjoint intervals in which at least one kernel ran, on one device or on any."""
-    mask = is_kernel(trace)
-    if device is not None:
-        mask &= np.array([t.device for t in trace.tracks] or [0])[trace.events.track] == device
-    return _union_of(trace, mask)
+@once
+def kernel_spans(trace: Trace) -> dict[int, Ints]:
+    """Disjoint intervals in which at least one kernel ran, by device in their order; those without are not there."""
+    rows = np.flatnonzero(is_kernel(trace) & (trace.events.dur > 0))
+    device_of = np.array([t.device for t in trace.tracks] or [0])[trace.events.track[rows]]
+    groups = group(device_of)
+    spans = (union(trace.events.ts[rows[of]], trace.events.end[rows[of]]) for of in groups.members())
+    return dict(zip(device_of[groups.first].tolist(), spans, strict=True))
 
 
 def _whole(trace: Trace) -> Windows:
     """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
     events = trace.events
-    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & np.isin(events.category, HOST_WORK))
+    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.of(*HOST_WORK))
     if not len(host) or (trace.links.kind == LinkKind.LAUNCH).any():
         rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):

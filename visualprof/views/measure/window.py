@@ -71,8 +71,7 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     inside = end - start
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(inside)
-    order = np.argsort(groups.of, kind="stable")
-    pieces = np.split(order, np.cumsum(groups.count)[:-1]) if len(rows) else []
+    pieces = groups.members()
     unions = np.array([length(union(start[p], end[p])) for p in pieces], np.int64)
     longest = np.array([rows[p[np.argmax(events.dur[rows[p]])]] for p in pieces], np.int64)
     columns: dict[str, Column] = {
@@ -167,7 +166,7 @@ def busy_profile(trace: Trace, buckets: int = TICKS) -> dict[str, NDArray[np.flo
     edges = np.linspace(start, end, buckets + 1).astype(np.int64)
     events = trace.events
     out: dict[str, NDArray[np.float64]] = {}
-    host = np.isin(events.category, (Category.OP, Category.RUNTIME, Category.COMM)) & trace.track_mask(TrackKind.THREAD)
+    host = events.of(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
     for name, mask in (("host", host), ("device", is_kernel(trace))):
         rows = np.flatnonzero(mask & (events.dur > 0))
         spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])
