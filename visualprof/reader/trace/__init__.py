@@ -136,6 +136,11 @@ class ArgColumn:
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
             return np.full(len(rows), missing, dtype)
+        size = int(self.events[-1]) + 1
+        if len(rows) > size >> 4:  # a table costs less than so many searches
+            table = np.full(size + 1, missing, dtype)
+            table[self.events[::-1]] = self.values[::-1]  # the first one of an event stays
+            return table[np.minimum(rows, size)]
         place = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
         return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
 

@@ -111,6 +111,8 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     Args: rows: (n,) events in which it happened, -1 for none. ts: (n,) ns.
     """
     events, later = trace.events, trace.links.kind == LinkKind.ASYNC
+    if not later.any():
+        return ts
     source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
     source[trace.links.dst[later]] = trace.links.src[later]
     last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))

@@ -121,7 +121,7 @@ def _backward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], grad
     grad = grad[windows.holding(events.ts[grad]) >= 0]
     recorded = ops[trace.arg("sequence", ops) >= 0]
     starts = [ranges[:, 0] for ranges in (windows.asked, *by_stage.values())]
-    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)))
+    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)), kind="stable")
     return _runs(events.ts[grad], events.end[grad], borders)
 
 

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.once import once
@@ -24,7 +24,6 @@ HOST_WORK = (
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 COMPLETE_SHARE = 0.8
-Busy = Mapping[tuple[Category, bool], Ints]
 MADE_OF = {  # PARTS but other: categories, on a device (True) or on threads
     "kernel": ((Category.KERNEL, True),), "memcpy": ((Category.MEMCPY, True),), "memset": ((Category.MEMSET, True),),
     "communication": ((Category.COMM, True), (Category.COMM, False)),
@@ -48,6 +47,19 @@ class DroppedStep(msgspec.Struct, frozen=True):
     reason: Reason
     work: Count
     before: Count | None
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Events by category and whether on a device. rows: of events, grouped. keys: of the groups.
+
+    spans: disjoint intervals in which those of each group ran.
+    """
+
+    rows: Rows
+    groups: Groups
+    keys: list[tuple[Category, bool]]
+    spans: list[Ints]
 
 
 @dataclass(frozen=True)
@@ -160,21 +172,22 @@ def in_step(trace: Trace, name: str) -> Mask:
 
 
 def busy(trace: Trace, inside: Mask) -> Busy:
-    """Disjoint intervals in which some of the events ran, by their category, on devices (True) or threads apart."""
+    """Some of the events by category, those of devices and of threads apart."""
     events = trace.events
     rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
-    on_device = trace.track_mask(TrackKind.STREAM)[rows]
-    groups = group(events.category[rows], on_device)
-    keys = zip(events.category[rows[groups.first]].tolist(), on_device[groups.first].tolist(), strict=True)
-    spans = (union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members())
-    return {(Category(category), side): known for (category, side), known in zip(keys, spans, strict=True)}
+    key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
+    groups = group(key)
+    places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
+    spans = [union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members()]
+    return Busy(rows, groups, [(Category(category), side > 0) for category, side in places], spans)
 
 
-def exposed(spans: Busy) -> dict[str, Ints]:
+def exposed(ran: Busy) -> dict[str, Ints]:
     """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
     """
+    spans = dict(zip(ran.keys, ran.spans, strict=True))
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
     for name, keys in MADE_OF.items():
