@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property, reduce
-from operator import or_
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,10 @@ class Events:
 
     def of(self, *categories: Category) -> Mask:
         """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
-        return reduce(or_, (self.category == category for category in categories))
+        found = np.zeros(len(self), bool)
+        for category in categories:
+            found |= self.category == category
+        return found
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ def _phases(trace: Trace, parts: Mask) -> Ints:
     """Of each event the number of the phase that it is by its name, from 1, 0 for none."""
     rows = np.flatnonzero(parts)
     names = group(trace.events.name[rows])
-    texts = (trace.strings[i] for i in trace.events.name[rows[names.first]].tolist())
-    numbers = [next((n for n, p in enumerate(PHASES.values(), 1) if p.search(text)), 0) for text in texts]
+    ids: list[int] = trace.events.name[rows[names.first]].tolist()
+    numbers = [next((n for n, p in enumerate(PHASES.values(), 1) if p.search(trace.strings[i])), 0) for i in ids]
     phases = np.zeros(len(parts), np.int64)
     phases[rows] = np.array(numbers, np.int64)[names.of]
     return phases

@@ -17,6 +17,7 @@ from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.once import once
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
@@ -204,14 +205,29 @@ def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
     return out
 
 
+@dataclass(frozen=True)
+class Kernels:
+    """What ran on a device. spans: disjoint intervals in which at least one kernel ran.
+
+    rows: (n,) kernels with a duration. tensor_core: (n,) does it use tensor cores, by its name?
+    """
+
+    rows: Rows
+    spans: Ints
+    tensor_core: Mask
+
+
 @once
-def kernel_spans(trace: Trace) -> dict[int, Ints]:
-    """Disjoint intervals in which at least one kernel ran, by device in their order; those without are not there."""
-    rows = np.flatnonzero(is_kernel(trace) & (trace.events.dur > 0))
-    device_of = np.array([t.device for t in trace.tracks] or [0])[trace.events.track[rows]]
-    groups = group(device_of)
-    spans = (union(trace.events.ts[rows[of]], trace.events.end[rows[of]]) for of in groups.members())
-    return dict(zip(device_of[groups.first].tolist(), spans, strict=True))
+def kernels(trace: Trace) -> dict[int, Kernels]:
+    """The kernels of each device that has any, in the order of the devices."""
+    events = trace.events
+    rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0))
+    device = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
+    groups = group(device)
+    core = names_with(trace, events.name[rows], uses_tensor_core)
+    members = [(rows[of], core[of]) for of in groups.members()]
+    found = [Kernels(mine, union(events.ts[mine], events.end[mine]), used) for mine, used in members]
+    return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 
 def _whole(trace: Trace) -> Windows:

@@ -14,7 +14,7 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, length, union
+from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
 from visualprof.views.measure.timing import names, ordered
 
@@ -71,9 +71,8 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     inside = end - start
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(inside)
-    pieces = groups.members()
-    unions = np.array([length(union(start[p], end[p])) for p in pieces], np.int64)
-    longest = np.array([rows[p[np.argmax(events.dur[rows[p]])]] for p in pieces], np.int64)
+    unions = lengths(groups.of, start, end, len(groups.first))
+    longest = rows[np.lexsort((-events.dur[rows], groups.of))][np.cumsum(groups.count) - groups.count]
     columns: dict[str, Column] = {
         "name": names(trace, events.name[rows][groups.first]),
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
