@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.graph_page import graph_page
+from benchmarks.growth import growth
 from benchmarks.harness import harness
 from benchmarks.kineto_file import write
 from benchmarks.memory import memory_view
@@ -176,6 +177,7 @@ def main() -> int:
             memory_view(folder, options.events),
             many_ranks(folder),
             many_collectives(folder),
+            growth(),
             queue(folder),
             harness(),
             pages(10_000_000 if options.huge else options.events),
