@@ -6,7 +6,6 @@ import functools
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -19,12 +18,6 @@ MOVING = re.compile(
     r'|"(?:correlation|External id|Ev Idx|Fwd thread id|Sequence number|id|__id__)"\s*:\s*)'
     r"(-?\d+(?:\.\d+)?)"
 )
-REAL = {
-    "V100, NCCL and memory": SHARED / "kineto/hta/df_index_resolver__v100_rank1of2_nccl_memory.json.gz",
-    "V100, ResNet50 training": SHARED
-    / "kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
-    "vLLM decode, CUDA graphs": SHARED / "tracelens/vllm_decode/graph_execution.json.gz",
-}
 
 
 def repeated(source: Path, out: Path, events: int) -> None:
@@ -56,42 +49,3 @@ def _moved(copy: int, by_us: int, found: re.Match[str]) -> str:
     if key.endswith("#"):
         return f"{key}{int(number) + 1000 * copy}"
     return f"{key}{int(number) + (copy << 32 if int(number) > 0 else 0)}"
-
-
-def recorded(out: Path, steps: int) -> None:
-    """Training steps of a small transformer on the CPU, with Python stacks, shapes and memory.
-
-    Raises: ImportError: torch is not installed.
-    """
-    import torch
-    from torch.profiler import profile
-
-    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
-    model = torch.nn.Sequential(
-        torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), torch.nn.Linear(64, 8)
-    )
-    optimizer = torch.optim.Adam(model.parameters())
-    with profile(record_shapes=True, profile_memory=True, with_stack=True) as recording:
-        for _ in range(steps):
-            optimizer.zero_grad()
-            model(torch.randn(8, 32, 64)).sum().backward()
-            optimizer.step()
-            recording.step()
-    recording.export_chrome_trace(str(out))
-
-
-def profiles(folder: Path, events: int) -> Iterator[tuple[str, Path]]:
-    """The real recordings that this machine has, large: what each is, and its file.
-
-    Those of others are read from beside the checkout; the last is made here, when torch is installed.
-    """
-    for name, source in REAL.items():
-        if source.exists():
-            path = folder / f"{source.name.partition('.')[0]}.json"
-            repeated(source, path, events)
-            yield name, path
-    try:
-        recorded(folder / "stacks.json", steps=max(1, events // 6000))
-        yield "torch on a CPU, Python stacks and memory", folder / "stacks.json"
-    except ImportError:
-        pass
