@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 NAMES = ("FunctionCall", "ParseHTML", "UpdateLayoutTree", "Layout", "Paint", "RunTask", "MajorGC", "EvaluateScript")
 PROCESSES, THREADS, DEPTH = 3, 4, 4
@@ -17,10 +18,14 @@ def write(path: Path, count: int) -> None:
         file.write('{"traceEvents":[')
         file.write('{"args":{"name":"CrBrowserMain"},"cat":"__metadata","name":"thread_name","ph":"M","pid":1,"tid":1}')
         for task in range(max(1, count // (2 * DEPTH + 6))):
-            place = {"cat": "devtools.timeline", "pid": task % PROCESSES + 1, "tid": task // PROCESSES % THREADS + 1}
+            place: dict[str, Any] = {
+                "cat": "devtools.timeline",
+                "pid": task % PROCESSES + 1,
+                "tid": task // PROCESSES % THREADS + 1,
+            }
             start = 5_000_000_000 + task * 25 + rng.randrange(5)
             frames = [{**place, "name": NAMES[(task + depth) % len(NAMES)]} for depth in range(DEPTH)]
-            rows: list[dict[str, object]] = [
+            rows: list[dict[str, Any]] = [
                 {
                     **frame,
                     "ph": "B",

@@ -33,7 +33,7 @@ def test_stacks_file_keeps_its_epoch_times(tmp_path: Path) -> None:
     assert '", "' not in text
     trace = trace_of(tmp_path / "stacks.json")
     assert trace.events.depth.max() == 11  # the step, eight frames, one that calls, its operator, the instant
-    assert len(trace.allocs) == 2 * 24 * 10
+    assert len(trace.allocs.ts) == 2 * 24 * 10
 
 
 def test_chrome_file_pairs_what_begins(tmp_path: Path) -> None:
