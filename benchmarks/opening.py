@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.kinds import KINDS, title, written
+from benchmarks.kinds import KINDS, LARGE, title, written
 from benchmarks.rows import ROOT, Row, Run, measured
 
 JSON_LOADS = """
@@ -53,19 +53,20 @@ class Way(NamedTuple):
     rounds: int = 99
 
 
-def ways(against: Path | None = None) -> dict[str, Way]:
-    """Every way of ours and the baseline, in the order of a round."""
+def ways(against: Path | None = None, every: bool = True) -> dict[str, Way]:
+    """The ways of ours and the baseline in the order of a round: every one, or the few of smaller files."""
     view = [sys.executable, "-m", "visualprof", "view"]
     overview, without = [*view, "overview", "--format", "json"], {"VISUALPROF_NATIVE": "0"}
     found = {
         LOADS: Way([sys.executable, "-c", JSON_LOADS]),
         COLD: Way(overview, keeps="overview"),
         WARM: Way(overview, keeps="overview"),
-        WORK: Way([sys.executable, "-c", OWN_WORK], keeps="overview"),
-        COLD_4: Way(overview, cores=4),
         ALL: Way([*view, "all", "--format", "json"]),
         WITHOUT: Way(overview, env=without, rounds=3),
     }
+    if every:
+        found[WORK] = Way([sys.executable, "-c", OWN_WORK], keeps="overview")
+        found[COLD_4] = Way(overview, cores=4)
     if against is not None:
         found[BEFORE] = Way(overview, cwd=against, rounds=3)
     return found
@@ -128,17 +129,22 @@ def rows(file: Opened) -> Iterator[Row]:
     yield Row("profile", f"{title(file.kind)}: {file.events:,} events, {file.size / 1e6:.0f} MB")
     yield Row(LOADS, seconds(file.runs[LOADS]))
     for way, share in SHARES.items():
+        if way not in file.runs:
+            continue
         bar = f"at most {share} x or {MILLION_S} s a million events"
         yield Row(way, _beside(file, way), bar, file.wall(way) <= max(share * base, MILLION_S * millions))
     yield Row(WARM, seconds(file.runs[WARM]), f"at most {WARM_S} s", file.wall(WARM) <= WARM_S)
-    own = statistics.median(float(run.out) for run in file.runs[WORK])
-    yield Row(WORK, f"{own:.2f} s", f"at most {OWN_WORK_S} s a million events", own <= OWN_WORK_S * millions)
+    if WORK in file.runs:
+        own = statistics.median(float(run.out) for run in file.runs[WORK])
+        yield Row(WORK, f"{own:.2f} s", f"at most {OWN_WORK_S} s a million events", own <= OWN_WORK_S * millions)
     ratio = file.wall(ALL) / file.wall(COLD)
     figure = f"{seconds(file.runs[ALL])} = {ratio:.2f} x the overview"
     yield Row(ALL, figure, f"at most {ALL_VIEWS} x the overview", ratio <= ALL_VIEWS)
-    peak = max(file.peak(COLD), file.peak(COLD_4))
+    peak, large = max(run.peak for way in SHARES for run in file.runs.get(way, [])), file.kind in LARGE
     figure = f"{peak / 1e6:.0f} MB = {peak / file.size:.2f} x the file"
-    yield Row("peak memory", figure, f"at most {PEAK} x the file", peak <= PEAK * file.size)
+    yield Row(
+        "peak memory", figure, f"at most {PEAK} x the file" if large else "", peak <= PEAK * file.size or not large
+    )
     yield from (Row(way, _beside(file, way)) for way in (WITHOUT, BEFORE) if file.runs.get(way))
 
 
@@ -156,7 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
         for kind, path in written(options.folder or Path(own), options.kinds, options.events).items():
-            for row in rows(opened(kind, path, options.rounds, ways(options.against))):
+            for row in rows(opened(kind, path, options.rounds, ways(options.against, kind in LARGE))):
                 print(row.line(), flush=True)
 
 

@@ -15,7 +15,7 @@ LIBRARIES = ("numpy", "msgspec", "flask", "waitress")
 OPENING = """
 Each figure is of a process of its own, from its start to its last byte of output: the median of five (of three where
 the kind is a smaller file, and without the extension) with the least and the most, then CPU seconds. The ways of
-opening a file take turns with `json.loads` of the same file; all but the second row's "4 cores" run on two cores.
+opening a file take turns with `json.loads` of the same file, on two cores where nothing else is said.
 `overview again` reads what the first opening kept. The recordings are real ones, repeated until they are large.
 """
 BESIDE = """
@@ -69,7 +69,12 @@ def document(
     before: str, opened: list[list[Row]], smaller: list[list[Row]], beside: list[list[Row]], rows: list[Row]
 ) -> str:
     """The page as Markdown; `before` is the load before the first figure."""
-    lines = ["# Benchmarks", "", f"`make bench PEERS=1` on {machine()}.", f"Load {before} before, {load()} after."]
+    lines = [
+        "# Benchmarks",
+        "",
+        f"`make bench{' PEERS=1' if beside else ''}` on {machine()}.",
+        f"Load {before} before, {load()} after.",
+    ]
     lines += ["", "## Opening a profile", OPENING, *across(opened), "", *across(smaller)]
     if beside:
         lines += ["", "## Beside other tools", BESIDE, *across(beside)]

@@ -23,6 +23,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from benchmarks import peers
 from benchmarks.graph_page import graph_page
@@ -45,11 +46,8 @@ ROUNDS, ROUNDS_SMALLER = 5, 3
 def openings(folder: Path, events: int, tools: dict[str, Way]) -> Iterator[Opened]:
     """Every kind of file, opened in every way."""
     for kind, path in written(folder, KINDS, events).items():
-        ours = ways()
-        if kind in LARGE:
-            yield opened(kind, path, ROUNDS, {**ours, **tools})
-        else:
-            yield opened(kind, path, ROUNDS_SMALLER, ours)
+        large = kind in LARGE
+        yield opened(kind, path, ROUNDS if large else ROUNDS_SMALLER, ways(every=large) | (tools if large else {}))
         if kind != "generated":
             path.unlink()
 
@@ -101,7 +99,14 @@ def serving(folder: Path) -> Iterator[Row]:
             "p95 at most 100 ms",
             p95 <= 0.1,
         )
-        yield from tiles(address, answer["runs"][0]["id"])
+        run = answer["runs"][0]["id"]
+        for what in ("the overview over HTTP, first", "opened again"):
+            start = time.perf_counter()
+            urllib.request.urlopen(f"{address}/api/v1/view/overview?{urlencode({'run': run})}", timeout=60).read()
+            seconds, again = time.perf_counter() - start, what == "opened again"
+            bar = "at most 50 ms" if again else ""
+            yield Row(what, f"{seconds * 1e3:.0f} ms", bar, not again or seconds <= 0.05)
+        yield from tiles(address, run)
 
 
 def pages(events: int) -> Iterator[Row]:
