@@ -9,21 +9,11 @@ feels. `--peers` opens the same files with the tools beside ours; `--huge` adds 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shutil
-import statistics
-import subprocess
 import sys
 import tempfile
-import threading
-import time
-import urllib.request
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlencode
 
 from benchmarks import peers
 from benchmarks.graph_page import graph_page
@@ -37,7 +27,8 @@ from benchmarks.queue import queue
 from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
-from benchmarks.tiles import levels, tiles
+from benchmarks.serving import serving
+from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
 
 ROUNDS, ROUNDS_SMALLER = 5, 3
@@ -50,63 +41,6 @@ def openings(folder: Path, events: int, tools: dict[str, Way]) -> Iterator[Opene
         yield opened(kind, path, ROUNDS if large else ROUNDS_SMALLER, ways(every=large) | (tools if large else {}))
         if kind != "generated":
             path.unlink()
-
-
-@contextmanager
-def server(logdir: Path, cache: Path) -> Generator[tuple[str, float]]:
-    """A running dashboard: its address and the seconds until it answered."""
-    start = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "8971"],
-        cwd=ROOT,
-        env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while True:
-            try:
-                urllib.request.urlopen("http://127.0.0.1:8971/api/v1/status", timeout=1).read()
-                break
-            except OSError:
-                time.sleep(0.02)
-        yield "http://127.0.0.1:8971", time.perf_counter() - start
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def serving(folder: Path) -> Iterator[Row]:
-    """Answers to other users while a large file is parsed."""
-    logdir = folder / "runs"
-    logdir.mkdir()
-    with server(logdir, folder / "cache-server") as (address, ready):
-        yield Row("server ready", f"{ready:.2f} s", "at most 1.5 s", ready <= 1.5)
-        (folder / "generated.json").rename(logdir / "m.json")
-        took: list[float] = []
-        state, answer = "waiting", dict[str, Any]()
-        stop = threading.Event()
-        while state not in ("ready", "failed") and not stop.wait(0.02):
-            start = time.perf_counter()
-            answer = json.loads(urllib.request.urlopen(f"{address}/api/v1/runs", timeout=30).read())
-            took.append(time.perf_counter() - start)
-            spans = [s for r in answer["runs"] for w in r["workers"] for s in w["spans"]]
-            state = spans[0]["state"] if spans else "waiting"
-        p95 = statistics.quantiles(took, n=20)[18]
-        yield Row(
-            f"requests while parsing ({len(took)})",
-            f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms",
-            "p95 at most 100 ms",
-            p95 <= 0.1,
-        )
-        run = answer["runs"][0]["id"]
-        for what in ("the overview over HTTP, first", "opened again"):
-            start = time.perf_counter()
-            urllib.request.urlopen(f"{address}/api/v1/view/overview?{urlencode({'run': run})}", timeout=60).read()
-            seconds, again = time.perf_counter() - start, what == "opened again"
-            bar = "at most 50 ms" if again else ""
-            yield Row(what, f"{seconds * 1e3:.0f} ms", bar, not again or seconds <= 0.05)
-        yield from tiles(address, run)
 
 
 def pages(events: int) -> Iterator[Row]:
