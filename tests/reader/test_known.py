@@ -108,6 +108,17 @@ def test_lines_of_files_that_are_gone_do_not_pile_up(folder: Path, monkeypatch: 
     assert Server(folder).states() == {"a.json": "ready", "b.json": "failed", "c.json": "ready"}
 
 
+def test_what_is_known_of_folders_that_nobody_opens_is_deleted(folder: Path) -> None:
+    (own,) = (folder / "cache").glob("*.vpknown")
+    for name, age_days in (("old", 61), ("recent", 59)):
+        path = own.with_stem(name)
+        path.write_bytes(own.read_bytes())
+        os.utime(path, (time.time() - age_days * 86400,) * 2)
+    os.utime(own, (time.time() - 100 * 86400,) * 2)
+    Server(folder)
+    assert {path.stem for path in own.parent.glob("*.vpknown")} == {own.stem, "recent"}
+
+
 def test_a_cache_that_cannot_be_written_is_only_slower(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "a.json", profile())
     (tmp_path / "cache").write_text("a file in its place")

@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 # What says which views there are for a file, or what it is.
 _SAYS = (".", "trace", "chrome", "megengine", "formats", "models", "logdir", "../views", "../views/measure")
 _SUPERFLUOUS = 1000  # lines of files that are gone or came again
+_UNUSED_S = 60 * 86400
 
 
 class Found(msgspec.Struct, array_like=True, frozen=True):
@@ -77,10 +79,16 @@ class Known:
     def forget(self) -> None:
         """After the first look at every file: frees what is left, and leaves it out of the file when it is much."""
         with self._lock:
-            if self._used is not None and self._lines > 2 * len(self._used) + _SUPERFLUOUS:
+            if self._used is None:
+                return
+            if self._lines > 2 * len(self._used) + _SUPERFLUOUS:
                 other = self._path.with_suffix(f".{os.getpid()}.tmp")
                 if self._write(other, os.O_TRUNC, self._used):
                     other.replace(self._path)
+            for path in self._path.parent.glob(f"*{KNOWN_SUFFIX}"):  # of log directories that nobody opens any more
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _UNUSED_S:
+                        path.unlink()
             self._earlier, self._used = {}, None
 
     def _write(self, path: Path, how: int, findings: Sequence[Found]) -> bool:
