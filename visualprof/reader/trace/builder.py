@@ -328,7 +328,7 @@ def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) 
 def _event_of(row: Ints) -> Ids:
     """Events of the rows of a file, from row -1 to one behind the last, -1 where a row became none."""
     out = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
-    out[row + 1] = np.arange(len(row), dtype=np.int32)
+    out[1:][row] = np.arange(len(row), dtype=np.int32)
     return out
 
 
@@ -343,20 +343,21 @@ def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids
     known: tuple[Rows, Ids, Ints] | None = None
     for name in list(args):
         parts = args.pop(name)
-        rows = np.concatenate([rows for rows, _, _ in parts])
-        values = np.concatenate([values for _, values, _ in parts])
+        rows, values, text = parts[0]
+        if len(parts) > 1:
+            rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         if known is None or not np.array_equal(rows, known[0]):
             known = rows, *_in_order(_lookup(event_of, rows), len(event_of))
-        columns[name] = ArgColumn(known[1], values[known[2]], parts[0][2])
+        columns[name] = ArgColumn(known[1], values[known[2]], text)
     return columns
 
 
 def _in_order(events: Ids, most: int) -> tuple[Ids, Ints]:
     """Events in ascending order, without -1, and their places; they are nearly always each there once."""
-    place = np.full(most + 1, -1, np.int64)
-    place[events] = np.arange(len(events))
+    place = np.full(most + 1, -1, np.int32)
+    place[events] = np.arange(len(events), dtype=np.int32)
     there = np.flatnonzero(place[:-1] >= 0)
     if len(there) < np.count_nonzero(events >= 0):
         there = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
         return events[there], there
-    return there.astype(np.int32), place[there]
+    return there.astype(np.int32), place[there].astype(np.intp)
