@@ -49,6 +49,7 @@ _ALLOCS: _Dtypes = {
     "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64, "allocated": np.int64,
     "reserved": np.int64, "category": np.int32, "complete": np.bool_,
 }  # fmt: skip
+_COUNTERS: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
 
 
 class TraceBuilder:
@@ -65,7 +66,7 @@ class TraceBuilder:
         self._args: dict[str, list[tuple[Rows, Values, bool]]] = {}
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
         self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
-        self._counters: list[tuple[int, Ints, Floats]] = []
+        self._counters: list[dict[str, Values]] = []
         self._allocs: list[dict[str, Values]] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
@@ -126,9 +127,9 @@ class TraceBuilder:
         """
         self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind, dst_row))
 
-    def counter(self, track: int, ts: Ints, value: Floats) -> None:
-        """Adds samples of a counter track."""
-        self._counters.append((track, ts, value))
+    def counter(self, track: Rows | int, ts: Ints, value: Floats) -> None:
+        """Adds samples of counter tracks: all (n,), or one track for all."""
+        self._counters.append(_columns({"track": track, "ts": ts, "value": value}, _COUNTERS, len(ts)))
 
     def allocs(
         self,
@@ -263,13 +264,7 @@ class TraceBuilder:
         return Links(src[order], dst[order], kinds[order])
 
     def _joined_counters(self) -> Counters:
-        tracks, ts, values = [list(column) for column in zip(*self._counters, strict=True)] or [[], [], []]
-        columns: dict[str, Values] = {
-            "track": np.repeat(np.array(tracks, np.int32), list(map(len, ts))),
-            "ts": np.concatenate([np.zeros(0, np.int64), *ts]),
-            "value": np.concatenate([np.zeros(0), *values]),
-        }
-        columns = self._possible(columns, "samples")
+        columns = self._possible(_joined(self._counters, _COUNTERS), "samples")
         order = np.lexsort((columns["ts"], columns["track"]))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
