@@ -44,12 +44,14 @@ TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|Te
 CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
 COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
+_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
+
 
 def sniff(head: bytes) -> bool:
     """Its counters and lanes are its own; the metadata that says so stands at the end."""
-    return b'"traceEvents"' in head and bool(
-        re.search(rb'"(StartProfile|train_time_ratio|gpu_usgae_ratio|nr_alive_tensor|OpDispatch)"', head)
-        or re.search(rb'"localTime"\s*:\s*"\d+"', head)
+    return b'"traceEvents"' in head and (
+        any(mark in head for mark in _MARKS)
+        or (b'"localTime"' in head and bool(re.search(rb'"localTime"\s*:\s*"\d+"', head)))
     )
 
 

@@ -70,7 +70,7 @@ UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def sniff(head: bytes) -> bool:
     """Paddle names its span in the head, or in the cut rest its own categories."""
-    if re.search(rb'"span_ind[e]?x"', head):
+    if b'"span_indx"' in head or b'"span_index"' in head:
         return True
     return b'"thread_state_runnable"' in head and bool(re.search(rb'"cat"\s*:\s*"(ProfileStep|OperatorInner)"', head))
 
