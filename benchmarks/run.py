@@ -62,15 +62,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks.md")
     options = parser.parse_args()
     before, rows = load(), list[Row]()
-    tables: dict[bool, list[list[Row]]] = {True: [], False: []}
-    beside: list[list[Row]] = []
+    files: list[Opened] = []
     tools = peers.tools() if options.peers else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file in openings(folder, options.events, tools):
-            tables[file.kind in LARGE].append(_said(figures(file)))
-            if file.kind in LARGE and tools:
-                beside.append(_said(peers.beside(file, tools)))
+            files.append(file)
+            _said(figures(file))
         own = folder / "generated.json"
         parts = [
             bounds(own),
@@ -88,9 +86,12 @@ def main() -> int:
         ]
         for part in parts:
             rows += _said(part)
+    largest = [file for file in files if file.kind in LARGE]
+    tables = [[list(figures(file)) for file in files if (file in largest) == large] for large in (True, False)]
+    beside = [_said(line) for line in peers.beside(largest, tools)] if tools else []
     options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(document(before, tables[True], tables[False], beside, rows))
-    return 0 if all(row.ok for table in (*tables[True], *tables[False], rows) for row in table) else 1
+    options.out.write_text(document(before, tables, beside, rows))
+    return 0 if all(row.ok for part in (*tables[0], *tables[1], rows) for row in part) else 1
 
 
 def _said(rows: Iterable[Row]) -> list[Row]:
