@@ -65,10 +65,10 @@ def down(rows: list[Row]) -> Iterator[str]:
         yield f"| {row.what} | {row.figure} | {row.bar} | {met} |"
 
 
-def document(before: str, opened: list[list[list[Row]]], beside: list[list[Row]], rows: list[Row]) -> str:
-    """The page as Markdown; `before` is the load before the first figure, `opened` a table of each size of files."""
+def document(took: str, opened: list[list[list[Row]]], beside: list[list[Row]], rows: list[Row]) -> str:
+    """The page as Markdown; `took` says how long it took, `opened` a table of each size of files."""
     lines = ["# Benchmarks", "", f"`make bench{' PEERS=1' if beside else ''}` on {machine()}."]
-    lines += [f"Load {before} before, {load()} after.", "", "## Opening a profile", OPENING]
+    lines += [f"{took}.", "", "## Opening a profile", OPENING]
     for files in opened:
         lines += [*across(files), ""]
     if beside:
