@@ -13,8 +13,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 OFF = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
 FOLDER = Path(__file__).parent
+
+
+class Column:
+    """The type of an argument that is a column; another type, or one with gaps, is refused."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+
+    def from_param(self, column: NDArray[Any]) -> ctypes.c_void_p:
+        """Where its values lie, as ctypes asks for it."""
+        if column.dtype.name != self._dtype or not column.flags.c_contiguous:
+            raise TypeError(f"a column of {column.dtype.name} that is not contiguous, or not {self._dtype}")
+        return ctypes.c_void_p(column.ctypes.data)
+
+
+INT64, INT32, UINT16, UINT8 = map(Column, ("int64", "int32", "uint16", "uint8"))
 
 
 @cache
