@@ -85,7 +85,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     devices = _devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
     device = np.array([_place_device(text) for text in doc.texts], np.int64)
-    add_allocs(doc, builder, device[doc.filled("place", 0)], ts)
+    add_allocs(doc, builder, lambda rows: device[doc.at("place", rows, 0)], ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder, devices)
 

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from visualprof import __version__
 from visualprof.errors import Forbidden
+from visualprof.reader import native
 from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
@@ -26,9 +27,13 @@ _PARSED: dict[str, Any] = {
 
 
 class Status(msgspec.Struct):
-    """The server itself."""
+    """The server itself.
+
+    native_reader: is it in use? `yes (x86_64)`, or `no: ` and why.
+    """
 
     version: str
+    native_reader: str
     language: str | None
     read_only: bool
     logdirs: list[str]
@@ -125,7 +130,7 @@ class Runs(Resource):
         """The server itself."""
         roots = [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        return Status(__version__, self._language or None, self._read_only, roots, watching)
+        return Status(__version__, native.state(), self._language or None, self._read_only, roots, watching)
 
     @get("/runs")
     def runs(self) -> RunsAnswer | Response:
