@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -55,8 +54,7 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """The distinct (ph, cat, name) of many events."""
 
     ph: str
@@ -64,8 +62,7 @@ class Kind:
     name: str
 
 
-@dataclass(frozen=True)
-class ArgRows:
+class ArgRows(msgspec.Struct, frozen=True):
     """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
 
     rows: Ints
@@ -73,8 +70,7 @@ class ArgRows:
     text: bool
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;

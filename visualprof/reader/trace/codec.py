@@ -7,12 +7,10 @@ multiple of 64 bytes, so that they can be memory-mapped.
 from __future__ import annotations
 
 import contextlib
-import json
 import mmap
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import cache
 from io import FileIO
 from itertools import pairwise
@@ -121,7 +119,8 @@ def reader_version(folders: tuple[str, ...] = _LAYS_OUT) -> str:
 def _groups() -> dict[str, type[Any]]:
     """The parts of a trace that are arrays and nothing else, by name: events, links, counters, ..."""
     hints = get_type_hints(Trace)
-    return {f.name: hints[f.name] for f in fields(Trace) if f.name != "meta" and is_dataclass(hints[f.name])}
+    kinds = ((name, hints[name]) for name in Trace.__struct_fields__ if name != "meta")
+    return {name: kind for name, kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
 
 
 def encode(trace: Trace, fingerprint: str, file: BinaryIO) -> int:
@@ -144,7 +143,7 @@ def encode(trace: Trace, fingerprint: str, file: BinaryIO) -> int:
         blob=column(blob),
         offsets=column(offsets),
         groups={
-            name: {f.name: column(getattr(getattr(trace, name), f.name)) for f in fields(kind)}
+            name: {field: column(getattr(getattr(trace, name), field)) for field in kind.__struct_fields__}
             for name, kind in _groups().items()
         },
         args={k: _Argument(column(a.events), column(a.values), a.text) for k, a in trace.args.items()},
@@ -168,6 +167,8 @@ def _header_json(header: _Header) -> bytes:
     try:
         return msgspec.json.encode(header)
     except UnicodeEncodeError:  # half a surrogate pair in a name
+        import json
+
         return json.dumps(msgspec.to_builtins(header), ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(msgspec.Struct, frozen=True):
     """first: (g,) a member row of each group. of: (n,) group of each row. count: (g,) rows in each."""
 
     first: Ints

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
@@ -41,8 +41,7 @@ class DroppedStep(msgspec.Struct, frozen=True):
     before: Count | None
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(msgspec.Struct, frozen=True):
     """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
 
     index: place of each in trace.steps, -1 for none. dropped: those that are left out.
