@@ -15,8 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from visualprof.reader import read_trace
 from visualprof.reader.source import Progress, Source
@@ -117,12 +118,12 @@ class Cache:
         data = graph_file.encode(graph)
         return self._keep(self.graph_path(fingerprint), lambda file: file.write(data))
 
-    def _keep(self, path: Path, write: Callable[[BinaryIO], int]) -> bool:
+    def _keep(self, path: Path, write: Callable[[FileIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                with temporary.open("xb", buffering=0) as file:
+                with temporary.open("x+b", buffering=0) as file:
                     written = write(file)
                 temporary.replace(path)
             finally:
