@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -65,7 +66,7 @@ class LinkKind(IntEnum):
     FLOW = 3
 
 
-class Events(msgspec.Struct, frozen=True):
+class Events(msgspec.Struct, frozen=True, dict=True):
     """One row an event; all columns have the same length n.
 
     ts, dur: ns; dur is -1 for an instant. name: string id. category: Category. track: row of tracks.
@@ -88,10 +89,20 @@ class Events(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.ts)
 
-    @property
+    @cached_property
     def end(self) -> Ints:
-        """End of each event in ns; of an instant its start."""
-        return self.ts + np.maximum(self.dur, 0)
+        """End of each event in ns; of an instant its start. Not to be written."""
+        end: Ints = np.maximum(self.dur, 0)
+        end += self.ts
+        end.flags.writeable = False
+        return end
+
+    def of(self, *categories: Category) -> Mask:
+        """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
+        found = np.zeros(len(self), bool)
+        for category in categories:
+            found |= self.category == category
+        return found
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -124,6 +135,11 @@ class ArgColumn(msgspec.Struct, frozen=True):
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
             return np.full(len(rows), missing, dtype)
+        size = int(self.events[-1]) + 1
+        if len(rows) > size >> 4:  # a table costs less than so many searches
+            table = np.full(size + 1, missing, dtype)
+            table[self.events[::-1]] = self.values[::-1]  # the first one of an event stays
+            return table[np.minimum(rows, size)]
         place = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
         return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
 
@@ -249,8 +265,17 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
 
     def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
-        kinds = np.array([t.kind for t in self.tracks], np.int8)
-        return (kinds == kind)[self.events.track] if len(kinds) else np.zeros(0, bool)
+        return self._kinds == kind
+
+    @cached_property
+    def _kinds(self) -> Values:
+        """Kind of each event's track."""
+        return np.repeat(np.array([t.kind for t in self.tracks], np.int8), [t.count for t in self.tracks])
+
+    @cached_property
+    def shared(self) -> dict[object, Any]:
+        """What was worked out of the trace alone, by what works it out, so that views share it."""
+        return {}
 
     def arg(self, name: str, rows: Rows, missing: float = -1) -> Values:
         """Argument `name` of the given event rows, `missing` where there is none."""

@@ -71,6 +71,7 @@ def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, S
     readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
     if not readable:
         raise Unreadable(first)
+    logdir.hurry(*(span for _, span in readable))
     return readable
 
 
