@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
@@ -17,8 +17,7 @@ STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
 
 
-@dataclass(frozen=True)
-class Tracks:
+class Tracks(msgspec.Struct, frozen=True):
     """of_row: track of every row of the document, -1 for none. of_place: that of a process, thread and kind."""
 
     of_row: Ids

@@ -245,7 +245,8 @@ class Timeline(Resource):
     @get("/timeline/alignment", refuses=SPAN)
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
-        workers = [(name, trace) for name, _, trace in whole_run(self._logdir, query.run, query.span)]
+        spans = whole_run(self._logdir, query.run, query.span)
+        workers = [(name, columns_of(self._logdir, span)) for name, span in spans]
         origin = workers[0][1].span_ns[0]
         pairs = zip(workers, offsets([trace for _, trace in workers]), strict=True)
         return AlignmentAnswer([_alignment(name, o, trace.span_ns[0] - origin) for (name, trace), o in pairs])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +18,7 @@ GROUP_LANES = 10
 TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """Columns of one tile, all (n,), by (lane, start).
 
     lane: of the pyramid. start, end: ns since the trace's first event. count: events that start in the bucket, 0 for
