@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
+from visualprof.reader.trace.order import grouped
 
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
 
@@ -56,9 +57,8 @@ class Groups:
 
     def members(self) -> list[Ints]:
         """The rows of each group, ascending."""
-        small = np.uint16 if len(self.first) <= 1 << 16 else np.int64  # of 16 bits numpy sorts by counting
-        order = np.argsort(self.of.astype(small), kind="stable")
-        return np.split(order, np.cumsum(self.count)[:-1]) if len(order) else []
+        order, first = grouped(self.of.astype(np.int32), len(self.first))
+        return np.split(order, first[1:-1]) if len(order) else []
 
 
 def group(*keys: Rows | Mask) -> Groups:

@@ -8,7 +8,7 @@ import numpy as np
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import covers
+from visualprof.views.measure.intervals import holders
 from visualprof.views.measure.launch import asked_at, is_operator
 from visualprof.views.measure.stages import find_stages
 from visualprof.views.measure.steps import step_windows
@@ -188,8 +188,4 @@ def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
 
 def _stage_at(spans: list[Ints], asked: Ints, places: Ints) -> Ints:
     """Number of the stage that asked for each memory event, -1 for none."""
-    out = np.full(len(places), -1)
-    known = np.flatnonzero(places >= 0)
-    for number, disjoint in enumerate(spans):
-        out[known[covers(disjoint, asked[places[known]])]] = number
-    return out
+    return np.where(places >= 0, holders(spans, asked[places]), -1)

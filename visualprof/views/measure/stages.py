@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import covered, covers, merge, subtract, union
+from visualprof.views.measure.intervals import covered, covers, holders, merge, subtract, union
 from visualprof.views.measure.launch import Launches, asked_at, is_operator
 from visualprof.views.measure.steps import LONGEST_AGO, Windows
 from visualprof.views.measure.tensor_core import names_with
@@ -206,7 +206,8 @@ def stage_times(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joi
     layers: list[tuple[str, Ints]] = []
     for work, issue in ((joined.work, joined.issue), (links.dst[later], links.src[later])):
         asked = np.where(issue >= 0, events.ts[issue], LONGEST_AGO)
-        layers += [(name, _union_of(trace, work[covers(stages[name].spans, asked)])) for name in order]
+        by = holders([stages[name].spans for name in order], asked)
+        layers += [(name, _union_of(trace, work[by == number])) for number, name in enumerate(order)]
         layers.append(("other", _union_of(trace, work)))
     layers += [(name, _own(windows, stages[name].spans)) for name in order]
     layers.append(("other", np.stack((windows.start, windows.end), axis=1)))
