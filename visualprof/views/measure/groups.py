@@ -72,6 +72,11 @@ def group(*keys: Rows | Mask) -> Groups:
     return Groups(first, of, np.bincount(of, minlength=number))
 
 
+def distinct(key: Rows) -> Rows:
+    """The distinct ones of some keys (n,), ascending."""
+    return key[group(key).first]
+
+
 def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
     """The place of each key among the distinct ones in their order, and their number; counted where they are dense."""
     if not len(key):
