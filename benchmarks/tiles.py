@@ -17,6 +17,7 @@ from benchmarks.rows import Row
 
 INGEST = """
 import sys, time
+import numpy
 import visualprof
 from visualprof.reader.trace.pyramid import build_pyramid
 start = time.perf_counter()
@@ -24,7 +25,8 @@ trace = visualprof.read_trace(sys.argv[1])
 ingest = time.perf_counter() - start
 events = trace.events
 start = time.perf_counter()
-build_pyramid(events.ts, events.dur, events.depth, events.track, len(trace.tracks))
+tracks = numpy.array([*(track.first for track in trace.tracks), len(events)])
+build_pyramid(events.ts, events.end, events.dur, events.depth, tracks)
 print(time.perf_counter() - start, ingest)
 """
 TILES = 400
