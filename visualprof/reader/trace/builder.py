@@ -335,13 +335,14 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
 def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
     """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
     columns: dict[str, ArgColumn] = {}
-    known: tuple[Rows, Ids, Ints] | None = None
+    known: dict[int, tuple[Rows, Ids, Ints]] = {}  # by the number of rows
     for name in list(args):
         parts = args.pop(name)
         rows, values, text = parts[0]
         if len(parts) > 1:
             rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if known is None or not np.array_equal(rows, known[0]):
-            known = rows, *ascending(_lookup(event_of, rows), len(event_of))
-        columns[name] = ArgColumn(known[1], values[known[2]], text)
+        if len(rows) not in known or not np.array_equal(rows, known[len(rows)][0]):
+            known[len(rows)] = rows, *ascending(_lookup(event_of, rows), len(event_of))
+        _, events, order = known[len(rows)]
+        columns[name] = ArgColumn(events, values[order], text)
     return columns

@@ -55,12 +55,13 @@ def ascending(numbers: Ids, most: int) -> tuple[Ids, Ints]:
     Args: numbers: (n,) below `most`, nearly always each there once.
     """
     native = function("vp_ascending", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
-    place = np.full(most + 1, -1, np.int32)
     if native:
+        place = np.empty(most, np.int32)
         out, order = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int64)
         count = native(numbers, len(numbers), most, place, out, order)
         if count >= 0:
             return out[:count], order[:count]
+    place = np.full(most + 1, -1, np.int32)
     place[numbers] = np.arange(len(numbers), dtype=np.int32)
     there = np.flatnonzero(place[:-1] >= 0)
     if len(there) == np.count_nonzero(numbers >= 0):
