@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
@@ -17,9 +17,8 @@ STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
 
 
-@dataclass(frozen=True)
-class Tracks:
-    """of_place: track of a process, thread and kind. numbers: track of each key, -1 for none. keys: those of some rows."""
+class Tracks(msgspec.Struct, frozen=True):
+    """of_place: track of a process, thread and kind. keys: of some rows; numbers: track of each key, -1 for none."""
 
     of_place: dict[tuple[int, TrackKind], int]
     keys: Callable[[Rows], Ids]
