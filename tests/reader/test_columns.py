@@ -17,7 +17,7 @@ from visualprof.reader import native
 from visualprof.reader.trace import Ids, Ints
 from visualprof.reader.trace.asked import _held  # pyright: ignore[reportPrivateUsage]
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
-from visualprof.reader.trace.order import grouped, order_of_events
+from visualprof.reader.trace.order import ascending, grouped, order_of_events
 from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
 
 TRACKS = 3
@@ -81,6 +81,13 @@ def test_rows_are_grouped_as_they_stand(groups: list[int], number: int) -> None:
     order, first = both(lambda: grouped(np.array(groups, np.int32), number))
     assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)
     assert first[:7].tolist() == [sum(g < i for g in groups) for i in range(7)]
+
+
+@given(st.lists(st.integers(-1, 30)) | st.lists(st.integers(0, 30), unique=True))
+def test_numbers_ascend_with_their_places(numbers: list[int]) -> None:
+    found, order = both(lambda: ascending(np.array(numbers, np.int32), 31))
+    assert order.tolist() == sorted((i for i, n in enumerate(numbers) if n >= 0), key=numbers.__getitem__)
+    assert found.tolist() == sorted(n for n in numbers if n >= 0)
 
 
 @given(some_events())
