@@ -22,6 +22,7 @@ from benchmarks.growth import growth
 from benchmarks.harness import harness
 from benchmarks.kinds import LARGE, SMALLER, written
 from benchmarks.large import beyond, bounds
+from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
@@ -81,6 +82,7 @@ def main() -> int:
             memory_view(paths["memory"]),
             many_ranks(folder),
             many_collectives(folder),
+            logdirs(folder),
             growth(),
             queue(folder),
             harness(),
