@@ -20,14 +20,15 @@ def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) ->
     if len(steps) == 0 or len(ts) == 0:
         return np.full(len(ts), -1, np.int32)
     step = _at(ts, steps, np.arange(len(steps)))
-    marking: list[int] = np.unique(steps.track).tolist()
+    marking: list[int] = sorted({*steps.track.tolist()})
     for number in (n for n in marking if n >= 0 and len(marking) > 1):  # threads that run steps side by side
         rows = slice(tracks[number].first, tracks[number].first + tracks[number].count)
         step[rows] = _at(ts[rows], steps, np.flatnonzero(steps.track == number))
     kinds = np.array([t.kind for t in tracks], np.int8)[events.track]
     queued, from_queue = _marked(links, LinkKind.ASYNC, np.ones(len(ts), bool), step)
-    for track in np.unique(events.track[queued & (kinds == TrackKind.THREAD)]):
-        _follow_queue(step, from_queue, events, tracks[int(track)], queued)
+    following: list[int] = np.flatnonzero(np.bincount(events.track[queued & (kinds == TrackKind.THREAD)])).tolist()
+    for track in following:
+        _follow_queue(step, from_queue, events, tracks[track], queued)
     launched, from_call = _marked(links, LinkKind.LAUNCH, kinds == TrackKind.STREAM, step)
     step[launched] = from_call[launched]
     if launched.any():
