@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import io
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -17,8 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests import models
+from visualprof import __version__
 from visualprof.cli import commands, main
 from visualprof.cli.demo import check
+from visualprof.reader import native
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +50,21 @@ def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str
     status = main([str(each) for each in arguments])
     out, err = capfd.readouterr()
     return status, out, err
+
+
+@pytest.mark.parametrize("command", [(), ("view",)])
+def test_the_version_says_whether_the_native_reader_is_in_use(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setenv(native.OFF, "0")
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--version"])
+    first, second = capfd.readouterr().out.splitlines()
+    assert (ended.value.code, first) == (0, f"visualprof {__version__}")
+    assert second.startswith("native reader: no: VISUALPROF_NATIVE=0; ")
+    monkeypatch.setattr(native, "library", lambda: ctypes.CDLL(None))
+    assert native.state() == f"yes ({platform.machine()})"
 
 
 def test_json_is_the_views_answer(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
+from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, tile_bytes
 from visualprof.views.measure.timeline import Place, TimelineEvent, TimelineMeta, details, place, timeline_meta
 from visualprof.views.measure.window import (
@@ -182,8 +183,10 @@ class Timeline(Resource):
     def counter(self, query: CounterQuery) -> Response:
         """A tile of a counter."""
         trace = self._chosen(query)[1]
-        track = within("track", query.track, len(trace.tracks) - 1)
-        return _immutable(counter_bytes(trace, track, query.level, query.index), query)
+        counter = counter_tracks(trace).get(query.track)
+        if counter is None:
+            raise BadParameter(f"track={query.track} is no counter of this trace")
+        return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
     @get("/timeline/strings", refuses=SPAN)
     def strings(self, query: StringsQuery) -> TimelineStrings:

@@ -39,7 +39,9 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.text, self.values.tolist())
+        values: list[int] = self.values.tolist()
+        texts = {value: self.text(value) for value in set(values)}
+        return map(texts.__getitem__, values)
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""
