@@ -179,7 +179,8 @@ def python(*code: str) -> subprocess.CompletedProcess[str]:
 
 
 def modules_after(code: str) -> list[str]:
-    return python("-c", f"import sys; from visualprof.cli import main\n{code}\nprint(*sys.modules)").stdout.split()
+    out = python("-c", f"import sys; from visualprof.cli import main\n{code}\nprint(*sys.modules)").stdout
+    return out.splitlines()[-1].split()
 
 
 def test_help_does_not_load_what_it_does_not_need() -> None:
@@ -187,9 +188,31 @@ def test_help_does_not_load_what_it_does_not_need() -> None:
     assert not {"numpy", "flask", "pandas", "msgspec", "watchdog"} & set(loaded)
 
 
-def test_a_view_does_not_load_the_server(trace: Path) -> None:
-    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}, '--format', 'json'])")
-    assert not {"flask", "waitress", "pandas", "watchdog", "pyecharts", "multiprocessing.pool"} & set(loaded)
+HEAVY = {"flask", "waitress", "watchdog", "sqlalchemy", "alembic", "onnx", "psutil", "platformdirs", "ssl", "pandas"}
+
+
+@pytest.mark.parametrize("name", ["overview", "operator"])
+def test_a_view_loads_no_other_view_and_nothing_that_only_others_need(trace: Path, name: str) -> None:
+    loaded = modules_after(f"main(['view', {name!r}, {str(trace)!r}])")
+    assert not {*HEAVY, "logging", "tempfile", "multiprocessing"} & set(loaded)
+    others = ("visualprof.server", "visualprof.remote", "visualprof.reader.models", "visualprof.reader.logdir")
+    assert not [m for m in loaded if m.startswith(others)]
+    assert {m for m in loaded if re.fullmatch(r"visualprof\.views\.\w+", m)} == {
+        f"visualprof.views.{m}" for m in ("answers", "measure", name)
+    }
+
+
+def test_a_file_that_was_read_before_is_opened_without_its_format(trace: Path) -> None:
+    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}]); main(['view', 'overview', {str(trace)!r}])")
+    assert "visualprof.reader.formats.kineto" in loaded
+    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}])")
+    assert not [m for m in loaded if m.startswith(("visualprof.reader.formats.", "visualprof.reader.chrome."))]
+
+
+def test_the_version_is_told_without_loading_other_commands() -> None:
+    loaded = modules_after("try: main(['--version'])\nexcept SystemExit: pass")
+    assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli.serve"}
+    assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
 
 
 def test_it_runs_as_a_module(trace: Path) -> None:

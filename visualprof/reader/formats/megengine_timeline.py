@@ -44,11 +44,14 @@ TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|Te
 CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
 COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
+_FIRST = 256
 _MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
 
 
 def sniff(head: bytes) -> bool:
-    """Its counters and lanes are its own; the metadata that says so stands at the end."""
+    """Its counters and lanes are its own; the metadata that says so stands at the end. No schema stands first."""
+    if b'"schemaVersion"' in head[:_FIRST]:
+        return False
     return b'"traceEvents"' in head and (
         any(mark in head for mark in _MARKS)
         or (b'"localTime"' in head and bool(re.search(rb'"localTime"\s*:\s*"\d+"', head)))

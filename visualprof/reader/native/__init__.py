@@ -11,9 +11,10 @@ import platform
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OFF = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
 FOLDER = Path(__file__).parent
