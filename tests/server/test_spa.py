@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
-from visualprof.server.app import DIST
+from visualprof.server.settings import Settings
+
+DIST = Settings().dist
 
 
 @pytest.fixture
