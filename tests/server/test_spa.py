@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
-from visualprof.server.settings import Settings
-
-DIST = Settings().dist
+from tests.e2e.live import DIST
 
 
 @pytest.fixture
