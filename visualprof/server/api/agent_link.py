@@ -15,13 +15,13 @@ from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Beat, Report
+from visualprof.remote.queue.tasks.points import MAX_POINT, batch_of
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query, Resource, change, get, read
 
 LOG_PIECE = 64 << 10
-MAX_POINT = 64 << 10
 _BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
 _RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
@@ -80,15 +80,6 @@ class LogQuery(LeaseQuery, kw_only=True):
     """Where a piece of a log belongs."""
 
     offset: Annotated[int, Meta(ge=0, lt=10**15)]
-
-
-class PointHead(msgspec.Struct):
-    """What the server reads of a point."""
-
-    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    qps: float
-    p50_ns: int | None
-    stable: bool
 
 
 class Size(msgspec.Struct, omit_defaults=True):
@@ -167,7 +158,7 @@ class AgentLink(Resource):
         agent, queue = _sending()
         text = read(MAX_POINT)
         try:
-            batch = msgspec.json.decode(text, type=PointHead).batch
+            batch = batch_of(text)
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
             raise BadParameter(f"this is no point: {error}", "docs/remote.md describes one") from error
