@@ -22,7 +22,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -135,7 +134,7 @@ class Site:
             self.server.kill()
         if what == "network":
             self.network.cut()
-        time.sleep(self.random.choice((0.05, 0.5, 4.0)))
+        time.sleep(self.random.choice((0.05, 0.5, 4.0, 8.0)))
         self.network.up = True
         if what in ("server", "both"):
             self.server.start()

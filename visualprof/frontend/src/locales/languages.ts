@@ -3,6 +3,9 @@ type Messages = { [key: string]: string | Messages };
 
 export const FILES = import.meta.glob<{ default: Messages }>("./*.json");
 
+/** Words that one page alone shows: no other waits for them. */
+export const PAGE_FILES = import.meta.glob<{ default: Messages }>("../pages/*/words/*.json");
+
 export type Language = string;
 
 export const LANGUAGES: readonly Language[] = Object.keys(FILES).map((path) => path.replace(/^\.\/|\.json$/g, "")).sort();
