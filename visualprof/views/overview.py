@@ -16,7 +16,7 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.devices import DeviceSummary, device_summary
-from visualprof.views.measure.findings import Case, Finding, findings
+from visualprof.views.measure.findings import Case, Finding, cpu_pressure, findings
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, merge, union
 from visualprof.views.measure.launch import Launches, launches
@@ -58,6 +58,19 @@ class AverageStep(msgspec.Struct):
     dataloader_ns: kinds.Duration
     cpu_ns: kinds.Duration
     other_ns: kinds.Duration
+
+
+class Headline(msgspec.Struct):
+    """What one asks first. Median, least and most time of the steps; the last alone says how steady they are.
+
+    cpu_pressure_ratio: share of the recording in which some task of the machine waited for a CPU.
+    """
+
+    step_median_ns: kinds.Duration | None
+    step_least_ns: kinds.Duration | None
+    step_most_ns: kinds.Duration | None
+    steps_per_s: kinds.Number | None
+    cpu_pressure_ratio: kinds.Ratio | None
 
 
 class StageColumns(Columns):
@@ -140,6 +153,7 @@ class Environment(msgspec.Struct):
 class OverviewAnswer(Answer):
     """The whole file at a glance."""
 
+    headline: Headline
     steps: StepColumns
     dropped_steps: list[DroppedStep]
     average_step: AverageStep
@@ -176,6 +190,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     inside = in_step(trace, params.step)
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
+        headline=_headline(trace, total),
         steps=StepColumns(name=list(windows.names), host_ns=windows.asked[:, 1] - windows.asked[:, 0], **filled),
         dropped_steps=list(windows.dropped),
         average_step=AverageStep("average", **{k: round(v) for k, v in average.items()}),
@@ -187,6 +202,18 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         annotations=Table(columns=_annotations(trace, inside, joined)),
         findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
+    )
+
+
+def _headline(trace: Trace, total: Ints) -> Headline:
+    steps = total[total > 0] if len(trace.steps) else total[:0]
+    median = round(float(np.median(steps))) if len(steps) else None
+    return Headline(
+        step_median_ns=median,
+        step_least_ns=int(steps.min()) if len(steps) else None,
+        step_most_ns=int(steps.max()) if len(steps) else None,
+        steps_per_s=1e9 / median if median else None,
+        cpu_pressure_ratio=cpu_pressure(trace),
     )
 
 

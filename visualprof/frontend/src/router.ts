@@ -1,5 +1,6 @@
+import { speak } from "./locales";
+import { language } from "./state/preferences";
 import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
-import { learn_page } from "./locales";
 
 // A page is one folder in pages/; its name is the id of the view it shows. Nothing else registers it.
 const files = import.meta.glob<{ default: object }>("./pages/*/page.vue");
@@ -9,7 +10,7 @@ export const page_ids = Object.keys(files).map(id_of);
 
 const routes: RouteRecordRaw[] = Object.entries(files).map(([path, load]) => {
   const id = id_of(path);
-  return { path: `/${id}`, name: id, component: async () => (await Promise.all([load(), learn_page(id)]))[0] };
+  return { path: `/${id}`, name: id, component: load };
 });
 
 export const router = createRouter({
@@ -21,3 +22,7 @@ export const router = createRouter({
     { path: "/:rest(.*)*", redirect: (to) => ({ path: "/overview", query: to.query }) },
   ],
 });
+
+// These do without the words of the other pages.
+const EARLY = new Set(["overview", "operator", "kernel", "trace"]);
+router.beforeResolve(async (to) => (EARLY.has(String(to.name)) ? undefined : await speak(language.value, true)));

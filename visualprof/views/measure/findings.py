@@ -31,6 +31,8 @@ TENSOR_CORE_CAPABILITY = 7.0
 TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
 COLD = 1.5  # a first step that takes over this many medians of the others also warms up
 LIKE = 0.5  # a step that does less than this share of the median step's work is none to judge by
+BUSY_PRESSURE = 0.1  # from this on a measurement counts as disturbed
+PRESSURE_COUNTER = "CPU pressure %"  # as the monitor of a job names it
 BURST = 50  # launches that the timeline shows of many
 
 
@@ -42,7 +44,7 @@ Evidence = Annotated[
         dataloader_ratio="ratio", communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio",
         host_ratio="ratio", memcpy_ratio="ratio", outside_ratio="ratio", dataloader_ns="ns", communication_ns="ns",
         eligible_ns="ns", idle_ns="ns", host_ns="ns", outside_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns",
-        median_step_ns="ns", longest_step_ns="ns", peak_bytes="bytes", memory_bytes="bytes",
+        median_step_ns="ns", longest_step_ns="ns", peak_bytes="bytes", memory_bytes="bytes", cpu_pressure_ratio="ratio",
     ),
 ]  # fmt: skip
 
@@ -318,6 +320,20 @@ def _jitter(case: Case) -> Iterator[Finding]:
         yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", extent, gain, **numbers)
 
 
+def _host_busy(case: Case) -> Iterator[Finding]:
+    """Others wanted the CPUs meanwhile, so that host times are partly theirs."""
+    pressure = cpu_pressure(case.trace)
+    if pressure is not None and pressure > BUSY_PRESSURE:
+        yield from _finding(case, "host_busy", MEDIUM, "", cpu_pressure_ratio=pressure)
+
+
+def cpu_pressure(trace: Trace) -> float | None:
+    """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
+    tracks = [i for i, track in enumerate(trace.tracks) if track.name == PRESSURE_COUNTER]
+    samples = trace.counters.value[np.isin(trace.counters.track, tracks)]
+    return float(samples.mean()) / 100 if len(samples) else None
+
+
 def _capability(device: DeviceSummary) -> float:
     try:
         return float(str(device.compute_capability))
@@ -379,5 +395,5 @@ def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
 DATA_PARALLEL = re.compile(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _dataloader, _utilization, _tensor_cores, _memory, _data_parallel, _backend, _communication,
-    _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter,
+    _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter, _host_busy,
 )  # fmt: skip

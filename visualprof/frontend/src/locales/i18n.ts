@@ -1,5 +1,5 @@
 import { createI18n, type MessageContext } from "vue-i18n";
-import { FILES, PAGE_FILES, type Language } from "./languages";
+import { EARLY, LATE, type Language, type Messages } from "./languages";
 
 /** A text has slots, `{name}`; what differs between one and many stands around a bar: "{n} row | {n} rows". */
 function compiled(message: unknown) {
@@ -21,29 +21,19 @@ export const i18n = createI18n({
 /** The page speaks one language at a time: everything that shows words takes them from here. */
 export const { t, te, locale } = i18n.global;
 
-/** Pages that have words of their own and were opened. */
-const pages = new Set<string>();
+const learned = new Map<() => unknown, Promise<void>>();
+let needs_all = false;
 
-/** The locale's file is fetched when it is first spoken, those of pages when they are opened. */
-export async function speak(language: Language): Promise<void> {
-  if (!i18n.global.availableLocales.includes(language)) {
-    const messages = await FILES[`./${language}.json`]?.();
-    if (messages) i18n.global.setLocaleMessage(language, messages.default);
-  }
-  await Promise.all([...pages].map((page) => learn(page, language)));
+async function learn(language: Language, load: () => Promise<Messages>): Promise<void> {
+  i18n.global.mergeLocaleMessage(language, await load());
+}
+
+/** The locale's words are fetched when it is first spoken, those of some pages when one of them opens. */
+export async function speak(language: Language, all = needs_all): Promise<void> {
+  needs_all ||= all;
+  const halves = [EARLY, ...(needs_all ? [LATE] : [])].flatMap((files) => files[`./${language}.json`] ?? []);
+  for (const load of halves) if (!learned.has(load)) learned.set(load, learn(language, load));
+  await Promise.all(halves.map((load) => learned.get(load)));
   i18n.global.locale.value = language;
   document.documentElement.lang = i18n.global.t("shell.language_tag");
-}
-
-/** Nothing before the language's own file is there: `speak` comes back to it. */
-async function learn(page: string, language: Language): Promise<void> {
-  if (!i18n.global.availableLocales.includes(language)) return;
-  const words = await PAGE_FILES[`../pages/${page}/words/${language}.json`]?.();
-  if (words) i18n.global.mergeLocaleMessage(language, words.default);
-}
-
-/** Before a page is shown: its own words. */
-export async function learn_page(page: string): Promise<void> {
-  pages.add(page);
-  await learn(page, i18n.global.locale.value);
 }

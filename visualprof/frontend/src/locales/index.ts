@@ -1,4 +1,4 @@
 // Words in the language of the page.
-export { i18n, learn_page, locale, speak, t, te } from "./i18n";
+export { i18n, locale, speak, t, te } from "./i18n";
 export * from "./languages";
 export * from "./text";
