@@ -7,10 +7,12 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from visualprof.cli._server import Server, Unreachable
-from visualprof.views.answers.kinds import Kind
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
 
 Json = dict[str, Any]
 

@@ -162,8 +162,9 @@ class JobList:
         return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved, results)
 
     def _refresh(self, queue: Queue) -> None:
-        self._revision, changed = queue.jobs.since(self._revision)
+        self._revision, changed, there = queue.jobs.since(self._revision)
         self._rows |= {shown.id: shown for shown in self._shown(queue, changed)}
+        self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
     def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}

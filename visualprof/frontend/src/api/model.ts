@@ -56,6 +56,7 @@ export type JobState = JobRow["state"];
 export type JobRow = Schemas["JobRow"];
 export type TaskRow = Schemas["TaskRow"];
 export type JobsAnswer = Schemas["JobsAnswer"];
+export type FreedAnswer = Schemas["FreedAnswer"];
 export type ResultRow = Schemas["ResultRow"];
 export type JobAnswer = Schemas["JobAnswer"];
 export type PointRow = Schemas["PointRow"];
