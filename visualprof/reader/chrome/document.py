@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace.types import Ids, Ints, Values
+from visualprof.reader.trace.types import Ids, Ints, Rows, Values
 
 NO_INT = -(2**62)
 NAN = float("nan")
@@ -55,8 +55,7 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """The distinct (ph, cat, name) of many events."""
 
     ph: str
@@ -64,8 +63,7 @@ class Kind:
     name: str
 
 
-@dataclass(frozen=True)
-class ArgRows:
+class ArgRows(msgspec.Struct, frozen=True):
     """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
 
     rows: Ints
@@ -73,8 +71,15 @@ class ArgRows:
     text: bool
 
 
-@dataclass(frozen=True)
-class Document:
+class Names(NamedTuple):
+    """What a file calls its processes and threads, (pid, tid), and the order in which it wants the threads."""
+
+    process: dict[str, str]
+    thread: dict[tuple[str, str], str]
+    order: dict[tuple[str, str], int]
+
+
+class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
@@ -98,14 +103,15 @@ class Document:
     truncated: bool
     warnings: Sequence[str]
 
-    def each_kind(self, classify: Callable[[Kind], int]) -> Ints:
-        """A number for every row, from its kind; `classify` is called once for each distinct kind."""
-        return np.array([classify(kind) for kind in self.kinds], np.int64)[self.kind]
+    def each_kind(self, classify: Callable[[Kind], int], rows: Rows | None = None) -> Ids:
+        """A number for every row, or for some, from its kind; `classify` is called once for each distinct kind."""
+        numbers = np.array([classify(kind) for kind in self.kinds], np.int32)
+        return numbers.take(self.kind if rows is None else self.kind[rows])
 
-    def categories(self) -> Ints:
-        """A number for the category text of every row."""
+    def categories(self, rows: Rows) -> Ints:
+        """A number for the category text of some rows."""
         numbers = {cat: i for i, cat in enumerate(dict.fromkeys(kind.cat for kind in self.kinds))}
-        return self.each_kind(lambda kind: numbers[kind.cat])
+        return self.each_kind(lambda kind: numbers[kind.cat], rows).astype(np.int64)
 
     def kind_at(self, row: int) -> Kind:
         """Kind of one row."""
@@ -119,21 +125,39 @@ class Document:
         """Rows and values of one argument."""
         return self.args[name].rows, self.args[name].values
 
-    def filled(self, name: str, missing: int) -> Ints:
-        """One argument of every row, (n,) int64, `missing` where a row does not have it."""
-        out = np.full(len(self.kind), missing, np.int64)
-        rows, values = self.arg(name)
-        out[rows] = values
-        return out
+    def at(self, name: str, rows: Rows, missing: int) -> Values:
+        """One argument of some rows, `missing` where one does not have it."""
+        having, values = self.arg(name)
+        if np.array_equal(having, rows):
+            return values
+        every = np.full(len(self.kind), missing, values.dtype)
+        every[having] = values
+        return every[rows]
 
-    def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
-        """Row -> text of one argument, for the few rows of metadata."""
-        column = self.args[name]
-        places = np.flatnonzero(np.isin(column.rows, rows))
-        return {int(column.rows[i]): self.texts[column.values[i]] for i in places}
+    @cached_property
+    def names(self) -> Names:
+        """What the metadata events (ph M) call processes and threads."""
+        rows = np.flatnonzero(self.each_kind(lambda kind: kind.ph == "M"))
+        names, labels, order = (self._of_metadata(what, rows) for what in ("name", "labels", "sort_index"))
+        found = Names({}, {}, {})
+        metadata: list[int] = rows.tolist()
+        for row in metadata:
+            pid, tid = self.place_at(row)
+            match self.kind_at(row).name:
+                case "process_name" if row in names:
+                    found.process.setdefault(pid, self.texts[names[row]])
+                case "process_labels" if row in labels:
+                    found.process[pid] = f"{found.process.get(pid, pid)} {self.texts[labels[row]]}"
+                case "thread_name" if row in names:
+                    found.thread[pid, tid] = self.texts[names[row]]
+                case "thread_sort_index":
+                    found.order[pid, tid] = order.get(row, 0)
+                case _:
+                    pass
+        return found
 
-    def arg_number_at(self, name: str, row: int, missing: int = 0) -> int:
-        """Number of one argument at one row."""
-        column = self.args[name]
-        place = int(np.searchsorted(column.rows, row))
-        return int(column.values[place]) if (column.rows[place : place + 1] == row).any() else missing
+    def _of_metadata(self, name: str, rows: Ints) -> dict[int, int]:
+        """Row -> value of one argument."""
+        having, values = self.arg(name)
+        known = np.isin(having, rows)
+        return dict(zip(having[known].tolist(), values[known].tolist(), strict=True))

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir.listing import Listing, Span, arrange, new_span
+from visualprof.reader.logdir.known import Known
+from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, new_span
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
@@ -30,6 +31,8 @@ _TICK_S = 0.25
 # No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
 _GROWING_TICK_S = 1.0
 _GROWS_FOR_S = 60
+# Times that a scan took, until the next one; while events tell of most changes.
+_REST, _WATCHED_REST = 10, 100
 _PROGRESS_STEP = 0.02
 _MISSES = 2
 _TRIES = 2
@@ -48,7 +51,6 @@ class _Entry:
 
     file: LogFile
     span: Span | None = None
-    problem: Problem | None = None
     job: int = 0
     restless_since: float = 0.0
     changed: float = float("-inf")
@@ -88,13 +90,13 @@ class LogDirectory:
         self._scan_s = scan_s
         self._settle_s = settle_s
         self._files: dict[str, _Entry] = {}
+        self._arrangement = Arrangement()
+        self._known = Known(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
-        self._revision = 0
-        self._scans = 0
-        self._examined_s = 0.0
+        self._shown = ""
+        self._files_revision = 0
         self._jobs: dict[str, str] = {}
         self._last_job = 0
-        self._listing: Listing | None = None
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         self._lock = threading.RLock()
         self._scanning = threading.Lock()
@@ -118,34 +120,41 @@ class LogDirectory:
     @property
     def revision(self) -> int:
         """Grows with each change."""
-        return self._revision
+        return self._arrangement.revision
 
     def listing(self) -> Listing:
         """Everything that is known now."""
         with self._lock:
-            if self._listing is None or self._listing.revision != self._revision:
-                files = list(self._files.values())
-                spans = [entry.span for entry in files if entry.span]
-                problems = [entry.problem for entry in files if entry.problem]
-                self._listing = arrange(self._revision, spans, [*self._walk_problems, *problems])
-            return self._listing
+            return self._arrangement.listing()
+
+    def changes(self, since: int | None) -> Changes:
+        """What changed since a revision; everything, when that is None or not known any more."""
+        with self._lock:
+            return self._arrangement.changes(since)
 
     @property
-    def scans(self) -> int:
-        """Grows with each look at the files; between two of them nothing is known to have changed."""
-        return self._scans
+    def files_revision(self) -> int:
+        """Grows when a file, shown or not, comes, changes or goes."""
+        return self._files_revision
 
     def files(self, wanted: Callable[[str], bool]) -> list[LogFile]:
         """Every file whose name is wanted as of the last look, whether it is shown or not."""
         with self._lock:
             return [entry.file for entry in self._files.values() if wanted(entry.file.name)]
 
-    def hurry(self, span: Span) -> None:
-        """Somebody waits for this span: it is parsed next."""
+    def hurry(self, *spans: Span) -> None:
+        """Somebody waits for these spans: they are parsed next, in this order."""
         with self._lock:
-            entry = self._files.get(span.log_file.file)
-            if entry and entry.job:
-                self._parser.hurry(_key(entry))
+            for span in reversed(spans):
+                entry = self._files.get(span.log_file.file)
+                if entry and entry.job:
+                    self._parser.hurry(_key(entry))
+
+    def show(self, run: str) -> None:
+        """A page shows this run: its files are parsed next, also those that are found later."""
+        with self._lock:
+            self._shown = run
+            self.hurry(*self._arrangement.spans(run))
 
     def open(self, span: Span) -> Trace | None:
         """The columns of a parsed span; None when they are gone from the cache and the file is read again."""
@@ -181,8 +190,7 @@ class LogDirectory:
         failure = Failure(
             f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
         )
-        entry.span = replace(span, state="failed", summary=None, failure=failure)
-        self._revision += 1
+        self._show(entry, replace(span, state="failed", summary=None, failure=failure))
 
     def retry(self) -> None:
         """Reads again what failed for no fault of its own: its process was ended, or memory or disk were full."""
@@ -195,25 +203,31 @@ class LogDirectory:
     def rescan(self) -> float:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
-            began, self._examined_s = time.monotonic(), 0.0
-            seen: set[str] = set()
-            problems: list[Problem] = []
-            for item in (item for root in self.roots for item in walk(root)):
-                if isinstance(item, Problem):
-                    problems.append(item)
-                else:
-                    seen.add(item.file)
-                    self._look(item)
+            began = time.monotonic()
+            items = [item for root in self.roots for item in walk(root)]
+            files = [item for item in items if isinstance(item, LogFile)]
+            # The newest first: it is what a page shows, and what is parsed while the others are looked into.
+            news = sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns)
+            found = time.monotonic()
+            for file in news:
+                self._look(file)
+            began += time.monotonic() - found
+            self._known.forget()
             with self._lock:
-                for entry in [entry for name, entry in self._files.items() if name not in seen]:
-                    self._forget(entry)
+                for name in self._files.keys() - {file.file for file in files}:
+                    self._forget(name)
                 for entry in self._files.values():
                     self._stop_growing(entry)
-                if problems != self._walk_problems:
-                    self._walk_problems = problems
-                    self._revision += 1
-                self._scans += 1
-            return time.monotonic() - began - self._examined_s
+                self._report([item for item in items if isinstance(item, Problem)])
+            return time.monotonic() - began
+
+    def _report(self, problems: list[Problem]) -> None:
+        """What the walk could not look at."""
+        for problem in set(self._walk_problems).difference(problems):
+            self._arrangement.skip(problem.file, None)
+        for problem in problems:
+            self._arrangement.skip(problem.file, problem)
+        self._walk_problems = problems
 
     def _loop(self) -> None:
         self._scan()  # before the watches: setting them up walks the whole tree once more
@@ -223,8 +237,9 @@ class LogDirectory:
         while not self._closed:
             self._wake.clear()
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
-            rest = 10 * self._scan()
-            self._wake.wait(max(rest, self._pause()))
+            took = self._scan()
+            rest = _REST * took
+            self._wake.wait(max(rest, self._pause(took)))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, rest))  # events come in showers
         watcher.stop()
@@ -236,50 +251,65 @@ class LogDirectory:
             _log.exception("looking at the log directories")
             return 0.0
 
-    def _pause(self) -> float:
-        """Seconds until the next scan: fewer while a file is expected to change."""
+    def _pause(self, took: float) -> float:
+        """Seconds until the next scan: fewer while a file is expected to change, more after one that took long."""
         with self._lock:
             files = list(self._files.values())
         if any(entry.restless_since for entry in files):
             return _TICK_S
-        pause = self._scan_s[0 if self.watching == "events" else 1]
+        pause = max(self._scan_s[0], _WATCHED_REST * took) if self.watching == "events" else self._scan_s[1]
         growing = any(entry.span and entry.span.state == "growing" and _changes(entry) for entry in files)
         return min(pause, _GROWING_TICK_S) if growing else pause
 
-    def _look(self, file: LogFile) -> None:
+    def _is_news(self, file: LogFile) -> bool:
+        """Is it new or changed? One that is neither may have come to rest."""
         entry = self._files.get(file.file)
-        if entry and entry.file.version == file.version:
-            if entry.restless_since:
-                with self._lock:
-                    self._settle(entry)
-            return
-        began = time.monotonic()
-        verdict = examine(file)
-        self._examined_s += time.monotonic() - began
+        if entry is None or entry.file.version != file.version:
+            return True
+        if entry.restless_since:
+            with self._lock:
+                self._settle(entry)
+        return False
+
+    def _look(self, file: LogFile) -> None:
+        verdict, outcome = self._known.take(file)
+        if verdict is None:
+            verdict = examine(file)
+            self._known.keep(file, verdict)
         with self._lock:
-            known, entry = entry, entry or _Entry(file)
+            self._files_revision += 1
+            known = self._files.get(file.file)
+            entry = self._files[file.file] = known or _Entry(file)
             if known:
                 entry.changed, entry.deaths = time.monotonic(), 0
-            self._files[file.file] = entry
             self._drop_job(entry)
-            had_something = bool(entry.span or entry.problem)
-            entry.file, entry.span, entry.problem, entry.restless_since = file, None, None, time.monotonic()
+            entry.file, entry.restless_since = file, time.monotonic()
+            span = None
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; one that is new may as well be whole.
                 state = "growing" if known or failure else "waiting"
-                entry.span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
-            elif verdict.kind == "skipped":
-                entry.problem = _problem(file, verdict)
-            if had_something or entry.span or entry.problem:
-                self._revision += 1
-            self._settle(entry)
+                span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
+            self._show(entry, span, _problem(file, verdict) if verdict.kind == "skipped" else None)
+            if outcome:
+                entry.restless_since = 0.0
+                self._take(entry, outcome)
+            else:
+                self._settle(entry)
+
+    def _show(self, entry: _Entry, span: Span | None, problem: Problem | None = None) -> None:
+        """From now on this is what is known of a file."""
+        if span:
+            self._arrangement.put(span)
+        elif entry.span:
+            self._arrangement.drop(entry.span)
+        self._arrangement.skip(entry.file.file, problem)
+        entry.span = span
 
     def _stop_growing(self, entry: _Entry) -> None:
         """What ends in the middle and does not change any more is all that there is."""
         if entry.span and entry.span.state == "growing" and entry.span.summary and not _changes(entry):
-            entry.span = replace(entry.span, state="ready")
-            self._revision += 1
+            self._show(entry, replace(entry.span, state="ready"))
 
     def _settle(self, entry: _Entry) -> None:
         """A profile that has come to rest is parsed."""
@@ -298,9 +328,10 @@ class LogDirectory:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
         self._jobs[_key(entry)] = entry.file.file
-        entry.span = replace(span, state="waiting", progress=0.0, failure=None)
-        self._revision += 1
+        self._show(entry, replace(span, state="waiting", progress=0.0, failure=None))
         self._parser.submit(_key(entry), entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
+        if span.run == self._shown:
+            self._parser.hurry(_key(entry))
 
     def _drop_job(self, entry: _Entry) -> None:
         if entry.job:
@@ -308,11 +339,11 @@ class LogDirectory:
             self._parser.cancel(_key(entry))
             entry.job = 0
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, name: str) -> None:
+        entry = self._files.pop(name)
+        self._files_revision += 1
         self._drop_job(entry)
-        del self._files[entry.file.file]
-        if entry.span or entry.problem:
-            self._revision += 1
+        self._show(entry, None)
 
     def progressed(self, key: str, progress: float) -> None:
         """From the parser: a job has begun or got on."""
@@ -323,8 +354,7 @@ class LogDirectory:
             if progress == 0.0:
                 entry.submitted = time.monotonic()
             if entry.span.state != "parsing" or progress - entry.span.progress >= _PROGRESS_STEP:
-                entry.span = replace(entry.span, state="parsing", progress=progress)
-                self._revision += 1
+                self._show(entry, replace(entry.span, state="parsing", progress=progress))
 
     def finished(self, key: str, outcome: Outcome) -> None:
         """From the parser: a job is over."""
@@ -333,17 +363,25 @@ class LogDirectory:
             if entry is None or entry.span is None:
                 return
             entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
-            if isinstance(outcome, Summary):
-                state = "growing" if outcome.truncated and _changes(entry) else "ready"
-                entry.span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
-                entry.deaths = 0
-            elif outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
+            if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
                 entry.deaths += 1  # something else may have ended it
                 self._submit(entry, entry.span)
-            else:
-                state = "growing" if outcome.kind == "EmptyFile" else "failed"
-                entry.span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
-            self._revision += 1
+                return
+            self._take(entry, outcome)
+            self._known.keep(entry.file, Verdict("profile", entry.span.format), outcome)
+
+    def _take(self, entry: _Entry, outcome: Outcome) -> None:
+        """Shows what came of a parse, of this server or of one before it."""
+        if entry.span is None:
+            return
+        if isinstance(outcome, Summary):
+            state = "growing" if outcome.truncated and _changes(entry) else "ready"
+            span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
+            entry.deaths = 0
+        else:
+            state = "growing" if outcome.kind == "EmptyFile" else "failed"
+            span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
+        self._show(entry, span)
 
 
 def _problem(file: LogFile, verdict: Verdict) -> Problem:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.views.measure.groups import group
 
 
-@dataclass(frozen=True)
-class Offset:
+class Offset(msgspec.Struct, frozen=True):
     """What to add to a trace's times to stand on the first trace's axis.
 
     clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's
@@ -54,4 +53,6 @@ def _ends(trace: Trace) -> dict[str, Ints]:
     on_device = comm & trace.track_mask(TrackKind.STREAM)
     rows = np.flatnonzero(on_device if on_device.any() else comm & trace.track_mask(TrackKind.THREAD))
     name, end = trace.events.name[rows], trace.events.end[rows]
-    return {trace.strings[i]: np.sort(end[name == i]) for i in np.unique(name).tolist()}
+    groups = group(name)
+    ids: list[int] = name[groups.first].tolist()
+    return {trace.strings[i]: np.sort(end[of]) for i, of in zip(ids, groups.members(), strict=True)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -20,7 +19,7 @@ from visualprof.views.answers.kinds import Duration, Identifier, keyed
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator
-from visualprof.views.measure.steps import Windows, kernel_spans
+from visualprof.views.measure.steps import Windows, kernels
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
 Severity = Literal["high", "medium", "low"]
@@ -67,8 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
     track: Identifier | None = None
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """Where the evidence of a finding is. start, end: ns. track: -1 for any."""
 
     start: int
@@ -76,8 +74,7 @@ class Extent:
     track: int = -1
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, dict=True):
     """What the rules look at.
 
     parts: (n steps,) ns of each part of the steps under PART_ns, and total_ns. exposed: disjoint intervals of the same
@@ -106,6 +103,11 @@ class Case:
         """The time of these steps, disjoint (m, 2) ns."""
         return np.stack((self.windows.start, self.windows.end), axis=1)[self.typical]
 
+    @cached_property
+    def step(self) -> float:
+        """Time of the median step."""
+        return self.spent("total")
+
     def median(self, values: Ints) -> float:
         """Median of a number of each step (n,) over the typical ones."""
         return float(np.median(values[self.typical])) if self.typical.any() else 0.0
@@ -120,11 +122,11 @@ class Case:
 
     def share(self, spent: float) -> float:
         """A time as share of the median step."""
-        return spent / self.spent("total") if self.spent("total") else 0.0
+        return spent / self.step if self.step else 0.0
 
     def idle(self, device: int) -> float:
         """Time of the median step in which a device runs no kernel."""
-        return self.spent("total") - self.within(kernel_spans(self.trace, device))
+        return self.step - self.within(kernels(self.trace)[device].spans)
 
     def longest(self, spans: Ints, rows: Rows) -> Extent | None:
         """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
@@ -136,7 +138,7 @@ class Case:
 
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
-        chosen = np.isin(self.trace.events.category, categories)
+        chosen = self.trace.events.of(*categories)
         return np.flatnonzero(chosen & ~self.trace.track_mask(TrackKind.GPU_ANNOTATION))
 
     def on_gpu(self) -> bool:
@@ -197,8 +199,8 @@ def _utilization(case: Case) -> Iterator[Finding]:
         idle = case.idle(device.id)
         used = 1 - case.share(idle)
         if used < 0.5 and idle:
-            kernels = np.flatnonzero(is_kernel(case.trace) & (_devices(case.trace) == device.id))
-            extent = case.longest(subtract(case.spans, _spans(case.trace, kernels)), kernels)
+            mine = kernels(case.trace)[device.id]
+            extent = case.longest(subtract(case.spans, mine.spans), mine.rows)
             numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
             severity = HIGH if used < 0.3 else MEDIUM
             yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", extent, idle, **numbers)
@@ -262,7 +264,8 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         return
     short = np.bincount(of, events.dur[work]) < events.dur[calls]
     if short.mean() > 0.5 and any(case.share(case.idle(d.id)) > 0.2 for d in case.devices):
-        gain = case.within(subtract(_spans(case.trace, calls[short]), kernel_spans(case.trace)))
+        busy = merge(*(mine.spans for mine in kernels(case.trace).values()))
+        gain = case.within(subtract(_spans(case.trace, calls[short]), busy))
         kernel_mean = round(float(events.dur[work].mean()))
         numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
         extent = _densest(case.trace, calls[short])
@@ -270,11 +273,10 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
-    rows = np.flatnonzero(is_kernel(case.trace))
-    low = rows[case.trace.arg("occupancy", rows, np.nan) < 0.2]
     for device in case.devices:
         if device.occupancy is not None and device.occupancy < 0.2 and case.share(case.idle(device.id)) < 0.7:
-            extent = _longest_event(case.trace, low[_devices(case.trace)[low] == device.id])
+            rows = kernels(case.trace)[device.id].rows
+            extent = _longest_event(case.trace, rows[case.trace.arg("occupancy", rows, np.nan) < 0.2])
             numbers = {"device": device.id, "occupancy": device.occupancy}
             yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", extent, **numbers)
 
@@ -344,11 +346,6 @@ def _capability(device: DeviceSummary) -> float:
 def _spans(trace: Trace, rows: Rows) -> Ints:
     """Disjoint intervals of some events."""
     return union(trace.events.ts[rows], trace.events.end[rows])
-
-
-def _devices(trace: Trace) -> Ints:
-    """Device of each event, -1 for none."""
-    return np.array([track.device for track in trace.tracks])[trace.events.track]
 
 
 def _extent(trace: Trace, start: int, end: int, rows: Rows) -> Extent:
