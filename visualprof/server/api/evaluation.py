@@ -128,15 +128,15 @@ class Reports:
     def __init__(self, logdir: LogDirectory) -> None:
         self._logdir = logdir
         self._known: dict[str, tuple[_Versions, Report | None]] = {}
-        self._scans = -1
+        self._seen = -1
         self._revision = 0
         self._lock = threading.Lock()
 
     def current(self) -> tuple[int, list[Report]]:
         """A number that grows with each change, and every report, the newest first."""
         with self._lock:
-            if self._scans != self._logdir.scans:
-                self._scans = self._logdir.scans
+            if self._seen != self._logdir.files_revision:
+                self._seen = self._logdir.files_revision
                 self._look()
             reports = [report for _, report in self._known.values() if report]
             return self._revision, sorted(reports, key=lambda r: (-r.finished_ns, r.id))
