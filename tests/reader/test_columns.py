@@ -191,6 +191,21 @@ def test_deep_stacks_are_climbed(depth: int) -> None:
     times = np.array([-1, 0, depth, 2 * depth + 1, 2 * depth + 2, 3 * depth, 3 * depth + 1])
     assert innermost_at(ts, end, parent, 0, depth, times).tolist() == [-1, 0, depth - 1, depth - 1, depth - 2, 0, -1]
     wanted = np.isin(ts, [1, depth - 1])
-    found = nearest_ancestor(parent, wanted, np.array([-1, 0, 1, depth - 2, depth - 1]))
+    few = np.array([-1, 0, 1, depth - 2, depth - 1])
+    found = nearest_ancestor(parent, wanted, few)
     assert found.tolist() == [-1, -1, 1, 1, depth - 1]
+    all_at_once = nearest_ancestor(parent, wanted, np.append(ts, few))  # of so many rows every event is asked once
+    assert all_at_once.tolist() == [-1, *[1] * (depth - 2), depth - 1, *found.tolist()]
     assert (nearest_ancestor(parent, np.zeros(depth, bool), ts) == -1).all()
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=40))
+def test_nearest_ancestors_are_those_that_climbing_finds(events: list[tuple[int, bool]]) -> None:
+    parent = np.array([max(-1, i - back) for i, (back, _) in enumerate(events)], np.int32)
+    wanted = np.array([good for _, good in events], bool)
+    rows = np.arange(-1, len(events), dtype=np.int32)
+    (found,) = both(lambda: (nearest_ancestor(parent, wanted, rows),))
+    for row, nearest in zip(rows.tolist(), found.tolist(), strict=True):
+        while row >= 0 and not wanted[row]:
+            row = int(parent[row])
+        assert nearest == row
