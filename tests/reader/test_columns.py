@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import astuple
 from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from visualprof.reader import native
 from visualprof.reader.trace import Ids, Ints
+from visualprof.reader.trace.asked import _held  # pyright: ignore[reportPrivateUsage]
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
 from visualprof.reader.trace.order import grouped, order_of_events
 from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
@@ -160,6 +161,17 @@ def test_the_innermost_event_at_a_time_is_the_last_begun_of_those_that_cover_it(
         while at >= 0 and rows[at][0] + max(rows[at][1], 0) < time:
             at = int(parent[at])
         assert row == at
+
+
+@given(st.lists(st.integers(0, 60)), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), min_size=1))
+def test_a_time_is_held_by_the_last_step_that_has_begun_until_it_ends(
+    times: list[int], steps: list[tuple[int, int]]
+) -> None:
+    start, dur = np.array(sorted(steps), np.int64).T
+    (held,) = both(lambda: (_held(np.array(times, np.int64), start, start + dur),))
+    for time, step in zip(times, held.tolist(), strict=True):
+        last = sum(int(s) <= time for s in start) - 1
+        assert step == (last if last >= 0 and time < start[last] + dur[last] else -1)
 
 
 @pytest.mark.parametrize("depth", [3, FEW, FEW + 1, 1000])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
-from visualprof.server.app import DIST
+from tests.e2e.live import DIST
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -56,8 +55,7 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """The distinct (ph, cat, name) of many events."""
 
     ph: str
@@ -65,8 +63,7 @@ class Kind:
     name: str
 
 
-@dataclass(frozen=True)
-class ArgRows:
+class ArgRows(msgspec.Struct, frozen=True):
     """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
 
     rows: Ints
@@ -82,8 +79,7 @@ class Names(NamedTuple):
     order: dict[tuple[str, str], int]
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;

@@ -114,13 +114,13 @@ def add_args(
         called: their names in the trace, where they are others.
         empty: texts that say nothing.
     """
+    says = np.array([text not in empty for text in doc.texts], bool) if empty else None
     for name in names:
         column = doc.args[name]
         rows, values = column.rows, column.values
         if column.text:
-            if empty:
-                known = np.array([text not in empty for text in doc.texts], bool)[values]
-                rows, values = rows[known], values[known]
+            if says is not None:
+                rows, values = rows[says[values]], values[says[values]]
             values = text_ids(doc, builder, values)
         builder.arg(called.get(name, name), rows, values, text=column.text)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
@@ -17,8 +17,7 @@ STREAM_DIGITS = str.maketrans("", "", "stream ()")
 FLOW_PHASES = ("s", "t", "f")
 
 
-@dataclass(frozen=True)
-class Tracks:
+class Tracks(msgspec.Struct, frozen=True):
     """of_row: track of every row of the document, -1 for none. of_place: that of a process, thread and kind."""
 
     of_row: Ids
@@ -166,19 +165,21 @@ def pair(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints,
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
     rows = np.array([row for row, _, _ in doc.samples], np.int64)
-    times: list[int] = doc.ts[rows].tolist()
     places: list[int] = doc.place[rows].tolist()
     kinds: list[int] = doc.kind[rows].tolist()
-    series: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
-    for (_, part, value), ts, place, kind in zip(doc.samples, times, places, kinds, strict=True):  # 0.5 us each
-        own = series.setdefault((doc.places[place][0], doc.kinds[kind].name, part), ([], []))
-        if ts != NO_INT:
-            own[0].append(ts)
-            own[1].append(value)
-    for (pid, name, part), (ts, values) in series.items():
-        label = name if part in ("value", name, "") else f"{name} {part}"
-        track = builder.track(TrackKind.COUNTER, label, pid, process=doc.names.process.get(pid, ""))
-        builder.counter(track, np.array(ts, np.int64), np.array(values, np.float64))
+    series: dict[tuple[str, str, str], int] = {}
+    tracks: list[int] = []
+    for (_, part, _), place, kind in zip(doc.samples, places, kinds, strict=True):  # 0.3 us each
+        pid, name = doc.places[place][0], doc.kinds[kind].name
+        number = series.get((pid, name, part))
+        if number is None:
+            label = name if part in ("value", name, "") else f"{name} {part}"
+            number = builder.track(TrackKind.COUNTER, label, pid, process=doc.names.process.get(pid, ""))
+            series[pid, name, part] = number
+        tracks.append(number)
+    timed = doc.ts[rows] != NO_INT
+    values = np.array([value for _, _, value in doc.samples], np.float64)
+    builder.counter(np.array(tracks, np.int32)[timed], doc.ts[rows[timed]], values[timed])
 
 
 def _first_values(doc: Document, name: str, key: Ids, size: int) -> dict[int, int]:

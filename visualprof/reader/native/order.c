@@ -33,11 +33,24 @@ static int before(const int64_t *ts, const int64_t *dur, int64_t b, int64_t a)
     return ts[b] != ts[a] ? ts[b] < ts[a] : dur[b] > dur[a];
 }
 
+/* Sorts a few rows: each goes down to its place. */
+static void sort_few(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        int64_t row = rows[i], to = i;
+        for (; to && before(ts, dur, row, rows[to - 1]); to--) rows[to] = rows[to - 1];
+        rows[to] = row;
+    }
+}
+
 /* Sorts n rows, equal ones as they stand; what is sorted already costs one look. */
 static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n, int64_t *spare)
 {
     int64_t half = n / 2, a = 0, b = half, to = 0;
-    if (n < 2) return;
+    if (n < 32) {
+        sort_few(ts, dur, rows, n);
+        return;
+    }
     sort(ts, dur, rows, half, spare);
     sort(ts, dur, rows + half, n - half, spare);
     while (a < half && !before(ts, dur, rows[half], rows[a])) a++; /* these stay where they are */

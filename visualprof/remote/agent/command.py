@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent.faults import AgentError
-from visualprof.remote.backends import all_backends
 
 if TYPE_CHECKING:
     from visualprof.remote.agent.machine.probe import Interpreter
@@ -119,6 +118,7 @@ def _tags(args: argparse.Namespace) -> list[str]:
 
 def _interpreters(args: argparse.Namespace) -> list[Interpreter]:
     from visualprof.remote.agent.machine.probe import Interpreter
+    from visualprof.remote.backends import all_backends
 
     names = [backend.name for backend in all_backends()]
     interpreters: list[Interpreter] = []

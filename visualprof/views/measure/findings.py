@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -67,8 +66,7 @@ class Finding(msgspec.Struct, frozen=True):
     track: Identifier | None = None
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """Where the evidence of a finding is. start, end: ns. track: -1 for any."""
 
     start: int
@@ -76,8 +74,7 @@ class Extent:
     track: int = -1
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, dict=True):
     """What the rules look at.
 
     parts: (n steps,) ns of each part of the steps under PART_ns, and total_ns. exposed: disjoint intervals of the same

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
@@ -11,8 +10,7 @@ from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(msgspec.Struct, frozen=True):
     """first: (g,) a member row of each group. of: (n,) group of each row. count: (g,) rows in each."""
 
     first: Ints

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
@@ -19,8 +18,7 @@ KEPT = {"dataloader": "input", "forward": "activation", "backward": "gradient", 
 PURPOSES = ("unknown", "temporary", *KEPT.values())
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """Memory of one device over time.
 
     ts: (n,) ns. allocated, reserved: (n,) bytes, reserved -1 unknown. places: (n,) of `trace.allocs`. relative: the
@@ -34,8 +32,7 @@ class Curve:
     relative: bool
 
 
-@dataclass(frozen=True)
-class Lifetimes:
+class Lifetimes(msgspec.Struct, frozen=True):
     """Allocations of one device, (n,) each: place in `trace.allocs` of the allocation and of its release, -1 for none.
 
     until: ns at which it was gone: that of its release, or of the next allocation of its address; the largest int64
@@ -47,8 +44,7 @@ class Lifetimes:
     until: Ints
 
 
-@dataclass(frozen=True)
-class Purposes:
+class Purposes(msgspec.Struct, frozen=True):
     """What allocations are for: `names[of[i]]`."""
 
     of: Ints

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
@@ -34,8 +34,7 @@ AUTOGRAD = re.compile(
 NOTHING = np.zeros((0, 2), np.int64)
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(msgspec.Struct, frozen=True):
     """start, end: (n,) ns of its calls, ascending. spans: (m, 2) ns, disjoint: of those what no other stage has.
 
     derived: worked out from the operators, not marked in the trace.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
@@ -50,8 +50,7 @@ class DroppedStep(msgspec.Struct, frozen=True):
     before: Count | None
 
 
-@dataclass(frozen=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """Events by category and whether on a device. rows: of events, grouped. keys: of the groups.
 
     spans: disjoint intervals in which those of each group ran.
@@ -63,8 +62,7 @@ class Busy:
     spans: list[Ints]
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(msgspec.Struct, frozen=True):
     """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
 
     index: place of each in trace.steps, -1 for none. dropped: those that are left out.
@@ -205,8 +203,7 @@ def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
     return out
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(msgspec.Struct, frozen=True):
     """What ran on a device. spans: disjoint intervals in which at least one kernel ran.
 
     rows: (n,) kernels with a duration. tensor_core: (n,) does it use tensor cores, by its name?

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -99,8 +98,7 @@ def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
     return out
 
 
-@dataclass(frozen=True)
-class Hits:
+class Hits(msgspec.Struct, frozen=True):
     """The events that match a search.
 
     rows: in order of time, at most MAX_HITS. total: all of them. ticks: (TICKS,) matches over the trace's time.
