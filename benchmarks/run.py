@@ -30,6 +30,7 @@ from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
 from benchmarks.serving import serving
+from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
 
@@ -73,6 +74,7 @@ def main() -> int:
             files.append(file)
             _said(figures(file))
         parts = [
+            startup(folder),
             bounds(paths["generated"]),
             levels(paths["generated"]),
             serving(folder),

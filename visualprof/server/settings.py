@@ -17,6 +17,7 @@ class Settings:
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
+    keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     """
 
     language: str = ""
@@ -27,3 +28,4 @@ class Settings:
     data: Path | None = None
     with_agent: bool = False
     lease_s: float = 30.0
+    keep_days: float = 0.0
