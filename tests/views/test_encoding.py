@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import pytest
 
+from visualprof.views.answers import kinds
 from visualprof.views.answers.encoding import encode
+from visualprof.views.answers.table import Answer, Columns, Table
 
 
 @pytest.mark.parametrize("name", ["plain", "cut \udc80 in half"])
@@ -17,3 +21,29 @@ def test_unknown_numbers_are_null_whatever_the_names(name: str) -> None:
     assert json.loads(answer, parse_constant=pytest.fail) == {
         "name": name.encode("utf-8", "replace").decode(), "column": [1.5, None, None], "list": [None, 2], "one": None,
     }  # fmt: skip
+
+
+class Rows(Columns):
+    name: kinds.Names
+    took_ns: kinds.Durations
+
+
+class Part(msgspec.Struct):
+    share: kinds.Ratio | None
+
+
+class Whole(Answer):
+    size: Annotated[int, msgspec.Meta(ge=0)] | kinds.Size
+    by_step: Annotated[dict[str, int], kinds.keyed(step="word", left="count")]
+    parts: list[Part] | None
+    ranks: list[kinds.Identifier]
+    beside: Table[Rows]
+    note: str = ""
+
+
+def test_kinds_are_those_of_fields_and_structures_but_not_of_tables_or_single_values_in_lists() -> None:
+    own = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
+    rows = Table(columns=Rows(name=["a"], took_ns=[1]))
+    assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == own
+    assert rows.kinds == {"name": "name", "took_ns": "ns"}
+    assert Table(columns={"x": [1]}, kinds={"x": "ns"}).kinds == {"x": "ns"}
