@@ -119,10 +119,10 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
         """The columns by name, in order."""
         return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
-    def to_csv(self) -> str:
-        """Comma-separated text with a header line; text that a spreadsheet would run is quoted with '."""
+    def to_csv(self, separator: str = ",") -> str:
+        """Text by commas, or another separator, with a header line; what a spreadsheet would run is quoted with '."""
         out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
+        rows = csv.writer(out, delimiter=separator, lineterminator="\n")
         columns = self.named()
         rows.writerow(columns)
         rows.writerows(zip(*(map(_cell, plain(column)) for column in columns.values()), strict=True))

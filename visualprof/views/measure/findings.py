@@ -237,8 +237,10 @@ def _memory(case: Case) -> Iterator[Finding]:
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
+    if len(case.devices) < 2:
+        return
     named = names_with(case.trace, case.trace.events.name, lambda name: bool(DATA_PARALLEL.search(name)))
-    if len(case.devices) > 1 and named.any():
+    if named.any():
         extent = _longest_event(case.trace, np.flatnonzero(named))
         yield from _finding(case, "data_parallel", MEDIUM, "/overview", extent, devices=len(case.devices))
 
@@ -302,10 +304,10 @@ def _outside(case: Case) -> Iterator[Finding]:
 
 def _copies(case: Case) -> Iterator[Finding]:
     spent = case.spent("memcpy")
-    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
-    pageable &= case.trace.events.category == Category.MEMCPY
     if case.share(spent) > 0.03:
-        count, extent = int(pageable.sum()), case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
+        rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)
+        count = int(names_with(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
+        extent = case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
         link = "/kernel?table=memory_operations"
         yield from _finding(case, "copies_blocking", MEDIUM, link, extent, spent, **numbers)
