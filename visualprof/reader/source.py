@@ -29,6 +29,8 @@ GROWING = "it may still be being written; it opens by itself once complete"
 UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 Progress = Callable[[float], None]
+# Fills a buffer with the next plain bytes; fewer than it holds only at the end.
+Filler = Callable[[memoryview], int]
 
 
 def _ignore(fraction: float) -> None:
@@ -105,6 +107,46 @@ class Source:
         """
         with self._open() as file:
             yield from self._unpacked(file, size) if self.packed else self._plain(file, size)
+
+    @contextlib.contextmanager
+    def filling(self) -> Generator[Filler]:
+        """What fills buffers with the plain bytes, one after the other.
+
+        Raises: SourceError: as `chunks`; when it is entered or when a buffer is filled.
+        """
+        chunks, rest, failed = self.chunks(), memoryview(b""), None
+
+        def unpack(buffer: memoryview) -> int:
+            """What was unpacked before damage first; then it is told."""
+            nonlocal rest, failed
+            size = 0
+            while size < len(buffer) and not failed:
+                try:
+                    rest = rest or memoryview(next(chunks, b""))
+                except SourceError as error:
+                    failed = error
+                if not rest:
+                    break
+                n = min(len(rest), len(buffer) - size)
+                buffer[size : size + n] = rest[:n]
+                rest, size = rest[n:], size + n
+            if failed and not size:
+                raise failed
+            return size
+
+        if self.packed:
+            yield unpack
+            return
+        with self._open() as file:
+
+            def read(buffer: memoryview) -> int:
+                size = 0
+                while size < len(buffer) and (n := file.readinto(buffer[size:])):
+                    size += n
+                self._progress(min(1.0, file.tell() / max(self.size, 1)))
+                return size
+
+            yield read
 
     def whole(self, limit: int, what: str, hint: str) -> bytes:
         """All plain bytes.
