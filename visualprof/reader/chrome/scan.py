@@ -98,7 +98,8 @@ class Scanner:
         fields = msgspec.structs.fields(args)
         bit = {f.name: 1 << i for i, f in enumerate(fields)}
         self.fields = Fields(
-            {f.encode_name: _type(f.default) for f in fields},
+            {f.name: _type(f.default) for f in fields},
+            [f.encode_name for f in fields],
             {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
         )
         self._threads = threads or min(MOST_THREADS, _usable_cpus())

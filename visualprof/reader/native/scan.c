@@ -93,8 +93,10 @@ static int32_t place_of(Reader *r, const Event *e)
     return tid->place = place;
 }
 
-/* Appends a value of 4 (TEXT) or 8 bytes. */
-static inline int push(Reader *r, Column *column, const void *value)
+/* A value of a column, of the member that its type says. */
+typedef union { int64_t whole; double real; int32_t word; } Value;
+
+static inline int push(Reader *r, Column *column, Value value)
 {
     if (column->count == column->capacity) {
         size_t capacity = column->capacity;
@@ -105,8 +107,10 @@ static inline int push(Reader *r, Column *column, const void *value)
         }
     }
     column->rows[column->count] = (uint32_t)r->rows;
-    if (column->type == TEXT) memcpy((int32_t *)column->values + column->count++, value, 4);
-    else memcpy((int64_t *)column->values + column->count++, value, 8);
+    if (column->type == TEXT) ((int32_t *)column->values)[column->count] = value.word;
+    else if (column->type == FLOAT) ((double *)column->values)[column->count] = value.real;
+    else ((int64_t *)column->values)[column->count] = value.whole;
+    column->count++;
     return 1;
 }
 
@@ -121,7 +125,7 @@ static inline Text argument_at(Reader *r, Event *e, int32_t field, Text p)
 {
     Column *column = r->columns + field;
     uint64_t bit = (uint64_t)1 << field;
-    union { int64_t whole; double real; int32_t word; } value;
+    Value value;
     if (column->type == TEXT) {
         if (!(p = word_at(r, column->habit, p, 1, &value.word))) return NULL;
     } else if (*p == 'n') {
@@ -135,7 +139,7 @@ static inline Text argument_at(Reader *r, Event *e, int32_t field, Text p)
     e->seen &= ~bit;
     if (column->type == INTEGER && value.whole == NO_INT) return p;
     if (column->type == FLOAT && p[-1] == 'l') return p; /* null */
-    if (!push(r, column, &value)) return fault(r, p);
+    if (!push(r, column, value)) return fault(r, p);
     e->seen |= bit;
     return p;
 }
@@ -146,13 +150,12 @@ static Text samples_end(Reader *r, Text p)
     Column *series = r->columns + r->field_count + 1, *values = series + 1;
     size_t first = series->count;
     for (p = blanks_end(p); *p == '"'; p = blanks_end(p + (*p == ','))) {
-        int32_t name;
-        double value;
-        if (!(p = new_word(r, p, 0, &name))) return NULL;
+        Value name, value;
+        if (!(p = new_word(r, p, 0, &name.word))) return NULL;
         for (size_t i = first; i < series->count; i++) /* only the last of equal ones counts */
-            if (((int32_t *)series->values)[i] == name || i - first == FIELDS) return fault(r, p);
+            if (((int32_t *)series->values)[i] == name.word || i - first == FIELDS) return fault(r, p);
         p = blanks_end(blanks_end(p) + 1);
-        if (!(p = float_at(r, p, &value)) || !push(r, series, &name) || !push(r, values, &value)) return NULL;
+        if (!(p = float_at(r, p, &value.real)) || !push(r, series, name) || !push(r, values, value)) return NULL;
         p = blanks_end(p);
     }
     return p + 1;
@@ -193,7 +196,7 @@ static int end_event(Reader *r, const Event *e)
     }
     const Rights *rights = r->rights + kind;
     if (rights->counter && !add_samples(r, e->start)) return 0;
-    if (rights->with_id && e->id && !push(r, r->columns + r->field_count, &e->id)) return 0;
+    if (rights->with_id && e->id && !push(r, r->columns + r->field_count, (Value){.word = e->id})) return 0;
     if (e->seen & ~rights->fields) drop(r, e->seen & ~rights->fields);
     r->kind[r->rows] = kind;
     r->place[r->rows] = place;

@@ -23,9 +23,14 @@ _INT64S = POINTER(c_int64)
 
 @dataclass(frozen=True)
 class Fields:
-    """The arguments to keep. types: of each name; kept: of the events of some categories, only those of these bits."""
+    """The arguments to keep.
+
+    types: of each, by our name for it; keys: theirs, in JSON. kept: of the events of some categories, only those of
+    these bits.
+    """
 
     types: Mapping[str, int]
+    keys: Sequence[str]
     kept: Mapping[str, int]
 
 
@@ -72,7 +77,7 @@ class Reader:
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
-        self._names = _strings(fields.types), _strings(fields.kept)  # the reader refers to them
+        self._names = _strings(fields.keys), _strings([*fields.kept])  # the reader refers to them
         types, masks = fields.types, fields.kept
         self.at = _made(
             _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
@@ -171,7 +176,7 @@ def _made(at: int | None) -> int:
     return at
 
 
-def _strings(texts: Mapping[str, int]) -> ctypes.Array[c_char_p]:
+def _strings(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
     return (c_char_p * len(texts))(*(text.encode() for text in texts))
 
 

@@ -2,6 +2,8 @@
 #include "scan.h"
 #include <stdlib.h>
 
+#define NEVER (~(uint64_t)0) /* is together with nothing */
+static const uint8_t EMPTY[16];
 enum { BLOCK_BYTES = 1 << 16 };
 
 /* Makes room for one more; 0 where memory is short. */
@@ -23,8 +25,9 @@ int words_open(Words *words)
     words->mask = 1023;
     words->words = calloc(words->capacity, sizeof(Word));
     words->slots = calloc((size_t)words->mask + 1, sizeof(uint32_t));
-    words->count = 1;
-    return words->words && words->slots;
+    if (!words->words || !words->slots) return 0;
+    words->words[words->count++] = (Word){.text = EMPTY, .kind_key = NEVER, .place_key = NEVER};
+    return 1;
 }
 
 void words_close(Words *words)
@@ -106,8 +109,7 @@ int32_t word_of(Words *words, Text text, uint32_t size, int bare, int copied)
         words->capacity *= 2;
     }
     if (copied && !(text = kept(words, text, size))) return -1;
-    Word word = {text, ~(uint64_t)0, ~(uint64_t)0, size, hash, 0, 0, (uint8_t)bare};
-    words->words[words->count] = word;
+    words->words[words->count] = (Word){text, NEVER, NEVER, size, hash, 0, 0, (uint8_t)bare};
     words->slots[i] = words->count++;
     if (words->count > words->mask / 2 && !more_slots(words)) return -1;
     return (int32_t)words->count - 1;
