@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visualprof.reader.native import function
+from visualprof.reader.native import function, library
 from visualprof.reader.trace.types import Ids, Ints, Values
 
 PADDING = 64  # zero bytes behind a text
@@ -64,7 +64,7 @@ class Joined:
 
 def compiled() -> bool:
     """Can texts be scanned?"""
-    return function("vp_scan", c_int32) is not None
+    return library() is not None
 
 
 def border(text: memoryview) -> int:
