@@ -6,6 +6,7 @@ Also where a file is damaged, cut short or not quite JSON, as profilers write it
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from typing import Any, cast
@@ -107,21 +108,23 @@ class Pieces:
         self._read -= len(begun)
         with closing(scanner.windows(_Front(begun, fill))) as windows:
             self._chunks = (bytes(window.text) for window in windows)
-            rest: bytes | None = b""
             try:
-                for window in windows:
-                    self._read += len(window.text)
-                    rest = self._take_scanned(
-                        scanner.again(rest, window, first=not self.columns.rows) if rest else window
-                    )
-                    if rest is None:
-                        return
+                self._take_windows(windows, scanner)
             except FormatError as error:
                 self._broken = error
         try:
             fill(memoryview(bytearray(1)))
         except SourceError as error:  # why the text ended
-            self._broken = error
+            self._broken = self._broken or error
+
+    def _take_windows(self, windows: Iterable[Window], scanner: Scanner) -> None:
+        rest: bytes | None = b""
+        for window in windows:
+            self._read += len(window.text)
+            whole = scanner.again(rest, window, first=not self.columns.rows) if rest else window
+            rest = self._take_scanned(whole)
+            if rest is None:
+                return
 
     def _take_scanned(self, window: Window) -> bytes | None:
         """As `_feed`, of a window."""

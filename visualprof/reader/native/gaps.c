@@ -48,11 +48,18 @@ static Text key_end(Reader *r, Text p, Gap *gap, int *opened)
     return p < r->end ? p : fault(r, p);
 }
 
+/* Does the list end at this bracket: do other keys follow, or the end of the document? Else it is a stray one. */
+static int ends_list(const Reader *r, Text p)
+{
+    p = blanks_end(p + 1);
+    return p >= r->end || *p == '}' || (*p == ',' && *blanks_end(p + 1) == '"');
+}
+
 /* From the end of an event to the `{` of the next; NULL also at the end of the list or of the text: then key is LAST. */
 static Text next_event(Reader *r, Text p, Gap *gap, int comma)
 {
     p = blanks_end(p);
-    if (p >= r->end || (*p == ']' && !comma)) {
+    if (p >= r->end || (*p == ']' && !comma && ends_list(r, p))) {
         gap->key = LAST;
         r->last = p;
         return NULL;
