@@ -53,8 +53,8 @@ ruff:
 layers:
 	$(BIN)/lint-imports --no-logo
 
-bench: $(VENV)/dev ## speed and memory, with the baselines beside them; writes docs/benchmarks.md
-	$(BIN)/python -m benchmarks.run
+bench: $(VENV)/dev ## speed and memory with baselines, to build/benchmarks.md; PEERS=1: other tools and 10 M events too, to docs/benchmarks.md
+	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
 
 page: $(PAGE)/dist/index.html ## build the page
 

@@ -1,20 +1,30 @@
-"""Builds the page with the Node that comes as a Python package, so that `pip install .` needs only Python."""
+"""Builds the page with the Node that comes as a Python package, and compiles the native reader where that is possible.
+
+`pip install .` needs only Python: build_backend.py asks the package index for what this machine lacks.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-FRONTEND = Path(__file__).parent / "visualprof" / "frontend"
+ROOT = Path(__file__).parent
+FRONTEND = ROOT / "visualprof" / "frontend"
 DIST = FRONTEND / "dist"
+NATIVE = Path("visualprof", "reader", "native")
 
 
 def npm(*arguments: str) -> int:
@@ -40,10 +50,15 @@ def npm(*arguments: str) -> int:
         return 130
 
 
-def build_page() -> None:
-    """Builds visualprof/frontend/dist; keeps one that is there already unless VISUALPROF_REBUILD=1."""
+def page_wanted() -> bool:
+    """Is visualprof/frontend/dist to be built? One that is there already is kept unless VISUALPROF_REBUILD=1."""
     wanted = os.environ.get("VISUALPROF_REBUILD") == "1" or not (DIST / "index.html").exists()
-    if os.environ.get("VISUALPROF_SKIP_FRONTEND") == "1" or not wanted:
+    return wanted and os.environ.get("VISUALPROF_SKIP_FRONTEND") != "1"
+
+
+def build_page() -> None:
+    """Builds visualprof/frontend/dist where it is wanted."""
+    if not page_wanted():
         return
     for arguments in (("ci", "--no-audit", "--no-fund"), ("run", "build")):
         if npm(*arguments):
@@ -53,19 +68,71 @@ def build_page() -> None:
             )
 
 
-NATIVE = "visualprof/reader/native"
+def compilers() -> Iterator[list[str]]:
+    """Commands that may compile C, best first; only CC where it is set. The last is the zig of build_backend.py."""
+    if named := os.environ.get("CC"):
+        yield shlex.split(named)
+        return
+    yield from (["cc"], ["gcc"], ["clang"])
+    if importlib.util.find_spec("ziglang"):
+        yield [sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline"]  # by itself it compiles for this processor only
+
+
+def compile_native(target: Path, *flags: str) -> bool:
+    """Compiles all C of visualprof/reader/native into one library; False where no compiler can.
+
+    Plain C for ctypes: it needs no header of Python, and one library serves every version of it.
+    """
+    position = [] if os.name == "nt" else ["-fPIC"]
+    options = ["-O3", "-shared", *position, "-fvisibility=hidden", *shlex.split(os.environ.get("CFLAGS", "")), *flags]
+    sources = sorted(str(path) for path in (ROOT / NATIVE).glob("*.c"))
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+        for command in filter(lambda command: shutil.which(command[0]), compilers()):
+            compiled = Path(folder) / target.name
+            whole = [*command, *options, "-o", str(compiled), *sources]
+            if subprocess.run(whole, env=environment, check=False).returncode == 0:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(compiled, target)
+                return True
+    return False
 
 
 class BuildExt(build_ext):
-    """Compiles a plain C library for ctypes: it needs no header of Python and serves every version of it."""
+    """Compiles the native reader. Without a compiler there is none, nor one of an earlier build."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Named without a version of Python."""
         return f"{fullname.replace('.', '/')}.{'dll' if os.name == 'nt' else 'so'}"
 
-    def get_export_symbols(self, ext: Extension) -> list[str]:
-        """Those marked in the source; there is no PyInit."""
-        return ext.export_symbols
+    def build_extension(self, ext: Extension) -> None:
+        """The library, or a package of Python alone."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.unlink(missing_ok=True)
+        if not compile_native(target):
+            self.distribution.ext_modules = []
+            print("visualprof: no compiler for C here: the native reader is left out and large profiles open slower")
+
+    def copy_extensions_to_source(self) -> None:
+        """For an editable install. A process that runs with the old library keeps it."""
+        (ROOT / NATIVE / Path(self.get_ext_filename("_columns"))).unlink(missing_ok=True)
+        super().copy_extensions_to_source()
+
+
+class BdistWheel(bdist_wheel):
+    """A wheel of every Python: of one platform with the native reader, of any without."""
+
+    def run(self) -> None:
+        """Builds from nothing, as an older build may hold what is no longer there; then knows what it holds."""
+        shutil.rmtree(self.get_finalized_command("build").build_lib, ignore_errors=True)
+        self.run_command("build")
+        self.root_is_pure = not self.distribution.has_ext_modules()
+        super().run()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """`py3-none-any` or `py3-none-<platform>`."""
+        python, abi, platform = super().get_tag()
+        return (python, abi, platform) if self.root_is_pure else ("py3", "none", platform)
 
 
 class BuildPy(build_py):
@@ -88,15 +155,11 @@ class Sdist(sdist):
 
 if __name__ == "__main__":
     setup(
-        cmdclass={"build_ext": BuildExt, "build_py": BuildPy, "sdist": Sdist},
+        cmdclass={"build_ext": BuildExt, "build_py": BuildPy, "bdist_wheel": BdistWheel, "sdist": Sdist},
         ext_modules=[
             Extension(
-                f"{NATIVE.replace('/', '.')}._columns",
-                sorted(
-                    str(path.relative_to(Path(__file__).parent))
-                    for path in (Path(__file__).parent / NATIVE).glob("*.c")
-                ),
-                extra_compile_args=[] if os.name == "nt" else ["-O2", "-fvisibility=hidden"],
+                "visualprof.reader.native._columns",
+                sorted(str(path.relative_to(ROOT)) for path in (ROOT / NATIVE).glob("*.c")),
                 optional=True,
             )
         ],

@@ -87,7 +87,9 @@ def memory_view(folder: Path, count: int) -> Iterator[Row]:
     write_memory_trace(path, count)
     lines: list[list[float]] = []
     for _ in range(3):
-        out = measured([sys.executable, "-c", MEASURE, str(path)], VISUALPROF_CACHE_DIR=str(folder / "cache-memory"))[2]
+        out = measured(
+            [sys.executable, "-c", MEASURE, str(path)], VISUALPROF_CACHE_DIR=str(folder / "cache-memory")
+        ).out
         lines.append([float(line) for line in out.split()])
     first, by_lifetime, search, rows = (statistics.median(column) for column in zip(*lines, strict=True))
     what = f"memory view of {count:,} memory events ({rows:,.0f} allocations), warm"

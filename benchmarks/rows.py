@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
+# Runs a command on the first so many cores (0: all): the peak is that of the largest of its processes.
 MEASURE = """
-import resource, subprocess, sys, time
+import os, resource, subprocess, sys, time
+cores = int(sys.argv[1])
+if cores and hasattr(os, "sched_setaffinity"):
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 start = time.perf_counter()
-done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE)
+done = subprocess.run(sys.argv[2:], stdout=subprocess.PIPE)
 wall = time.perf_counter() - start
 sys.stdout.buffer.write(done.stdout)
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-print("\\nMEASURED", wall, peak, done.returncode, file=sys.stderr)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+unit = 1 if sys.platform == "darwin" else 1024
+print("\\nMEASURED", wall, used.ru_utime + used.ru_stime, used.ru_maxrss * unit, done.returncode, file=sys.stderr)
 """
 
 
@@ -34,17 +39,29 @@ class Row(NamedTuple):
         return f"{'ok  ' if self.ok else 'MISS'}  {self.what}: {self.figure}{f'  ({self.bar})' if self.bar else ''}"
 
 
-def measured(command: list[str], **env: str) -> tuple[float, int, str]:
-    """Wall seconds, peak resident bytes and output of a process."""
+class Run(NamedTuple):
+    """What a process took: wall and CPU seconds, peak resident bytes; and its output."""
+
+    wall: float
+    cpu: float
+    peak: int
+    out: str
+
+
+def measured(command: list[str], cores: int = 0, cwd: Path = ROOT, **env: str) -> Run:
+    """Run a process to its end, on so many cores.
+
+    Raises: RuntimeError: it failed.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, *command],
+        [sys.executable, "-c", MEASURE, str(cores), *command],
         capture_output=True,
         text=True,
-        cwd=ROOT,
+        cwd=cwd,
         env={**os.environ, **env},
         check=True,
     )
-    match = re.search(r"MEASURED (\S+) (\d+) (-?\d+)", done.stderr)
-    if match is None or match.group(3) != "0":
+    match = re.search(r"MEASURED (\S+) (\S+) (\d+) (-?\d+)", done.stderr)
+    if match is None or match.group(4) != "0":
         raise RuntimeError(f"{' '.join(command)} failed: {done.stderr}")
-    return float(match.group(1)), int(match.group(2)), done.stdout
+    return Run(float(match.group(1)), float(match.group(2)), int(match.group(3)), done.stdout)

@@ -47,7 +47,8 @@ from visualprof.reader.logdir.models import ModelReader, keep_graph
 from visualprof.reader.models import model_suffixes, recognise_model
 from visualprof.reader.registry import recognise
 from visualprof.reader.source import GZIP_MAGIC, Source
-from visualprof.server.app import Settings, create_app
+from visualprof.server.app import create_app
+from visualprof.server.settings import Settings
 from visualprof.views import all_views
 
 CPU_S, PER_BYTES = 10.0, 10_000_000

@@ -32,20 +32,19 @@ PAGES = [
 def shows_overview(page: Page, api: dict[str, Any], run: str) -> None:
     """The average step, the devices, the first category of events and the facts."""
     environment = api["environment"]
-    facts = page.locator(".panel", has=page.get_by_role("heading", name="Configuration")).locator("dl")
+    facts = page.locator(".headline dl")
     expect(facts).to_contain_text(f"Framework{FRAMEWORKS[run]}")
     expect(facts).to_contain_text(f"Events{shown.count(environment['events'])}")
     expect(page.locator("tfoot .number").first).to_have_text(shown.duration(api["average_step"]["total_ns"]))
+    median = api["headline"]["step_median_ns"]
+    first = shown.duration(environment["duration_ns"] if median is None else median)
+    expect(page.locator(".headline strong").first).to_have_text(first)
     parts = {
         name for name, value in api["average_step"].items() if name.endswith("_ns") and name != "total_ns" and value > 0
     }
     expect(page.locator("table tbody tr")).to_have_count(len(parts))
     for device in api["devices"]:
-        meter = (
-            page.locator(".panel", has=page.get_by_role("heading", name=device["name"], exact=True))
-            .locator(".meter")
-            .first
-        )
+        meter = page.locator(".device", has_text=device["name"]).locator(".meter").first
         expect(meter).to_have_text(f"Utilization{shown.ratio(device['utilization'])}")
     expect(page.locator(".findings li")).to_have_count(len(api["findings"]))
     events = api["events"]["columns"]

@@ -13,6 +13,7 @@ from tests.e2e.looks import raw_keys
 
 SETTLE_S = 0.5
 CNN = "pytorch-h200/cnn"
+TRANSFORMER = "pytorch-h200/transformer"
 EVERY_FRAMEWORK = [
     CNN,
     "pytorch-ddp-cpu",
@@ -265,3 +266,78 @@ def test_a_finding_leads_to_its_evidence(
     inside = samples.get("timeline/window", run=run, start_ns=start, end_ns=end)["columns"]["category"]
     assert category in inside
     assert missing not in inside
+
+
+def test_a_gpu_shows_without_scrolling(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=TRANSFORMER)
+    canvas(page)
+    assert "stream" in page.locator(".heads .head.track").first.inner_text()
+
+
+def test_a_track_is_dragged_past_its_neighbor(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run="synthetic-4gpu")
+    canvas(page)
+    names = page.locator(".heads .head.track .name")
+    first, second = names.nth(0).inner_text(), names.nth(1).inner_text()
+    box, below = names.nth(0).bounding_box(), names.nth(1).bounding_box()
+    assert box
+    assert below
+    page.mouse.move(box["x"] + 20, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 20, below["y"] + 30, steps=8)
+    page.mouse.up()
+    expect(names.nth(0)).to_have_text(second)
+    expect(names.nth(1)).to_have_text(first)
+    assert "order" in address(page)
+
+
+def test_what_a_search_finds_is_seen_and_the_keys_move_again(samples: Dashboard, visit: Visits) -> None:
+    """The slice is wide enough to see, above the drawer that opens with it."""
+    page = visit(samples, "trace", run=TRANSFORMER)
+    canvas(page).focus()
+    page.keyboard.press("/")
+    page.keyboard.type("nvjet")
+    expect(page.get_by_role("search").locator(".tally")).to_contain_text(re.compile(r"\d"))
+    page.keyboard.press("Enter")
+    expect(page.locator(".details h3")).to_contain_text("nvjet")
+    event = samples.get("timeline/event", run=TRANSFORMER, event=int(address(page)["sel"].removeprefix("0.")))
+    start, end = window(page)
+    assert event["duration_ns"] > (end - start) / 150
+    row = page.locator(".heads .head.track", has_text="stream").first.bounding_box()
+    drawer = page.locator(".drawer").bounding_box()
+    assert row
+    assert drawer
+    assert row["y"] + 10 < drawer["y"]
+    page.keyboard.press("w")
+    expect(page).not_to_have_url(re.compile(f"win={start}~{end}"))
+    assert address(page)["search"] == "nvjet"
+
+
+def test_an_area_comes_back_in_front_with_its_place(samples: Dashboard, visit: Visits) -> None:
+    event = longest(samples, TRANSFORMER, "host")
+    page = visit(
+        samples,
+        "trace",
+        run=TRANSFORMER,
+        sel=f"0.{event['event']}",
+        win="1~9000000",
+        area="10~5000000",
+        tab="area",
+        y="120",
+    )
+    canvas(page)
+    expect(page.get_by_role("tab", selected=True)).to_have_text("Area")
+    page.wait_for_timeout(SETTLE_S * 1000)
+    assert page.locator(".timeline .scroller").first.evaluate("one => one.scrollTop") == 120
+    page.get_by_role("tab", name="Event").click()
+    expect(page).not_to_have_url(re.compile("tab="))
+
+
+def test_the_link_of_another_run_has_a_window_of_its_own(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "trace", run=TRANSFORMER, win="1000000~2000000", area="1000000~1500000")
+    canvas(page)
+    page.evaluate("location.hash = '#/trace?run=synthetic-4gpu'")
+    expect(page.locator(".heads .head.track", has_text="stream").first).to_be_visible()
+    page.wait_for_timeout(600)  # longer than the page waits before it writes its window
+    assert {"win", "area"} & set(address(page)) == set()
+    assert address(page)["run"] == "synthetic-4gpu"

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pool_tasks
 
 from visualprof.reader.child import Failed, Failure, Limits, call
-from visualprof.reader.logdir.pool import Pool
+from visualprof.reader.logdir.pool import Pool, _Job, _Queue
 from visualprof.reader.logdir.summary import Summary
 
 Outcome = Summary | str | Failure
@@ -158,6 +159,62 @@ def test_two_workers_work_at_the_same_time(ear: Ear) -> None:
         ear.wait("b")
     finally:
         pool.close()
+
+
+def test_an_idle_child_ends_and_the_next_file_gets_another(ear: Ear) -> None:
+    pool = Pool(pool_tasks.by_name, workers=1, idle_s=0.2)
+    pool.start(ear)
+    try:
+        pool.submit("a", "fine.json", 1, (0,))
+        (first,) = ear.wait("a")
+        assert len(active_children()) == 1
+        end = time.monotonic() + 10
+        while active_children():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        pool.submit("b", "fine.json", 1, (0,))
+        (second,) = ear.wait("b")
+    finally:
+        pool.close()
+    assert isinstance(first, Summary)
+    assert isinstance(second, Summary)
+    assert first.events != second.events  # the number of its process
+
+
+def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_other() -> None:
+    queue = _Queue()
+    jobs = {
+        key: _Job(key, key, key.startswith("huge"), (0, i)) for i, key in enumerate(("a", "b", "huge1", "c", "huge2"))
+    }
+    for job in jobs.values():
+        queue.put(job)
+    for order, key in ((-1, "c"), (-2, "huge2"), (-3, "a")):
+        jobs[key].order = (order,)
+        queue.put(jobs[key])
+    queue.remove("b")
+    assert len(queue) == 4
+    taken = [job.key if job else "" for job in (queue.take(huge) for huge in (True, False, True, False, True, True))]
+    assert taken == ["a", "c", "huge2", "", "huge1", ""]
+
+
+def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
+    """Each job is wanted once more; eight times as many may take twelve times as long, where a search would take 64."""
+
+    def seconds(count: int) -> float:
+        queue = _Queue()
+        start = time.process_time()
+        for i in range(count):
+            queue.put(_Job(str(i), "", False, (0, -i)))
+        for i in range(count):
+            job = queue.get(str(i))
+            assert job
+            job.order = (-1, i)
+            queue.put(job)
+        while queue.take(huge=True):
+            pass
+        return time.process_time() - start
+
+    assert min(seconds(16_000) for _ in range(3)) < 12 * min(seconds(2000) for _ in range(3))
 
 
 def test_closing_does_not_wait_for_a_slow_file(pool: Pool[Summary], ear: Ear) -> None:

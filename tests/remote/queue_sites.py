@@ -26,8 +26,8 @@ from visualprof.remote.protocol import Capabilities, Intervals, ModelRef, Reques
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Report
-from visualprof.server.app import Settings
 from visualprof.server.serve import Server
+from visualprof.server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MODEL = b"a model, as far as the queue is concerned"

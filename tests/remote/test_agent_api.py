@@ -17,7 +17,8 @@ from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.remote.protocol import Lease, build
 from visualprof.remote.queue.service import Remote
-from visualprof.server.app import Settings, create_app
+from visualprof.server.app import create_app
+from visualprof.server.settings import Settings
 
 API = "/api/v1/agent/"
 

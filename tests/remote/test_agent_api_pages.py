@@ -25,8 +25,9 @@ from visualprof.remote.queue.tasks.leases import Beat
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
 from visualprof.server.api.jobs import BackendsAnswer, CheckAnswer, JobRefused
-from visualprof.server.app import Settings, create_app
+from visualprof.server.app import create_app
 from visualprof.server.routes import MAX_BODY
+from visualprof.server.settings import Settings
 
 
 def clients(folder: Path, remote: Remote, **settings: Any) -> Iterator[FlaskClient]:

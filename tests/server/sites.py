@@ -20,8 +20,9 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, keep_graph
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
-from visualprof.server.app import Settings, create_app
+from visualprof.server.app import create_app
 from visualprof.server.parse import parse
+from visualprof.server.settings import Settings
 
 
 class InlineParser:

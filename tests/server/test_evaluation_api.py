@@ -19,7 +19,8 @@ from tests.conftest import FIXTURES, SAMPLES
 from tests.results import write_monitor, write_result
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.app import Settings, create_app
+from visualprof.server.app import create_app
+from visualprof.server.settings import Settings
 
 from sites import InlineParser  # isort: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from sites import MakeSite, Site, kineto
 
@@ -79,6 +80,66 @@ def test_polling_without_a_change_gives_304(site: Site) -> None:
     changed = site.client.get("/api/v1/runs", headers={"If-None-Match": first.headers["ETag"]})
     assert changed.status_code == 200
     assert changed.get_json()["revision"] > first.get_json()["revision"]
+
+
+def changes(site: Site, **query: object) -> dict[str, Any]:
+    return site.client.get("/api/v1/runs/changes", query_string=query).get_json()
+
+
+def test_changes_are_everything_at_first_and_then_what_changed(site: Site) -> None:
+    whole = site.client.get("/api/v1/runs").get_json()
+    first = changes(site)
+    assert first == {**whole, "since": None, "removed": []}
+    nothing = changes(site, since=first["revision"])
+    assert nothing == {
+        "revision": first["revision"],
+        "since": first["revision"],
+        "runs": [],
+        "removed": [],
+        "skipped": None,
+    }
+    site.write("other/rank0.json", kineto())
+    site.write("notes.json", '{"hello": 1}')
+    second = changes(site, since=first["revision"])
+    assert ([run["id"] for run in second["runs"]], second["removed"]) == (["other"], [])
+    assert [skipped["file"] for skipped in second["skipped"]] == ["notes.json"]
+    (site.folder / "run" / "trace.json").unlink()
+    site.logdir.rescan()
+    third = changes(site, since=second["revision"])
+    assert (third["runs"], third["removed"], third["skipped"]) == ([], ["run"], None)
+    assert [run["id"] for run in site.client.get("/api/v1/runs").get_json()["runs"]] == ["other"]
+
+
+def test_changes_since_another_server_are_everything(site: Site) -> None:
+    for since in (0, 7, 2**53):
+        assert [run["id"] for run in changes(site, since=since)["runs"]] == ["run"]
+    assert site.client.get("/api/v1/runs/changes?since=x").status_code == 400
+
+
+def test_the_files_of_the_shown_run_are_read_first(make_site: MakeSite) -> None:
+    site = make_site()
+    site.parser.asleep = True
+    for name in ("a/rank0", "a/rank1", "b/rank0", "b/rank1"):
+        site.write(f"{name}.json", kineto())
+    site.parser.hurried.clear()
+    changes(site, shown="a")
+    # The last one that is wanted goes first.
+    assert [key.partition(":")[2] for key in site.parser.hurried] == ["a/rank1.json", "a/rank0.json"]
+    changes(site, shown="none such")
+    site.parser.hurried.clear()
+    changes(site, shown="c")
+    site.write("c/rank0.json", kineto())  # is found after it was asked for
+    assert [key.partition(":")[2] for key in site.parser.hurried] == ["c/rank0.json"]
+
+
+def test_a_view_of_a_run_has_all_its_files_read_first(make_site: MakeSite) -> None:
+    site = make_site()
+    site.parser.asleep = True
+    for name in ("a/rank0", "a/rank1", "b/rank0"):
+        site.write(f"{name}.json", kineto())
+    site.parser.hurried.clear()
+    assert site.client.get("/api/v1/view/distributed?run=a").status_code == 503
+    assert {key.partition(":")[2] for key in site.parser.hurried} == {"a/rank0.json", "a/rank1.json"}
 
 
 def test_reload_looks_at_once(site: Site) -> None:

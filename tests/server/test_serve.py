@@ -13,8 +13,8 @@ import pytest
 from sites import kineto
 
 from visualprof.errors import VisualprofError
-from visualprof.server.app import Settings
 from visualprof.server.serve import Server
+from visualprof.server.settings import Settings
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from sites import MakeSite, Site
+
+from visualprof.server.app import DIST
 
 
 @pytest.fixture
@@ -56,3 +59,11 @@ def test_an_unbuilt_page_says_how_to_build_it(site: Site) -> None:
     assert answer.status_code == 200
     assert "pip install ." in answer.get_data(as_text=True)
     assert "<script" not in answer.get_data(as_text=True)
+
+
+@pytest.mark.skipif(not DIST.exists(), reason="the page is not built here")
+def test_the_page_carries_the_licenses_of_what_it_contains() -> None:
+    used = json.loads((DIST.parent / "package.json").read_text())["dependencies"]
+    text = (DIST / "third-party-licenses.txt").read_text()
+    assert [name for name in used if f"## {name} - " not in text and f"## @{name}/" not in text] == []
+    assert "Apache ECharts" in (DIST.parents[2] / "NOTICE").read_text()

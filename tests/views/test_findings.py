@@ -218,3 +218,28 @@ def test_no_gain_exceeds_the_median_of_all_steps(write: Write) -> None:
         at += length
     finding = found(write(events))["outside_operators"]
     assert finding["gain_ns_per_step"] == 1_000_000  # the typical step has about 1,600 us outside
+
+
+def test_a_host_that_others_kept_busy_is_named(write: Write) -> None:
+    """The monitor samples 20 and 40 % of CPU pressure: 0.3 on average, over the bound of 0.1; then 2 and 4 %."""
+
+    def samples(*percent: float) -> Events:
+        return [
+            {"ph": "C", "name": "CPU pressure %", "pid": 1, "ts": 10 * i, "args": {"value": p}}
+            for i, p in enumerate(percent)
+        ]
+
+    work = [step(0, 0, 100), event("aten::mm", 0, 100), step(1, 100, 140), event("aten::mm", 100, 140)]
+    busy = answer("overview", write([*work, *samples(20, 40)]))
+    assert [f["evidence"] for f in busy["findings"] if f["id"] == "host_busy"] == [
+        {"cpu_pressure_ratio": pytest.approx(0.3)}
+    ]
+    assert busy["headline"] == {
+        "step_median_ns": 120_000,
+        "step_least_ns": 100_000,
+        "step_most_ns": 140_000,
+        "steps_per_s": pytest.approx(1e9 / 120_000),
+        "cpu_pressure_ratio": pytest.approx(0.3),
+    }
+    assert "host_busy" not in found(write([*work, *samples(2, 4)], "quiet.json"))
+    assert answer("overview", write(work, "unsampled.json"))["headline"]["cpu_pressure_ratio"] is None

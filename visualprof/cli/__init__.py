@@ -11,6 +11,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from visualprof import __version__
 from visualprof.errors import VisualprofError
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         conflict_handler="resolve",  # `submit --version` is that of a runtime
     )
-    parser.add_argument("--version", action="version", version=f"visualprof {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="what is installed, and end")
     module.add_arguments(parser)
     try:
         return module.run(parser.parse_args(words))
@@ -45,6 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         return 0
+
+
+class _Version(argparse.Action):
+    """Prints the version and whether the native reader is in use."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from visualprof.reader import native
+
+        print(f"visualprof {__version__}\nnative reader: {native.state()}")
+        parser.exit()
 
 
 def commands() -> list[str]:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves a copy of the samples, which is gone afterwards."""
-    from visualprof.server.app import Settings
+    from visualprof.server.settings import Settings
 
     if not _SAMPLES.is_dir():
         raise NotFound(
@@ -54,8 +54,8 @@ def check(runs: Path, jobs: Path | None) -> int:
 
     jobs: where a job is kept that is run before; None runs none.
     """
-    from visualprof.server.app import Settings
     from visualprof.server.serve import Server
+    from visualprof.server.settings import Settings
 
     began, measuring = time.monotonic(), jobs is not None and _can_measure()
     with Server([runs], 0, Settings(data=jobs, with_agent=measuring)) as server:

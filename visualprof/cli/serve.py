@@ -54,7 +54,7 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted."""
-    from visualprof.server.app import Settings
+    from visualprof.server.settings import Settings
 
     settings = Settings(
         language=args.language,
@@ -72,8 +72,8 @@ def serve(
     paths: list[str], port: int, settings: object, open_page: bool, then: Callable[[str], object] | None = None
 ) -> int:
     """Runs a server in the foreground and says where it is. then: is called with its address, beside it."""
-    from visualprof.server.app import Settings
     from visualprof.server.serve import Server
+    from visualprof.server.settings import Settings
 
     assert isinstance(settings, Settings)
     signal.signal(

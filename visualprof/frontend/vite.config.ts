@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import vue from "@vitejs/plugin-vue";
 import { loadEnv, type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
@@ -15,6 +16,20 @@ const slim_i18n: Plugin = {
   },
 };
 
+/** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
+const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "verdict"]);
+
+const split_locales: Plugin = {
+  name: "split-locales",
+  async load(id) {
+    const [, file, half] = /^(.*\.json)\?(early|late)$/.exec(id) ?? [];
+    if (!file) return null;
+    const sections = Object.entries(JSON.parse(await readFile(file, "utf8")) as object);
+    const words = Object.fromEntries(sections.filter(([name]) => LATE.has(name) === (half === "late")));
+    return { code: `export default ${JSON.stringify(words)}`, moduleType: "js" };
+  },
+};
+
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
   { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
@@ -24,7 +39,7 @@ const GROUPS = [
 export default defineConfig(({ mode }) => ({
   // The dashboard may be served below any path, so every asset address is relative.
   base: "./",
-  plugins: [vue(), slim_i18n],
+  plugins: [vue(), slim_i18n, split_locales],
   define: {
     __VUE_OPTIONS_API__: false,
     __VUE_I18N_FULL_INSTALL__: false,
@@ -33,6 +48,7 @@ export default defineConfig(({ mode }) => ({
   },
   build: {
     target: "es2022",
+    license: { fileName: "third-party-licenses.txt" },
     // The server's content policy refuses inline scripts, and data: fonts buy nothing.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

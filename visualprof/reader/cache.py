@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _SUFFIX = ".vptrace"
 _GRAPH_SUFFIX = ".vpgraph"
+KNOWN_SUFFIX = ".vpknown"
 _READS_MODELS = (".", "models", "megengine")
 _DEFAULT_MAX_BYTES = 10 * 1024**3
 _STALE_S = 3600
@@ -142,7 +143,7 @@ class Cache:
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX)):
+                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, KNOWN_SUFFIX)):
                         used.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_S:
                         Path(entry.path).unlink()

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import hashlib
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from visualprof.errors import FormatError, SourceError
+from visualprof.reader.gzipped import GZIP_MAGIC, ahead, unpacked
 
 HEAD_BYTES = 64 * 1024
 CHUNK_BYTES = 1024 * 1024  # four times as much takes 1.3 times as long: it leaves the processor cache
-GZIP_MAGIC = b"\x1f\x8b"
 # A profile of real events packs 8 to 40 times; a bomb packs 1,000 times.
 MAX_RATIO = 200
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
 ALWAYS_ALLOWED = 256 * 1024 * 1024
 SHOWN_PLACES = 5
 GROWING = "it may still be being written; it opens by itself once complete"
@@ -91,22 +91,25 @@ class Source:
             if not first.startswith(GZIP_MAGIC):
                 return first
             file.seek(0)
-            try:
-                return gzip.GzipFile(fileobj=file).read(size)
-            except EOFError:  # cut in the first block: what can be unpacked is in the chunks
-                return next(self.chunks(), b"")[:size]
-            except (OSError, zlib.error) as error:
-                raise SourceError(
-                    f"{self.name}: not a gzip file ({error})", "was it cut while being copied?"
-                ) from error
+            plain = b""
+            with contextlib.closing(self._unpacked(file, size)) as pieces:
+                try:
+                    while len(plain) < size and (piece := next(pieces, None)):
+                        plain += piece[0]
+                except SourceError:
+                    if not plain:
+                        raise
+            return plain[:size]
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
         """The plain bytes in pieces of about `size`; a cut gzip file gives what can be unpacked.
 
         Raises: SourceError: it cannot be read, or it unpacks to over 200 times its size (a bomb).
         """
-        with self._open() as file:
-            yield from self._unpacked(file, size) if self.packed else self._plain(file, size)
+        with self._open() as file, contextlib.closing(self._pieces(file, size)) as pieces:
+            for piece, read in pieces:
+                yield piece
+                self._progress(read)
 
     @contextlib.contextmanager
     def filling(self) -> Generator[Filler]:
@@ -185,53 +188,42 @@ class Source:
         """What is wrong with the content, to be raised: the message names the file."""
         return FormatError(f"{self.name}: {what}", hint)
 
-    def _plain(self, file: BinaryIO, size: int) -> Iterator[bytes]:
-        done = 0
-        while piece := file.read(size):
-            done += len(piece)
-            yield piece
-            self._progress(min(1.0, done / max(self.size, 1)))
+    def _pieces(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+        """Plain pieces, each with the fraction of the file that has been read with it."""
+        return ahead(self._unpacked(file, size)) if self.packed else self._plain(file, size)
 
-    def _unpacked(self, file: BinaryIO, size: int) -> Iterator[bytes]:
+    def _plain(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+        while piece := file.read(size):
+            yield piece, min(1.0, file.tell() / (self.size or 1))
+
+    def _unpacked(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
         total, limit = 0, max(ALWAYS_ALLOWED, MAX_RATIO * self.size)
-        inflater = zlib.decompressobj(wbits=31)
         try:
-            while piece := file.read(size // 8):
-                while piece:
-                    before = inflater.copy()
-                    try:
-                        plain = inflater.decompress(piece, size)
-                    except zlib.error:
-                        yield from _until_damage(before, piece)
-                        raise
-                    total += len(plain)
-                    if total > limit:
-                        raise SourceError(
-                            f"{self.name} unpacks to over {limit >> 20} MiB from {self.size:,} bytes",
-                            "this looks like a decompression bomb; unpack it yourself if you trust it",
-                        )
-                    if plain:
-                        yield plain
-                    piece = inflater.unconsumed_tail
-                    if inflater.eof:
-                        piece, inflater = inflater.unused_data, zlib.decompressobj(wbits=31)
-                        if not piece.startswith(GZIP_MAGIC):
-                            piece = b""
-                self._progress(min(1.0, file.tell() / max(self.size, 1)))
+            for plain in unpacked(file, size):
+                total += len(plain)
+                if total > limit:
+                    raise SourceError(
+                        f"{self.name} unpacks to over {limit >> 20} MiB from {self.size:,} bytes",
+                        "this looks like a decompression bomb; unpack it yourself if you trust it",
+                    )
+                yield plain, min(1.0, file.tell() / (self.size or 1))
         except zlib.error as error:
             raise SourceError(f"{self.name}: damaged gzip data ({error})", "copy the file again") from error
 
     def fingerprint(self) -> str:
-        """Identity of the content: size, time of change, and 64 samples of the bytes.
+        """Identity of the content: size, time of change, and 64 samples of the bytes, or all that there are.
 
         Hashing 350 MB whole takes 0.5 s, a third of parsing it; the time of change covers what samples miss.
         """
         with self._open() as file:
             status = os.fstat(file.fileno())
             digest = hashlib.blake2b(f"{status.st_size}:{status.st_mtime_ns}".encode(), digest_size=16)
-            for i in range(64):
-                file.seek(status.st_size * i // 64)
-                digest.update(file.read(4096))
+            if status.st_size <= _SAMPLES * _SAMPLE_BYTES:
+                digest.update(file.read(status.st_size))
+            else:
+                for i in range(_SAMPLES):
+                    file.seek(status.st_size * i // _SAMPLES)
+                    digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
     def _open(self) -> BinaryIO:
@@ -239,12 +231,3 @@ class Source:
             return self.path.open("rb", buffering=0)
         except OSError as error:
             raise SourceError(f"{self.name}: {error.strerror}", "is the file still there and readable?") from error
-
-
-def _until_damage(inflater: Any, piece: bytes) -> Iterator[bytes]:
-    """What can be unpacked of a damaged piece, byte by byte (0.1 s once a file), as whole calls give all or nothing."""
-    plain = bytearray()
-    with contextlib.suppress(zlib.error):
-        for i in range(len(piece)):
-            plain += inflater.decompress(piece[i : i + 1])
-    yield bytes(plain)

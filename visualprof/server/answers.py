@@ -40,16 +40,21 @@ def answer(body: object, status: int = 200) -> Response:
     return raw(encode(body), "application/json", status)
 
 
-def raw(body: bytes, mimetype: str, status: int = 200) -> Response:
-    """Bytes with an ETag of their content."""
+def raw(body: bytes, mimetype: str, status: int = 200, etag: str = "") -> Response:
+    """Bytes with an ETag, that of their content."""
     response = Response(body, status, mimetype=mimetype)
     if status == 200:
         # Weak: the packed and the plain form share it.
-        response.set_etag(hashlib.blake2b(body, digest_size=12).hexdigest(), weak=True)
+        response.set_etag(etag or content_tag(body), weak=True)
         response.headers["Cache-Control"] = "no-cache"
     else:
         response.headers["Cache-Control"] = "no-store"
     return response
+
+
+def content_tag(body: bytes) -> str:
+    """A short text that differs when the bytes do."""
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
 
 
 def csv_file(text: str, name: str) -> Response:
@@ -80,10 +85,11 @@ class Polled:
     """An answer that every open page asks for again and again and that seldom changes: encoded once a version."""
 
     def __init__(self) -> None:
-        self._kept: tuple[object, bytes] = (None, b"")
+        self._kept: tuple[object, bytes, str] = (None, b"", "")
 
     def answer(self, version: object, make: Callable[[], object]) -> Response:
         """The kept answer of this version, or a new one."""
         if self._kept[0] != version or not self._kept[1]:
-            self._kept = version, encode(make())
-        return raw(self._kept[1], "application/json")
+            body = encode(make())
+            self._kept = version, body, content_tag(body)
+        return raw(self._kept[1], "application/json", etag=self._kept[2])

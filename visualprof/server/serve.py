@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
 from waitress.server import create_server
@@ -20,19 +20,18 @@ from waitress.trigger import trigger
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.models import open_models
 from visualprof.reader.logdir.pool import Pool
-from visualprof.server.api.models import MAX_UPLOAD
-from visualprof.server.app import Settings, create_app
 from visualprof.server.parse import parse
-from visualprof.server.remote_service import LocalAgent, open_remote
+from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.server.remote_service import LocalAgent
 
 _log = logging.getLogger(__name__)
 
 _THREADS = 32
 _CLOSE_S = 5
 _CONNECTIONS = 1000  # an agent that waits for work holds one
-_MAX_BODY = MAX_UPLOAD + (1 << 20)
 
 
 class Server:
@@ -51,6 +50,13 @@ class Server:
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
+        self.logdir.start()
+        # Half a second of imports, in which the files are looked into and the first ones read.
+        from visualprof.reader.logdir.models import open_models
+        from visualprof.server.api.models import MAX_UPLOAD
+        from visualprof.server.app import create_app
+        from visualprof.server.remote_service import open_remote
+
         self.remote = open_remote(
             self.logdir.roots[0],
             self._settings.data,
@@ -77,7 +83,7 @@ class Server:
                 connection_limit=_CONNECTIONS,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
-                max_request_body_size=_MAX_BODY,
+                max_request_body_size=MAX_UPLOAD + (1 << 20),
                 ident="visualprof",
             )
         except (OSError, ValueError) as error:
@@ -111,11 +117,12 @@ class Server:
 
         Raises: VisualprofError: an agent is wanted, and no job can be run here.
         """
-        self.logdir.start()
         self.remote.start()
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
         if self._settings.with_agent:
+            from visualprof.server.remote_service import LocalAgent
+
             self._agent = LocalAgent(self.remote, self.url)
 
     def close(self) -> None:

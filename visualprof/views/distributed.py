@@ -157,13 +157,12 @@ def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str
 def _means(columns: RankColumns | WaitColumns) -> tuple[list[str], dict[str, Floats]]:
     """Labels of the ranks and means of the numeric columns over their steps."""
     rank = np.asarray(columns.rank, np.int64)
-    known: list[int] = np.unique(rank).tolist()
+    groups = group(rank)
+    once = np.ones(len(rank))
     means: dict[str, Floats] = {
-        k: np.array([np.nanmean(np.asarray(v, np.float64)[rank == r]) for r in known], np.float64)
-        for k, v in columns_of(columns).items()
-        if k.endswith("_ns")
+        k: groups.mean(np.asarray(v, np.float64), once) for k, v in columns_of(columns).items() if k.endswith("_ns")
     }
-    return [str(r) for r in known], means
+    return [str(r) for r in rank[groups.first].tolist()], means
 
 
 def _spans(trace: Trace) -> tuple[Ints, Ints]:
@@ -171,7 +170,7 @@ def _spans(trace: Trace) -> tuple[Ints, Ints]:
     events = trace.events
     stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
     kernel = stream & (events.category == Category.KERNEL)
-    if not (stream & np.isin(events.category, (Category.KERNEL, Category.COMM))).any():
+    if not (stream & events.of(Category.KERNEL, Category.COMM)).any():
         kernel = thread & (events.category == Category.OP)
     comm = (stream | thread) & (events.category == Category.COMM)
     computing, talking = (np.flatnonzero(m & (events.dur > 0)) for m in (kernel, comm))
@@ -297,13 +296,21 @@ def _stragglers(
 
 def _by_rank(numbers: list[int], rank: Ints, values: kinds.Column) -> Floats:
     """Mean of a column over the steps of each rank."""
-    column = np.asarray(values, np.float64)
-    return np.array([column[rank == number].mean() for number in numbers])
+    groups = group(rank)
+    means = groups.mean(np.asarray(values, np.float64), np.ones(len(rank)))
+    known = dict(zip(rank[groups.first].tolist(), means.tolist(), strict=True))
+    return np.array([known[number] for number in numbers])
 
 
 def _excess(values: Floats) -> Floats:
     """By how much each rank (first axis) exceeds the median of the others."""
-    return np.array([values[i] - np.median(np.delete(values, i, axis=0), axis=0) for i in range(len(values))])
+    order = np.argsort(values, axis=0)
+    place = np.argsort(order, axis=0)
+    rising, others = np.take_along_axis(values, order, axis=0), len(values) - 1
+    low, high = (  # of the others in their order: a rank itself is passed over
+        np.take_along_axis(rising, middle + (place <= middle), axis=0) for middle in ((others - 1) // 2, others // 2)
+    )
+    return values - (low + high) / 2
 
 
 def _cause(late: float, computation: float, other: float) -> Cause:

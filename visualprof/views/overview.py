@@ -14,15 +14,25 @@ from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, at
 from visualprof.views.measure.devices import DeviceSummary, device_summary
-from visualprof.views.measure.findings import Case, Finding, findings
+from visualprof.views.measure.findings import Case, Finding, cpu_pressure, findings
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, length, merge, union
+from visualprof.views.measure.intervals import covered, length, merge
 from visualprof.views.measure.launch import Launches, launches
 from visualprof.views.measure.stage_events import StageEventColumns, stage_events
 from visualprof.views.measure.stages import STAGES, Stage, device_time_within, find_stages, stage_times
-from visualprof.views.measure.steps import PARTS, DroppedStep, Windows, breakdown, exposed, in_step, step_windows
+from visualprof.views.measure.steps import (
+    PARTS,
+    Busy,
+    DroppedStep,
+    Windows,
+    breakdown,
+    busy,
+    exposed,
+    in_step,
+    step_windows,
+)
 from visualprof.views.measure.timing import durations, names, ordered
 
 # Of these alone nothing can be told: how long steps and sessions took, not what filled them.
@@ -58,6 +68,19 @@ class AverageStep(msgspec.Struct):
     dataloader_ns: kinds.Duration
     cpu_ns: kinds.Duration
     other_ns: kinds.Duration
+
+
+class Headline(msgspec.Struct):
+    """What one asks first. Median, least and most time of the steps; the last alone says how steady they are.
+
+    cpu_pressure_ratio: share of the recording in which some task of the machine waited for a CPU.
+    """
+
+    step_median_ns: kinds.Duration | None
+    step_least_ns: kinds.Duration | None
+    step_most_ns: kinds.Duration | None
+    steps_per_s: kinds.Number | None
+    cpu_pressure_ratio: kinds.Ratio | None
 
 
 class StageColumns(Columns):
@@ -140,6 +163,7 @@ class Environment(msgspec.Struct):
 class OverviewAnswer(Answer):
     """The whole file at a glance."""
 
+    headline: Headline
     steps: StepColumns
     dropped_steps: list[DroppedStep]
     average_step: AverageStep
@@ -155,7 +179,7 @@ class OverviewAnswer(Answer):
 
 def needs(trace: Trace) -> bool:
     """Anything that a step is filled with."""
-    return not np.isin(trace.events.category, BARE).all()
+    return not trace.events.of(*BARE).all()
 
 
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
@@ -164,7 +188,8 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     Source: docs/views.md#overview.
     """
     windows = step_windows(trace)
-    spans = exposed(trace)
+    ran = busy(trace, np.ones(len(trace.events), bool))
+    spans = exposed(ran)
     parts = breakdown(spans, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
@@ -176,17 +201,30 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     inside = in_step(trace, params.step)
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
+        headline=_headline(trace, total),
         steps=StepColumns(name=list(windows.names), host_ns=windows.asked[:, 1] - windows.asked[:, 0], **filled),
         dropped_steps=list(windows.dropped),
         average_step=AverageStep("average", **{k: round(v) for k, v in average.items()}),
         devices=devices,
         stages=Table(columns=_stages(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
-        events=Table(columns=_events(trace, inside)),
+        events=Table(columns=_events(trace, busy(trace, inside) if params.step else ran)),
         stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
         findings=findings(Case(trace, windows, filled, spans, devices, joined)),
         environment=_environment(trace, stages),
+    )
+
+
+def _headline(trace: Trace, total: Ints) -> Headline:
+    steps = total[total > 0] if len(trace.steps) else total[:0]
+    median = round(float(np.median(steps))) if len(steps) else None
+    return Headline(
+        step_median_ns=median,
+        step_least_ns=int(steps.min()) if len(steps) else None,
+        step_most_ns=int(steps.max()) if len(steps) else None,
+        steps_per_s=1e9 / median if median else None,
+        cpu_pressure_ratio=cpu_pressure(trace),
     )
 
 
@@ -269,27 +307,23 @@ def _stage_row(
     return row
 
 
-def _events(trace: Trace, inside: Mask) -> EventColumns:
+def _events(trace: Trace, ran: Busy) -> EventColumns:
     """Events by category, host and device apart: calls, union and sum of time.
 
     Steps have a table of their own; torch's session is no work but the recording itself.
     """
-    events = trace.events
-    on_device = ~trace.track_mask(TrackKind.THREAD)
-    recording = (events.category == Category.SESSION) & (trace.meta.format == "kineto")
-    marks = (events.category == Category.STEP) | recording | trace.track_mask(TrackKind.GPU_ANNOTATION)
-    rows = np.flatnonzero(inside & (events.dur >= 0) & ~marks)
-    groups = group(events.category[rows], on_device[rows])
+    marks = {Category.STEP, Category.SESSION} if trace.meta.format == "kineto" else {Category.STEP}
+    timed = durations(trace, ran.rows, ran.groups)
     columns: dict[str, Column] = {
-        "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
-        "track_kind": ["device" if d else "host" for d in on_device[rows][groups.first]],
+        "category": [category.name.lower() for category, _ in ran.keys],
+        "track_kind": ["device" if on_device else "host" for _, on_device in ran.keys],
+        "calls": timed["calls"],
+        "total_ns": np.array([length(spans) for spans in ran.spans], np.int64),
+        "sum_ns": timed["total_ns"],
+        **{k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")},
     }
-    timed = durations(trace, rows, groups)
-    members = [rows[groups.of == i] for i in range(len(groups.first))]
-    unions = np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)
-    columns |= {"calls": timed["calls"], "total_ns": unions, "sum_ns": timed["total_ns"]}
-    columns |= {k: timed[k] for k in ("mean_ns", "max_ns", "min_ns")}
-    return EventColumns(**ordered(columns, "total_ns"))
+    shown = np.array([i for i, (category, _) in enumerate(ran.keys) if category not in marks], np.int64)
+    return EventColumns(**ordered({name: at(column, shown) for name, column in columns.items()}, "total_ns"))
 
 
 ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
@@ -301,9 +335,7 @@ def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColu
     A range inside one of the same name is part of it and does not count again.
     """
     events = trace.events
-    rows = np.flatnonzero(
-        np.isin(events.category, ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0)
-    )
+    rows = np.flatnonzero(events.of(*ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0))
     rows = rows[~_inside_its_name(trace, rows)]
     groups = group(events.name[rows])
     timed = durations(trace, rows, groups)

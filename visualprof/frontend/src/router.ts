@@ -1,3 +1,5 @@
+import { speak } from "./locales";
+import { language } from "./state/preferences";
 import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
 
 // A page is one folder in pages/; its name is the id of the view it shows. Nothing else registers it.
@@ -20,3 +22,7 @@ export const router = createRouter({
     { path: "/:rest(.*)*", redirect: (to) => ({ path: "/overview", query: to.query }) },
   ],
 });
+
+// These do without the words of the other pages.
+const EARLY = new Set(["overview", "operator", "kernel", "trace"]);
+router.beforeResolve(async (to) => (EARLY.has(String(to.name)) ? undefined : await speak(language.value, true)));

@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind, named
+from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.joined import interleaved, scanned_document
+from visualprof.reader.chrome.numbering import named
 from visualprof.reader.chrome.pieces import Pieces
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import json_object, label, shown

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.native.scanner import compiled, renumber
-from visualprof.reader.trace.types import Ids, Ints, Values
+from visualprof.reader.trace.types import Ids, Ints, Rows, Values
 
 NO_INT = -(2**62)
 NAN = float("nan")
@@ -18,7 +18,6 @@ NO_TEXT = msgspec.Raw()
 
 A = TypeVar("A")
 T = TypeVar("T")
-Name = TypeVar("Name", bound=Hashable)
 Text = msgspec.Raw  # any JSON value; kept as its text
 
 
@@ -57,7 +56,8 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True)
+class Kind:
     """The distinct (ph, cat, name) of many events."""
 
     ph: str
@@ -72,6 +72,14 @@ class ArgRows:
     rows: Ints
     values: Values
     text: bool
+
+
+class Names(NamedTuple):
+    """What a file calls its processes and threads, (pid, tid), and the order in which it wants the threads."""
+
+    process: dict[str, str]
+    thread: dict[tuple[str, str], str]
+    order: dict[tuple[str, str], int]
 
 
 @dataclass(frozen=True)
@@ -99,14 +107,15 @@ class Document:
     truncated: bool
     warnings: Sequence[str]
 
-    def each_kind(self, classify: Callable[[Kind], int]) -> Ints:
-        """A number for every row, from its kind; `classify` is called once for each distinct kind."""
-        return np.array([classify(kind) for kind in self.kinds], np.int64)[self.kind]
+    def each_kind(self, classify: Callable[[Kind], int], rows: Rows | None = None) -> Ids:
+        """A number for every row, or for some, from its kind; `classify` is called once for each distinct kind."""
+        numbers = np.array([classify(kind) for kind in self.kinds], np.int32)
+        return numbers.take(self.kind if rows is None else self.kind[rows])
 
-    def categories(self) -> Ints:
-        """A number for the category text of every row."""
+    def categories(self, rows: Rows) -> Ints:
+        """A number for the category text of some rows."""
         numbers = {cat: i for i, cat in enumerate(dict.fromkeys(kind.cat for kind in self.kinds))}
-        return self.each_kind(lambda kind: numbers[kind.cat])
+        return self.each_kind(lambda kind: numbers[kind.cat], rows).astype(np.int64)
 
     def kind_at(self, row: int) -> Kind:
         """Kind of one row."""
@@ -120,60 +129,39 @@ class Document:
         """Rows and values of one argument."""
         return self.args[name].rows, self.args[name].values
 
-    def filled(self, name: str, missing: int) -> Ints:
-        """One argument of every row, (n,) int64, `missing` where a row does not have it."""
-        out = np.full(len(self.kind), missing, np.int64)
-        rows, values = self.arg(name)
-        out[rows] = values
-        return out
+    def at(self, name: str, rows: Rows, missing: int) -> Values:
+        """One argument of some rows, `missing` where one does not have it."""
+        having, values = self.arg(name)
+        if np.array_equal(having, rows):
+            return values
+        every = np.full(len(self.kind), missing, values.dtype)
+        every[having] = values
+        return every[rows]
 
-    def arg_texts_at(self, name: str, rows: Ints) -> dict[int, str]:
-        """Row -> text of one argument, for the few rows of metadata."""
-        column = self.args[name]
-        places = np.flatnonzero(np.isin(column.rows, rows))
-        return {int(column.rows[i]): self.texts[column.values[i]] for i in places}
+    @cached_property
+    def names(self) -> Names:
+        """What the metadata events (ph M) call processes and threads."""
+        rows = np.flatnonzero(self.each_kind(lambda kind: kind.ph == "M"))
+        names, labels, order = (self._of_metadata(what, rows) for what in ("name", "labels", "sort_index"))
+        found = Names({}, {}, {})
+        metadata: list[int] = rows.tolist()
+        for row in metadata:
+            pid, tid = self.place_at(row)
+            match self.kind_at(row).name:
+                case "process_name" if row in names:
+                    found.process.setdefault(pid, self.texts[names[row]])
+                case "process_labels" if row in labels:
+                    found.process[pid] = f"{found.process.get(pid, pid)} {self.texts[labels[row]]}"
+                case "thread_name" if row in names:
+                    found.thread[pid, tid] = self.texts[names[row]]
+                case "thread_sort_index":
+                    found.order[pid, tid] = order.get(row, 0)
+                case _:
+                    pass
+        return found
 
-    def arg_number_at(self, name: str, row: int, missing: int = 0) -> int:
-        """Number of one argument at one row."""
-        column = self.args[name]
-        place = int(np.searchsorted(column.rows, row))
-        return int(column.values[place]) if (column.rows[place : place + 1] == row).any() else missing
-
-
-def named(columns: Sequence[Values], names: Iterable[Name], known: int = 0) -> tuple[list[Ids], list[Name]]:
-    """As `renumbered`, with equal names as one; returns the columns and the names."""
-    numbers: dict[Name, int] = {}
-    same = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
-    if len(numbers) < len(same):
-        columns = [same[column] for column in columns]
-    ids, order = renumbered(columns, len(numbers), known)
-    distinct = list(numbers)
-    return ids, [distinct[i] for i in order.tolist()]
-
-
-def renumbered(columns: Sequence[Values], names: int, known: int = 0) -> tuple[list[Ids], Ids]:
-    """Numbers of names in the order of their first appearance, column by column.
-
-    Args: columns: numbers of names below `names`. known: so many of the first names keep their number.
-
-    Returns: the columns, and the names by their new number: only those that appear.
-    """
-    number, order = np.full(names, -1, np.int32), np.zeros(names, np.int32)
-    number[:known] = order[:known] = np.arange(known)
-    out: list[Ids] = []
-    for column in columns:
-        ids = np.array(column, np.int32)
-        known = renumber(ids, number, order, known) if compiled() else _renumber(ids, number, order, known)
-        out.append(ids)
-    return out, order[:known]
-
-
-def _renumber(ids: Ids, number: Ids, order: Ids, known: int) -> int:
-    first = np.full(len(number), -1, np.int64)
-    first[ids[::-1]] = np.arange(len(ids) - 1, -1, -1)  # of equal places the last one written stays
-    fresh = np.flatnonzero((first >= 0) & (number < 0))
-    fresh = fresh[np.argsort(first[fresh])]
-    order[known : known + len(fresh)] = fresh
-    number[fresh] = np.arange(known, known + len(fresh))
-    ids[:] = number[ids]
-    return known + len(fresh)
+    def _of_metadata(self, name: str, rows: Ints) -> dict[int, int]:
+        """Row -> value of one argument."""
+        having, values = self.arg(name)
+        known = np.isin(having, rows)
+        return dict(zip(having[known].tolist(), values[known].tolist(), strict=True))

@@ -24,7 +24,7 @@ def add_events(
     doc: Document,
     builder: TraceBuilder,
     rows: Ints,
-    category: Ints,
+    category: Ids,
     track_kind: Callable[[Kind], TrackKind],
     *,
     ts: Ints | None = None,
@@ -45,20 +45,21 @@ def add_events(
         device_places: as in `lay_tracks`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
-    timeless = int((ts[rows] == NO_INT).sum())
+    timeless = np.count_nonzero(ts[rows] == NO_INT)
     if timeless:
         builder.warn(f"{timeless:,} events do not say when they began and were left out")
         rows = rows[ts[rows] != NO_INT]
     tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
-    complete = doc.each_kind(lambda kind: kind.ph == "X")[rows] == 1
+    lasting = dur[rows]
+    lasting[(doc.each_kind(lambda kind: kind.ph == "X", rows) == 1) & (lasting < 0)] = UNKNOWN
     builder.events(
         ts=ts[rows],
-        dur=np.where(complete & (dur[rows] < 0), UNKNOWN, dur[rows]),
-        name=builder.strings(map(name, doc.kinds))[doc.kind[rows]],
+        dur=lasting,
+        name=builder.strings(map(name, doc.kinds)).take(doc.kind[rows]),
         category=category[rows],
         track=tracks.of_row[rows],
         row=rows,
-        corr=doc.filled("correlation", 0)[rows] if "correlation" in doc.args else None,
+        corr=doc.at("correlation", rows, 0) if "correlation" in doc.args else None,
     )
     return tracks
 
@@ -67,7 +68,7 @@ def add_steps(
     doc: Document,
     builder: TraceBuilder,
     tracks: Tracks,
-    category: Ints,
+    category: Ids,
     label: Callable[[int, str], str],
     ts: Ints | None = None,
     dur: Ints | None = None,
@@ -84,9 +85,16 @@ def text_ids(
 ) -> Ids:
     """String ids of the builder for text ids of the document."""
     table = np.zeros(len(doc.texts), np.int32)
-    used = np.unique(values)
-    table[used] = builder.strings(convert(doc.texts[int(i)]) for i in used)
-    return table[values]
+    used = used_texts(doc, values)
+    table[used] = builder.strings(convert(doc.texts[i]) for i in used)
+    return table.take(values)
+
+
+def used_texts(doc: Document, texts: Values) -> list[int]:
+    """The texts that stand there, by their ids in ascending order."""
+    used = np.zeros(len(doc.texts), bool)
+    used[texts] = True
+    return np.flatnonzero(used).tolist()
 
 
 def add_args(
@@ -125,26 +133,29 @@ def add_occupancy(doc: Document, builder: TraceBuilder, devices: Collection[Devi
     min(blocks per SM, 1) x threads of a block / threads of a multiprocessor; a 0 is one only where that rounds to 0 %.
     """
     rows, percent = doc.arg("occupancy")
-    capacity, blocks, threads = np.full(len(doc.kind), MAX_THREADS), np.zeros(len(doc.kind)), np.zeros(len(doc.kind))
-    number = doc.filled("device", -1)
-    for device in devices:
-        if device.max_threads_per_multiprocessor:
-            capacity[number == device.id] = device.max_threads_per_multiprocessor
-    at, per_multiprocessor = doc.arg("blocks_per_sm")
-    blocks[at] = np.minimum(per_multiprocessor, 1)
-    at, texts = doc.arg("block")
-    used: list[int] = np.unique(texts).tolist()
+    limits = {-1: MAX_THREADS} | {d.id: n for d in devices if (n := d.max_threads_per_multiprocessor)}
+    known, number = np.array(sorted(limits), np.int64), doc.at("device", rows, -1)
+    place = np.searchsorted(known, number, side="right") - 1
+    most = np.array([limits[i] for i in sorted(limits)], np.int64)
+    capacity = np.where(known[place] == number, most[place], MAX_THREADS)
+    blocks = np.minimum(doc.at("blocks_per_sm", rows, 0), 1)
+    texts = doc.at("block", rows, 0)
     sizes = np.zeros(len(doc.texts))
-    sizes[used] = [min(math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))), MAX_THREADS) for i in used]
-    threads[at] = sizes[texts]
-    known = (percent > 0) | (np.round(100 * blocks * threads / capacity)[rows] == 0)
-    builder.arg("occupancy", rows[known], percent[known] / 100.0)
+    for i in used_texts(doc, texts):
+        sizes[i] = i and min(math.prod(map(int, re.findall(r"\d{1,9}", doc.texts[i]))), MAX_THREADS)
+    threads = sizes[texts]
+    sure = (percent > 0) | (np.round(100 * blocks * threads / capacity) == 0)
+    builder.arg("occupancy", rows[sure], percent[sure] / 100.0)
 
 
-def add_allocs(doc: Document, builder: TraceBuilder, device: Rows, ts: Ints) -> None:
+def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Rows], ts: Ints) -> None:
     """Memory events by the arguments `memory_bytes`, `address`, `allocated` and `reserved`.
 
-    Args: device, ts: of every row of the document; device -1 is the host.
+    Args:
+        doc: the file's events.
+        builder: gets the memory events.
+        device: of some rows; -1 is the host.
+        ts: of every row.
     """
     rows, sizes = doc.arg("memory_bytes")
     timed = ts[rows] != NO_INT
@@ -152,12 +163,12 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Rows, ts: Ints) -> 
     if len(rows):
         builder.allocs(
             ts=ts[rows],
-            addr=doc.filled("address", -1)[rows].astype(np.uint64),
+            addr=doc.at("address", rows, -1).astype(np.uint64),
             bytes=sizes,
-            device=device[rows],
+            device=device(rows),
             event=rows,
-            allocated=doc.filled("allocated", -1)[rows],
-            reserved=doc.filled("reserved", -1)[rows],
+            allocated=doc.at("allocated", rows, -1),
+            reserved=doc.at("reserved", rows, -1),
         )
 
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.document import ArgRows, Document, Kind, named, renumbered
+from visualprof.reader.chrome.document import ArgRows, Document, Kind
+from visualprof.reader.chrome.numbering import named, renumbered
 from visualprof.reader.chrome.values import label, shown
 from visualprof.reader.native.scanner import TEXT, Part, Shared, join
 from visualprof.reader.trace.types import Ids, Ints, Values

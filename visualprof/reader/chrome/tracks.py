@@ -45,31 +45,32 @@ def lay_tracks(
     """
     kinds = doc.each_kind(track_kind)
     if device_places is not None:
-        kinds = np.where(device_places[doc.place] >= 0, int(TrackKind.STREAM), kinds)
-    key = doc.place.astype(np.int64) * len(TrackKind) + kinds
-    names = _names(doc)
-    devices, streams = _first_values(doc, "device", key), _first_values(doc, "stream", key)
-    used, which = np.unique(key[rows], return_inverse=True)
-    numbers = np.zeros(len(used), np.int32)
+        kinds = np.where(device_places[doc.place] >= 0, np.int32(TrackKind.STREAM), kinds)
+    key = doc.place * np.int32(len(TrackKind)) + kinds
+    size = len(doc.places) * len(TrackKind)
+    devices, streams = _first_values(doc, "device", key, size), _first_values(doc, "stream", key, size)
+    own = key[rows]
+    numbers = np.full(size, -1, np.int32)
+    numbers[own] = 0
+    keys: list[int] = np.flatnonzero(numbers == 0).tolist()
     of_place: dict[tuple[int, TrackKind], int] = {}
-    keys: list[int] = used.tolist()
-    for i, k in enumerate(keys):
+    for k in keys:
         at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.places[at]
         on_device = kind is not TrackKind.THREAD
         device = devices.get(k, _number(pid)) if device_places is None else int(device_places[at])
-        numbers[i] = of_place[at, kind] = builder.track(
+        numbers[k] = of_place[at, kind] = builder.track(
             kind,
-            names.thread.get((pid, tid), tid),
+            doc.names.thread.get((pid, tid), tid),
             pid,
             tid,
-            process=names.process.get(pid, ""),
+            process=doc.names.process.get(pid, ""),
             device=device if on_device else -1,
             stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if on_device else -1,
-            order=names.order.get((pid, tid), 0),
+            order=doc.names.order.get((pid, tid), 0),
         )
     of_row = np.full(len(doc.kind), -1, np.int32)
-    of_row[rows] = numbers[which]
+    of_row[rows] = numbers.take(own)
     return Tracks(of_row, of_place)
 
 
@@ -93,22 +94,22 @@ def add_flows(
         chosen = link_kind(kind) if kind.ph in FLOW_PHASES else None
         return -1 if chosen is None else int(chosen)
 
-    links = doc.each_kind(link)
-    rows, ids = doc.flow_rows, doc.flow_ids
-    rows, ids = rows[links[rows] >= 0], ids[links[rows] >= 0]
+    links = doc.each_kind(link, doc.flow_rows)
+    chosen = links >= 0
+    rows, ids, links = doc.flow_rows[chosen], doc.flow_ids[chosen], links[chosen]
     if not len(rows):
         return
-    cat = doc.categories()[rows]
+    cat = doc.categories(rows)
     if within_process:
         cat = cat * len(doc.places) + processes(pid for pid, _ in doc.places)[doc.place[rows]]
-    phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1)[rows]
+    phase = doc.each_kind(lambda kind: FLOW_PHASES.index(kind.ph) if kind.ph in FLOW_PHASES else -1, rows)
     order = np.lexsort((rows, doc.ts[rows], phase, ids, cat))
     a, b = order[:-1], order[1:]
     joined = (ids[a] == ids[b]) & (cat[a] == cat[b]) & (phase[a] < 2) & (phase[b] > 0)
-    src, dst = rows[a[joined]], rows[b[joined]]
+    src, dst, links = rows[a[joined]], rows[b[joined]], links[a[joined]]
     at = _track_of_places(doc, tracks)
-    for kind in np.unique(links[src]).tolist():
-        s, d = (ends[links[src] == kind] for ends in (src, dst))
+    for kind in np.unique(links).tolist():
+        s, d = src[links == kind], dst[links == kind]
         named = np.full(len(d), -1) if begins is None or kind != LinkKind.LAUNCH else _last_begin(doc, begins, d)
         builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(kind), named)
 
@@ -140,7 +141,7 @@ def pair_begin_end(doc: Document) -> tuple[Ints, Ints, int]:
     return begin, end, len(rows) - 2 * len(begin)
 
 
-def pair(doc: Document, rows: Ints, sign: Ints, group: Ints | Ids) -> tuple[Ints, Ints]:
+def pair(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints, Ints]:
     """Rows of marks that belong together, as a stack in each group.
 
     Marks are taken by time, those of equal time in the order of the file.
@@ -164,57 +165,31 @@ def pair(doc: Document, rows: Ints, sign: Ints, group: Ints | Ids) -> tuple[Ints
 
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
-    series: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
-    for row, name, value in doc.samples:
-        series.setdefault((doc.place_at(row)[0], doc.kind_at(row).name, name), []).append((row, value))
-    for (pid, name, part), samples in series.items():
+    rows = np.array([row for row, _, _ in doc.samples], np.int64)
+    times: list[int] = doc.ts[rows].tolist()
+    places: list[int] = doc.place[rows].tolist()
+    kinds: list[int] = doc.kind[rows].tolist()
+    series: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
+    for (_, part, value), ts, place, kind in zip(doc.samples, times, places, kinds, strict=True):  # 0.5 us each
+        own = series.setdefault((doc.places[place][0], doc.kinds[kind].name, part), ([], []))
+        if ts != NO_INT:
+            own[0].append(ts)
+            own[1].append(value)
+    for (pid, name, part), (ts, values) in series.items():
         label = name if part in ("value", name, "") else f"{name} {part}"
-        samples = [sample for sample in samples if doc.ts[sample[0]] != NO_INT]
-        rows = np.array([r for r, _ in samples], np.int64)
-        track = builder.track(TrackKind.COUNTER, label, pid, process=_names(doc).process.get(pid, ""))
-        builder.counter(track, doc.ts[rows], np.array([v for _, v in samples], np.float64))
+        track = builder.track(TrackKind.COUNTER, label, pid, process=doc.names.process.get(pid, ""))
+        builder.counter(track, np.array(ts, np.int64), np.array(values, np.float64))
 
 
-def lane_names(doc: Document) -> dict[tuple[str, str], str]:
-    """Name of each (pid, tid) that the metadata names."""
-    return _names(doc).thread
-
-
-@dataclass(frozen=True)
-class _Names:
-    process: dict[str, str]
-    thread: dict[tuple[str, str], str]
-    order: dict[tuple[str, str], int]
-
-
-def _names(doc: Document) -> _Names:
-    """What the metadata events (ph M) call processes and threads."""
-    rows = np.flatnonzero(doc.each_kind(lambda kind: kind.ph == "M"))
-    texts, labels = doc.arg_texts_at("name", rows), doc.arg_texts_at("labels", rows)
-    names = _Names({}, {}, {})
-    for row in rows.tolist():
-        pid, tid = doc.place_at(row)
-        match doc.kind_at(row).name:
-            case "process_name" if row in texts:
-                names.process.setdefault(pid, texts[row])
-            case "process_labels" if row in labels:
-                names.process[pid] = f"{names.process.get(pid, pid)} {labels[row]}"
-            case "thread_name" if row in texts:
-                names.thread[pid, tid] = texts[row]
-            case "thread_sort_index":
-                names.order[pid, tid] = doc.arg_number_at("sort_index", row)
-            case _:
-                pass
-    return names
-
-
-def _first_values(doc: Document, name: str, key: Ints) -> dict[int, int]:
-    """First value of an argument on each track; none where it is not a number."""
+def _first_values(doc: Document, name: str, key: Ids, size: int) -> dict[int, int]:
+    """First value of an argument on each track, by its key below `size`; none where it is not a number."""
     column = doc.args.get(name)
     if column is None or column.text:
         return {}
-    keys, first = np.unique(key[column.rows], return_index=True)
-    return dict(zip(keys.tolist(), column.values[first].tolist(), strict=True))
+    first = np.full(size, -1, np.int64)
+    first[key[column.rows[::-1]]] = np.arange(len(column.rows))[::-1]  # what is written last stays
+    keys = np.flatnonzero(first >= 0)
+    return dict(zip(keys.tolist(), column.values[first[keys]].tolist(), strict=True))
 
 
 def _number(text: str) -> int:

@@ -26,7 +26,7 @@ from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 
@@ -123,8 +123,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_args(doc, builder, _SHOWN, called=_CALLED)
     devices = tuple(device_of(properties) for properties in json_objects(doc.head.get("deviceProperties")))
     add_occupancy(doc, builder, devices)
-    on_host = doc.filled("device_type", 0) == 0
-    add_allocs(doc, builder, np.where(on_host, -1, doc.filled("device_id", 0)), doc.ts)
+    add_allocs(doc, builder, lambda rows: _memory_device(doc, rows), doc.ts)
     add_counters(doc, builder)
     add_flows(doc, builder, tracks, _flow_kind, within_process=True)
     add_steps(doc, builder, tracks, category, lambda _, name: name.partition("#")[2])
@@ -168,6 +167,11 @@ def _track_kind(kind: Kind) -> TrackKind:
 
 def _flow_kind(kind: Kind) -> LinkKind | None:
     return LinkKind.FWDBWD if kind.cat in ("fwdbwd", "forward_backward") else None
+
+
+def _memory_device(doc: Document, rows: Ints) -> Ints:
+    """Device of memory events, -1 for the host."""
+    return np.where(doc.at("device_type", rows, 0) == 0, -1, doc.at("device_id", rows, 0))
 
 
 def _describe(doc: Document, builder: TraceBuilder, devices: tuple[Device, ...]) -> None:

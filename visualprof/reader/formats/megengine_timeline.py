@@ -10,12 +10,12 @@ import numpy as np
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
-from visualprof.reader.chrome.tracks import add_counters, add_flows, lane_names, pair_begin_end
+from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object, natural
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
+from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 
@@ -44,12 +44,14 @@ TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|Te
 CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
 COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
+_MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
+
 
 def sniff(head: bytes) -> bool:
     """Its counters and lanes are its own; the metadata that says so stands at the end."""
-    return b'"traceEvents"' in head and bool(
-        re.search(rb'"(StartProfile|train_time_ratio|gpu_usgae_ratio|nr_alive_tensor|OpDispatch)"', head)
-        or re.search(rb'"localTime"\s*:\s*"\d+"', head)
+    return b'"traceEvents"' in head and (
+        any(mark in head for mark in _MARKS)
+        or (b'"localTime"' in head and bool(re.search(rb'"localTime"\s*:\s*"\d+"', head)))
     )
 
 
@@ -68,7 +70,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     dur[begin] = doc.ts[end] - doc.ts[begin]
     category = _categories(doc, begin, end, rows)
     steps = _outermost_steps(doc.ts, dur, category, rows)
-    lanes = lane_names(doc)
+    lanes = doc.names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
     places = np.array([number.get(lanes.get(place, ""), -1) for place in doc.places], np.int64)
@@ -88,20 +90,20 @@ def read(source: Source, builder: TraceBuilder) -> None:
     _describe(doc, builder, devices)
 
 
-def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
+def _categories(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ids:
     """Category of every row that is an event (`rows`, the begin marks first), by lane, name and arguments."""
-    lanes = lane_names(doc)
     is_op = np.zeros(len(doc.kind), bool)
     for name in ("op_name", "op_type"):
         is_op[doc.arg(name)[0]] = True
     is_op[begin] |= is_op[end]
-    out = np.zeros(len(doc.kind), np.int64)
-    known: dict[tuple[int, int, bool], int] = {}
-    for row in rows.tolist():  # 0.4 us an event; a MegEngine file holds some ten thousand
-        key = kind, place, op = int(doc.kind[row]), int(doc.place[row]), bool(is_op[row])
-        if key not in known:
-            known[key] = _category(doc.kinds[kind], lanes.get(doc.places[place], ""), op)
-        out[row] = known[key]
+    numbers: dict[str, int] = {}
+    lane = np.array([numbers.setdefault(doc.names.thread.get(at, ""), len(numbers)) for at in doc.places], np.int64)
+    keys = (lane[doc.place[rows]] * len(doc.kinds) + doc.kind[rows]) * 2 + is_op[rows]
+    distinct, which = np.unique(keys, return_inverse=True)
+    lanes, used = list(numbers), [(key // 2, key % 2 == 1) for key in map(int, distinct)]
+    n = len(doc.kinds)
+    out = np.zeros(len(doc.kind), np.int32)
+    out[rows] = np.array([_category(doc.kinds[at % n], lanes[at // n], op) for at, op in used], np.int32)[which]
     return out
 
 
@@ -128,7 +130,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
     return STAGES.get(name, Category.ANNOTATION)
 
 
-def _outermost_steps(ts: Ints, dur: Ints, category: Ints, rows: Ints) -> list[int]:
+def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int]:
     """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation.
 
     MegEngine itself calls the optimizer's step so, and a training that marks no steps has only those: if there are
@@ -158,7 +160,7 @@ def _is_device_lane(lane: str | None) -> bool:
 
 def _devices(doc: Document, rows: Ints) -> list[str]:
     """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
-    lanes = lane_names(doc)
+    lanes = doc.names.thread
     used = [doc.places[int(i)] for i in np.unique(doc.place[rows])]
     return sorted({lanes.get(p, "") for p in used if _is_device_lane(lanes.get(p))})
 

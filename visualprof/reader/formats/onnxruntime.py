@@ -9,7 +9,7 @@ import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
-from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids
+from visualprof.reader.chrome.events import add_args, add_events, add_steps, describe, text_ids, used_texts
 from visualprof.reader.chrome.tracks import add_counters
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
@@ -63,7 +63,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_counters(doc, builder)  # the monitor's, which a remote run adds
     _add_memory(doc, builder)
     _add_allocs(doc, builder)
-    providers = {doc.texts[int(i)] for i in np.unique(doc.args["provider"].values)}
+    providers = {doc.texts[i] for i in used_texts(doc, doc.args["provider"].values)}
     on_gpu = any(p.startswith(("CUDA", "Tensorrt", "NvTensorRT")) for p in providers)
     describe(
         doc,
@@ -144,9 +144,9 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     end = doc.ts[rows] + np.maximum(doc.dur[rows], 0)
     order = np.argsort(end, kind="stable")
     rows, in_use, end = rows[order], in_use[order], end[order]
-    held = doc.filled("mem_arena_held", -1)[rows]
+    held = doc.at("mem_arena_held", rows, -1)
     cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
-    device = np.where(cpu[doc.filled("provider", 0)[rows]], -1, 0)
+    device = np.where(cpu[doc.at("provider", rows, 0)], -1, 0)
     numbers: list[int] = np.unique(device).tolist()
     for number in numbers:
         on = device == number
@@ -166,12 +166,12 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
 def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> Ints:
     """(4 n, 5): time, bytes, row, total and arena; four entries a node, some without bytes."""
     n = len(rows)
-    delta = doc.filled("mem_in_use_delta", 0)[rows]
+    delta = doc.at("mem_in_use_delta", rows, 0)
     before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
     ended = np.concatenate((doc.ts[rows[:1]], end[:-1]))
     own = np.where(doc.ts[rows] < ended, in_use - before, delta)
     start = np.maximum(doc.ts[rows], ended)
-    peak = np.maximum.accumulate(np.maximum(doc.filled("mem_in_use_peak", 0)[rows], in_use))
+    peak = np.maximum.accumulate(np.maximum(doc.at("mem_in_use_peak", rows, 0), in_use))
     grew = np.diff(peak, prepend=0) > 0
     extra = np.where(grew, peak - in_use, 0)
     kept = np.concatenate((held[:1], held[:-1]))  # the arena at the start of a node

@@ -69,7 +69,7 @@ UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 def sniff(head: bytes) -> bool:
     """Paddle names its span in the head, or in the cut rest its own categories."""
-    if re.search(rb'"span_ind[e]?x"', head):
+    if b'"span_indx"' in head or b'"span_index"' in head:
         return True
     return b'"thread_state_runnable"' in head and bool(re.search(rb'"cat"\s*:\s*"(ProfileStep|OperatorInner)"', head))
 
@@ -85,7 +85,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     devices = _devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
     device = np.array([_place_device(text) for text in doc.texts], np.int64)
-    add_allocs(doc, builder, device[doc.filled("place", 0)], ts)
+    add_allocs(doc, builder, lambda rows: device[doc.at("place", rows, 0)], ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder, devices)
 

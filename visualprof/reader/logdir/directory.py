@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir.listing import Listing, Span, arrange, new_span
+from visualprof.reader.logdir.known import Found, Known
+from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, new_span
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
@@ -48,7 +49,6 @@ class _Entry:
 
     file: LogFile
     span: Span | None = None
-    problem: Problem | None = None
     job: int = 0
     restless_since: float = 0.0
     changed: float = float("-inf")
@@ -88,13 +88,14 @@ class LogDirectory:
         self._scan_s = scan_s
         self._settle_s = settle_s
         self._files: dict[str, _Entry] = {}
+        self._arrangement = Arrangement()
+        self._known = Known(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
-        self._revision = 0
+        self._shown = ""
         self._scans = 0
         self._examined_s = 0.0
         self._jobs: dict[str, str] = {}
         self._last_job = 0
-        self._listing: Listing | None = None
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         self._lock = threading.RLock()
         self._scanning = threading.Lock()
@@ -118,17 +119,17 @@ class LogDirectory:
     @property
     def revision(self) -> int:
         """Grows with each change."""
-        return self._revision
+        return self._arrangement.revision
 
     def listing(self) -> Listing:
         """Everything that is known now."""
         with self._lock:
-            if self._listing is None or self._listing.revision != self._revision:
-                files = list(self._files.values())
-                spans = [entry.span for entry in files if entry.span]
-                problems = [entry.problem for entry in files if entry.problem]
-                self._listing = arrange(self._revision, spans, [*self._walk_problems, *problems])
-            return self._listing
+            return self._arrangement.listing()
+
+    def changes(self, since: int | None) -> Changes:
+        """What changed since a revision; everything, when that is None or not known any more."""
+        with self._lock:
+            return self._arrangement.changes(since)
 
     @property
     def scans(self) -> int:
@@ -140,12 +141,19 @@ class LogDirectory:
         with self._lock:
             return [entry.file for entry in self._files.values() if wanted(entry.file.name)]
 
-    def hurry(self, span: Span) -> None:
-        """Somebody waits for this span: it is parsed next."""
+    def hurry(self, *spans: Span) -> None:
+        """Somebody waits for these spans: they are parsed next, in this order."""
         with self._lock:
-            entry = self._files.get(span.log_file.file)
-            if entry and entry.job:
-                self._parser.hurry(_key(entry))
+            for span in reversed(spans):
+                entry = self._files.get(span.log_file.file)
+                if entry and entry.job:
+                    self._parser.hurry(_key(entry))
+
+    def show(self, run: str) -> None:
+        """A page shows this run: its files are parsed next, also those that are found later."""
+        with self._lock:
+            self._shown = run
+            self.hurry(*self._arrangement.spans(run))
 
     def open(self, span: Span) -> Trace | None:
         """The columns of a parsed span; None when they are gone from the cache and the file is read again."""
@@ -181,8 +189,7 @@ class LogDirectory:
         failure = Failure(
             f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
         )
-        entry.span = replace(span, state="failed", summary=None, failure=failure)
-        self._revision += 1
+        self._show(entry, replace(span, state="failed", summary=None, failure=failure))
 
     def retry(self) -> None:
         """Reads again what failed for no fault of its own: its process was ended, or memory or disk were full."""
@@ -196,24 +203,29 @@ class LogDirectory:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
             began, self._examined_s = time.monotonic(), 0.0
-            seen: set[str] = set()
-            problems: list[Problem] = []
-            for item in (item for root in self.roots for item in walk(root)):
-                if isinstance(item, Problem):
-                    problems.append(item)
-                else:
-                    seen.add(item.file)
-                    self._look(item)
+            items = [item for root in self.roots for item in walk(root)]
+            files = [item for item in items if isinstance(item, LogFile)]
+            # The newest first: it is what a page shows, and what is parsed while the others are looked into.
+            for file in sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns):
+                self._look(file)
+            self._known.forget()
             with self._lock:
-                for entry in [entry for name, entry in self._files.items() if name not in seen]:
-                    self._forget(entry)
+                for name in self._files.keys() - {file.file for file in files}:
+                    self._forget(name)
                 for entry in self._files.values():
                     self._stop_growing(entry)
-                if problems != self._walk_problems:
-                    self._walk_problems = problems
-                    self._revision += 1
+                self._report([item for item in items if isinstance(item, Problem)])
                 self._scans += 1
             return time.monotonic() - began - self._examined_s
+
+    def _report(self, problems: list[Problem]) -> None:
+        """What the walk could not look at."""
+        for problem in self._walk_problems:
+            if problem not in problems:
+                self._arrangement.skip(problem.file, None)
+        for problem in problems:
+            self._arrangement.skip(problem.file, problem)
+        self._walk_problems = problems
 
     def _loop(self) -> None:
         self._scan()  # before the watches: setting them up walks the whole tree once more
@@ -246,40 +258,58 @@ class LogDirectory:
         growing = any(entry.span and entry.span.state == "growing" and _changes(entry) for entry in files)
         return min(pause, _GROWING_TICK_S) if growing else pause
 
-    def _look(self, file: LogFile) -> None:
+    def _is_news(self, file: LogFile) -> bool:
+        """Is it new or changed? One that is neither may have come to rest."""
         entry = self._files.get(file.file)
-        if entry and entry.file.version == file.version:
-            if entry.restless_since:
-                with self._lock:
-                    self._settle(entry)
-            return
-        began = time.monotonic()
-        verdict = examine(file)
-        self._examined_s += time.monotonic() - began
+        if entry is None or entry.file.version != file.version:
+            return True
+        if entry.restless_since:
+            with self._lock:
+                self._settle(entry)
+        return False
+
+    def _look(self, file: LogFile) -> None:
+        found = self._known.take(file)
+        if found is None:
+            began = time.monotonic()
+            found = Found(file.path, file.version, examine(file))
+            self._examined_s += time.monotonic() - began
+            if found.verdict.kind in ("other", "skipped"):
+                self._known.keep(found)
         with self._lock:
-            known, entry = entry, entry or _Entry(file)
+            known = self._files.get(file.file)
+            entry = self._files[file.file] = known or _Entry(file)
             if known:
                 entry.changed, entry.deaths = time.monotonic(), 0
-            self._files[file.file] = entry
             self._drop_job(entry)
-            had_something = bool(entry.span or entry.problem)
-            entry.file, entry.span, entry.problem, entry.restless_since = file, None, None, time.monotonic()
+            entry.file, entry.restless_since = file, time.monotonic()
+            span, verdict = None, found.verdict
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; one that is new may as well be whole.
                 state = "growing" if known or failure else "waiting"
-                entry.span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
-            elif verdict.kind == "skipped":
-                entry.problem = _problem(file, verdict)
-            if had_something or entry.span or entry.problem:
-                self._revision += 1
-            self._settle(entry)
+                span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
+            self._show(entry, span, _problem(file, verdict) if verdict.kind == "skipped" else None)
+            outcome = found.summary or found.failure
+            if outcome:
+                entry.restless_since = 0.0
+                self._take(entry, outcome)
+            else:
+                self._settle(entry)
+
+    def _show(self, entry: _Entry, span: Span | None, problem: Problem | None = None) -> None:
+        """From now on this is what is known of a file."""
+        if span:
+            self._arrangement.put(span)
+        elif entry.span:
+            self._arrangement.drop(entry.span)
+        self._arrangement.skip(entry.file.file, problem)
+        entry.span = span
 
     def _stop_growing(self, entry: _Entry) -> None:
         """What ends in the middle and does not change any more is all that there is."""
         if entry.span and entry.span.state == "growing" and entry.span.summary and not _changes(entry):
-            entry.span = replace(entry.span, state="ready")
-            self._revision += 1
+            self._show(entry, replace(entry.span, state="ready"))
 
     def _settle(self, entry: _Entry) -> None:
         """A profile that has come to rest is parsed."""
@@ -298,9 +328,10 @@ class LogDirectory:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
         self._jobs[_key(entry)] = entry.file.file
-        entry.span = replace(span, state="waiting", progress=0.0, failure=None)
-        self._revision += 1
+        self._show(entry, replace(span, state="waiting", progress=0.0, failure=None))
         self._parser.submit(_key(entry), entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
+        if span.run == self._shown:
+            self._parser.hurry(_key(entry))
 
     def _drop_job(self, entry: _Entry) -> None:
         if entry.job:
@@ -308,11 +339,10 @@ class LogDirectory:
             self._parser.cancel(_key(entry))
             entry.job = 0
 
-    def _forget(self, entry: _Entry) -> None:
+    def _forget(self, name: str) -> None:
+        entry = self._files.pop(name)
         self._drop_job(entry)
-        del self._files[entry.file.file]
-        if entry.span or entry.problem:
-            self._revision += 1
+        self._show(entry, None)
 
     def progressed(self, key: str, progress: float) -> None:
         """From the parser: a job has begun or got on."""
@@ -323,8 +353,7 @@ class LogDirectory:
             if progress == 0.0:
                 entry.submitted = time.monotonic()
             if entry.span.state != "parsing" or progress - entry.span.progress >= _PROGRESS_STEP:
-                entry.span = replace(entry.span, state="parsing", progress=progress)
-                self._revision += 1
+                self._show(entry, replace(entry.span, state="parsing", progress=progress))
 
     def finished(self, key: str, outcome: Outcome) -> None:
         """From the parser: a job is over."""
@@ -333,17 +362,29 @@ class LogDirectory:
             if entry is None or entry.span is None:
                 return
             entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
-            if isinstance(outcome, Summary):
-                state = "growing" if outcome.truncated and _changes(entry) else "ready"
-                entry.span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
-                entry.deaths = 0
-            elif outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
+            if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
                 entry.deaths += 1  # something else may have ended it
                 self._submit(entry, entry.span)
-            else:
-                state = "growing" if outcome.kind == "EmptyFile" else "failed"
-                entry.span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
-            self._revision += 1
+                return
+            self._take(entry, outcome)
+            verdict = Verdict("profile", entry.span.format)
+            if isinstance(outcome, Summary):
+                self._known.keep(Found(entry.file.path, entry.file.version, verdict, summary=outcome))
+            elif outcome.status < 500:
+                self._known.keep(Found(entry.file.path, entry.file.version, verdict, failure=outcome))
+
+    def _take(self, entry: _Entry, outcome: Outcome) -> None:
+        """Shows what came of a parse, of this server or of one before it."""
+        if entry.span is None:
+            return
+        if isinstance(outcome, Summary):
+            state = "growing" if outcome.truncated and _changes(entry) else "ready"
+            span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
+            entry.deaths = 0
+        else:
+            state = "growing" if outcome.kind == "EmptyFile" else "failed"
+            span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
+        self._show(entry, span)
 
 
 def _problem(file: LogFile, verdict: Verdict) -> Problem:

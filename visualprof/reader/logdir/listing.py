@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from bisect import bisect_left, insort
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -11,6 +15,9 @@ from visualprof.errors import NotFound
 from visualprof.reader.logdir.layout import Place, natural, place, standing
 from visualprof.reader.logdir.scan import LogFile, Problem, Version, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Summary
+
+# So many runs that are gone are remembered at least, for those who ask what changed.
+_GONE = 1000
 
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
@@ -31,6 +38,12 @@ class Span:
     progress: float = 0.0
     summary: Summary | None = None
     failure: Failure | None = None
+
+    @property
+    def run(self) -> str:
+        """Id of its run."""
+        prefix, below = self.log_file.root.prefix, self.place.run
+        return f"{prefix}/{below}" if prefix and below != "." else prefix or below
 
     @property
     def version(self) -> Version:
@@ -84,6 +97,20 @@ class Listing:
         return _pick(_pick(chosen.workers, worker, f"worker of run {run!r}").spans, span, f"span of run {run!r}")
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What became of the log directories since a revision.
+
+    since: None when this is everything. removed: ids of runs that are gone. skipped: None when they are the same.
+    """
+
+    revision: int
+    since: int | None
+    runs: tuple[Run, ...]
+    removed: tuple[str, ...]
+    skipped: tuple[Problem, ...] | None
+
+
 _Named = TypeVar("_Named", Run, Worker, Span)
 
 
@@ -95,21 +122,98 @@ def _pick(items: Sequence[_Named], wanted: str, what: str) -> _Named:
     raise NotFound(f"there is no {what} called {wanted!r}", f"there are: {some}" if items else "")
 
 
-def arrange(revision: int, spans: Iterable[Span], skipped: Iterable[Problem]) -> Listing:
-    """Groups spans by the places of their files."""
-    runs: dict[str, dict[str, list[Span]]] = {}
+class Arrangement:
+    """Spans in their runs as files come, change and go: a change costs its run, however many others there are.
+
+    revision grows with each change. It begins with the time in microseconds, so that no revision of an earlier server
+    is taken for one of this.
+    """
+
+    def __init__(self) -> None:
+        self.revision = self._oldest = time.time_ns() // 1000
+        self._spans: dict[str, dict[str, Span]] = {}
+        self._order: list[tuple[list[tuple[int, str]], str]] = []
+        # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
+        self._runs: dict[str, Run] = {}
+        self._changed: OrderedDict[str, int] = OrderedDict()
+        self._problems: dict[str, Problem] = {}
+        self._problems_changed = self.revision
+        self._listing: Listing | None = None
+
+    def put(self, span: Span) -> None:
+        """Shows a span, in place of an earlier one of the same file."""
+        spans = self._spans.get(span.run)
+        if spans is None:
+            spans = self._spans[span.run] = {}
+            insort(self._order, (natural(span.run), span.run))
+        spans[span.log_file.file] = span
+        self._touch(span.run)
+
+    def drop(self, span: Span) -> None:
+        """Shows a span no more."""
+        spans = self._spans[span.run]
+        del spans[span.log_file.file]
+        if not spans:
+            del self._spans[span.run]
+            del self._order[bisect_left(self._order, (natural(span.run), span.run))]
+        self._touch(span.run)
+        if len(self._changed) > 2 * len(self._spans) + _GONE:
+            self._changed = OrderedDict((run, at) for run, at in self._changed.items() if run in self._spans)
+            self._oldest = self.revision
+
+    def skip(self, file: str, problem: Problem | None) -> None:
+        """Lists a file that is not shown, or, with None, does so no more."""
+        if self._problems.get(file) != problem:
+            self.revision += 1
+            self._problems_changed = self.revision
+            if problem:
+                self._problems[file] = problem
+            else:
+                del self._problems[file]
+
+    def listing(self) -> Listing:
+        """Everything now."""
+        if self._listing is None or self._listing.revision != self.revision:
+            runs = tuple(self._run(run) for _, run in self._order)
+            self._listing = Listing(self.revision, runs, self._skipped(self._listing))
+        return self._listing
+
+    def changes(self, since: int | None) -> Changes:
+        """What changed since a revision; everything, when that is None or not known any more."""
+        if since is None or not self._oldest <= since <= self.revision:
+            now = self.listing()
+            return Changes(now.revision, None, now.runs, (), now.skipped)
+        changed = list(takewhile(lambda run: self._changed[run] > since, reversed(self._changed)))
+        runs = tuple(self._run(run) for run in changed if run in self._spans)
+        removed = tuple(run for run in changed if run not in self._spans)
+        skipped = self.listing().skipped if self._problems_changed > since else None
+        return Changes(self.revision, since, runs, removed, skipped)
+
+    def spans(self, run: str) -> list[Span]:
+        """Every span of a run in its order; none, when there is no such run."""
+        return [span for worker in self._run(run).workers for span in worker.spans] if run in self._spans else []
+
+    def _touch(self, run: str) -> None:
+        self.revision += 1
+        self._changed[run] = self.revision
+        self._changed.move_to_end(run)
+        self._runs.pop(run, None)
+
+    def _run(self, run: str) -> Run:
+        if run not in self._runs:
+            self._runs[run] = _run(run, self._spans[run].values())
+        return self._runs[run]
+
+    def _skipped(self, before: Listing | None) -> tuple[Problem, ...]:
+        if before and before.revision >= self._problems_changed:
+            return before.skipped
+        return tuple(sorted(self._problems.values(), key=lambda problem: natural(problem.file)))
+
+
+def _run(run: str, spans: Iterable[Span]) -> Run:
+    workers: dict[str, list[Span]] = {}
     for span in spans:
-        prefix, below = span.log_file.root.prefix, span.place.run
-        run = f"{prefix}/{below}" if prefix and below != "." else prefix or below
-        runs.setdefault(run, {}).setdefault(span.place.worker, []).append(span)
-    return Listing(
-        revision,
-        tuple(_run(run, runs[run]) for run in sorted(runs, key=natural)),
-        tuple(sorted(skipped, key=lambda problem: natural(problem.file))),
-    )
-
-
-def _run(run: str, workers: dict[str, list[Span]]) -> Run:
+        workers.setdefault(span.place.worker, []).append(span)
     whole = [_worker(name, spans) for name, spans in workers.items()]
     whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, standing(worker.id), natural(worker.id)))
     name = run if run != "." else whole[0].spans[0].log_file.root.path.name or run
@@ -132,16 +236,15 @@ def new_span(file: LogFile) -> Span:
 
 def profiles(paths: Sequence[str | Path]) -> Listing:
     """What is there now, nothing parsed; for commands that look once."""
-    spans: list[Span] = []
-    skipped: list[Problem] = []
+    arrangement = Arrangement()
     for root in roots(paths):
         for item in walk(root):
             if isinstance(item, Problem):
-                skipped.append(item)
+                arrangement.skip(item.file, item)
                 continue
             verdict = examine(item)
             if verdict.kind in ("profile", "growing"):
-                spans.append(replace(new_span(item), format=verdict.format))
+                arrangement.put(replace(new_span(item), format=verdict.format))
             elif verdict.kind == "skipped":
-                skipped.append(Problem(item.file, verdict.error, verdict.hint))
-    return arrange(0, spans, skipped)
+                arrangement.skip(item.file, Problem(item.file, verdict.error, verdict.hint))
+    return arrangement.listing()

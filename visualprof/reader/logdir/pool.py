@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -18,6 +21,9 @@ from visualprof.reader.child import Child, Failure, Limits, Result, Task
 
 # Two such files at once could take more memory than the machine has.
 _HUGE_BYTES = 1024**3
+# A child that has had nothing to do for so long ends: it holds 50 to 500 MiB. Another one is there in half a second.
+_IDLE_S = 30.0
+_LEFT_OVER = 1000
 
 Told = TypeVar("Told", contravariant=True)
 Read = TypeVar("Read", covariant=True)
@@ -56,9 +62,63 @@ class Parser(Protocol[Read]):
 class _Job:
     key: str
     path: str
-    size: int
+    huge: bool
     order: tuple[int, ...]
     cancelled: bool = False
+
+
+class _Queue:
+    """Waiting jobs by their order; one that was moved or cancelled stays in the heap until its turn comes."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, _Job] = {}
+        self._heaps: tuple[list[_Place], list[_Place]] = ([], [])  # of other files, and of huge ones
+        self._turns = count()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def put(self, job: _Job) -> None:
+        """Queues a job, or moves one that waits."""
+        self._jobs[job.key] = job
+        heap = self._heaps[job.huge]
+        heappush(heap, (job.order, next(self._turns), job))
+        if len(heap) > 2 * len(self._jobs) + _LEFT_OVER:
+            heap[:] = [place for place in heap if self._holds(place)]
+            heapify(heap)
+
+    def get(self, key: str) -> _Job | None:
+        """A waiting job."""
+        return self._jobs.get(key)
+
+    def remove(self, key: str) -> None:
+        """Forgets a job, if it waits."""
+        self._jobs.pop(key, None)
+
+    def take(self, huge: bool) -> _Job | None:
+        """The next job, a huge one only if that is allowed; None when there is none."""
+        best: list[_Place] = []
+        for heap in self._heaps[: 1 + huge]:
+            while heap and not self._holds(heap[0]):
+                heappop(heap)
+            if heap and (not best or heap[0] < best[0]):
+                best = heap
+        return self._jobs.pop(heappop(best)[2].key) if best else None
+
+    def _holds(self, place: _Place) -> bool:
+        order, _, job = place
+        return self._jobs.get(job.key) is job and job.order is order
+
+
+_Place = tuple[tuple[int, ...], int, _Job]
+
+
+def processors() -> int:
+    """How many this process may use, which is fewer than the machine has under `taskset` or in a container's set."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
 
 
 class Pool(Generic[Result]):
@@ -66,16 +126,20 @@ class Pool(Generic[Result]):
 
     Args:
         task: what a child does with a path; must be picklable.
-        workers: child processes at most; by default as many as processors, 2 to 4.
+        workers: child processes at most; by default as many as processors that this process may use, 2 to 4.
+        idle_s: after so long without a file a child ends.
         limits: what one file may take.
     """
 
-    def __init__(self, task: Task[Result], workers: int | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self, task: Task[Result], workers: int | None = None, limits: Limits | None = None, idle_s: float = _IDLE_S
+    ) -> None:
         self._task = task
         self._limits = limits
-        self._count = workers or max(2, min(os.cpu_count() or 2, 4))
+        self._count = workers or max(2, min(processors(), 4))
+        self._idle_s = idle_s
         self._turn = threading.Condition()
-        self._waiting: dict[str, _Job] = {}
+        self._waiting = _Queue()
         self._running: dict[str, _Job] = {}
         self._slots: list[threading.Thread] = []
         self._closed = False
@@ -89,7 +153,7 @@ class Pool(Generic[Result]):
         """Queues a file; a job of the same key is cancelled first."""
         with self._turn:
             self._cancel(key)
-            self._waiting[key] = _Job(key, os.fspath(path), size, order)
+            self._waiting.put(_Job(key, os.fspath(path), size >= _HUGE_BYTES, order))
             if len(self._slots) < min(self._count, len(self._waiting) + len(self._running)) and not self._closed:
                 slot = threading.Thread(target=self._serve, name=f"parse-{len(self._slots)}", daemon=True)
                 self._slots.append(slot)
@@ -102,6 +166,7 @@ class Pool(Generic[Result]):
             job = self._waiting.get(key)
             if job:
                 job.order = (-1, -time.monotonic_ns())
+                self._waiting.put(job)
 
     def cancel(self, key: str) -> None:
         """Forgets the job; a child busy with it is stopped. Its outcome is not reported."""
@@ -119,28 +184,34 @@ class Pool(Generic[Result]):
             slot.join(timeout=5)
 
     def _cancel(self, key: str) -> None:
-        self._waiting.pop(key, None)
+        self._waiting.remove(key)
         job = self._running.pop(key, None)
         if job:
             job.cancelled = True
 
-    def _take(self) -> _Job | None:
-        """The next job; None at the end. At most one huge file runs at a time."""
+    def _take(self, idle_s: float | None) -> _Job | None:
+        """The next job; None at the end, and after that time without one. At most one huge file is read at a time."""
         with self._turn:
             while not self._closed:
-                huge = any(job.size >= _HUGE_BYTES for job in self._running.values())
-                ready = [job for job in self._waiting.values() if not (huge and job.size >= _HUGE_BYTES)]
-                if ready:
-                    job = min(ready, key=lambda job: job.order)
-                    del self._waiting[job.key]
+                job = self._waiting.take(huge=not any(job.huge for job in self._running.values()))
+                if job:
                     self._running[job.key] = job
                     return job
-                self._turn.wait()
+                if not self._turn.wait(idle_s):
+                    return None
         return None
 
     def _serve(self) -> None:
         child: Child[Result] | None = None
-        while job := self._take():
+        while True:
+            job = self._take(self._idle_s if child else None)
+            if job is None:  # an idle child holds its libraries and what its allocator kept
+                if child:
+                    child.stop()
+                    child = None
+                if self._closed:
+                    return
+                continue
             self._tell(job, 0.0)
             try:
                 child = child if child and child.alive() else Child(self._task, self._limits)
@@ -153,8 +224,6 @@ class Pool(Generic[Result]):
                 child.stop()
                 child = None
             self._over(job, outcome)
-        if child:
-            child.stop()
 
     def _run(self, child: Child[Result], job: _Job) -> Result | Failure | None:
         return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled)

@@ -111,7 +111,7 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
     while plain or linked:
         path, folder = plain.pop() if plain else linked.pop()
         try:
-            status = Path(path).stat()
+            status = os.stat(path)
             if (status.st_dev, status.st_ino) in seen:
                 continue
             seen.add((status.st_dev, status.st_ino))

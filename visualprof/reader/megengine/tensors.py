@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from visualprof.reader.chrome.decode import Document
 from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.reader.trace.nesting import innermost_at, nest
+from visualprof.reader.trace.nesting import innermost_of_tracks, nest
 
 # Bits of an element; the names are those of MegEngine's DTypeEnum.
 BITS = {
@@ -104,15 +103,9 @@ def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[dict[str, int], d
 
 def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:
     """For each row the begin mark of the innermost event that is open there, by the order of the file, -1 for none."""
-    out = np.full(len(rows), -1, np.int64)
     order = np.lexsort((begin, doc.place[begin]))
     first, last = begin[order], end[order]
-    edges: list[int] = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1)).tolist()
-    bounds = list(pairwise(edges))
-    parent, _ = nest(first, last, bounds)
-    for place, (low, high) in enumerate(bounds):
-        inside = np.flatnonzero(doc.place[rows] == place)
-        if len(inside) and high > low:
-            events = innermost_at(first, last, parent, low, high, rows[inside])
-            out[inside] = np.where(events >= 0, first[events], -1)
-    return out
+    edges = np.searchsorted(doc.place[first], np.arange(len(doc.places) + 1))
+    parent, _ = nest(first, last, edges)
+    events = innermost_of_tracks(first, last, parent, edges, doc.place[rows], rows)
+    return np.append(first, -1)[events]

@@ -7,24 +7,45 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 OFF = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
+FOLDER = Path(__file__).parent
+
+
+class Column:
+    """The type of an argument that is a column; another type, or one with gaps, is refused."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+
+    def from_param(self, column: NDArray[Any]) -> ctypes.c_void_p:
+        """Where its values lie, as ctypes asks for it."""
+        if column.dtype.name != self._dtype or not column.flags.c_contiguous:
+            raise TypeError(f"a column of {column.dtype.name} that is not contiguous, or not {self._dtype}")
+        return ctypes.c_void_p(column.ctypes.data)
+
+
+INT64, INT32, UINT16, UINT8 = map(Column, ("int64", "int32", "uint16", "uint8"))
 
 
 @cache
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where they were not compiled or are switched off."""
-    path = Path(__file__).with_name("_columns.dll" if os.name == "nt" else "_columns.so")
-    if os.environ.get(OFF) == "0" or not path.exists():
-        return None
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError:  # of another processor or C library
-        return None
+    return _load(FOLDER)[0]
+
+
+def state() -> str:
+    """Is it in use? `yes (x86_64)`, or `no: ` and why."""
+    if library() is not None:
+        return f"yes ({platform.machine()})"
+    return f"no: {_load(FOLDER)[1]}; large profiles open slower, see docs/installing.md"
 
 
 @cache
@@ -36,3 +57,19 @@ def function(name: str, result: Any, *arguments: Any) -> Callable[..., Any] | No
     call = getattr(loaded, name)
     call.restype, call.argtypes = result, arguments
     return call
+
+
+def _load(folder: Path) -> tuple[ctypes.CDLL | None, str]:
+    """The library in a folder, or why there is none."""
+    path = folder / ("_columns.dll" if os.name == "nt" else "_columns.so")
+    if os.environ.get(OFF) == "0":
+        return None, f"{OFF}=0"
+    if not path.exists():
+        return None, "not compiled"
+    compiled_ns = path.stat().st_mtime_ns
+    if any(source.stat().st_mtime_ns > compiled_ns for source in folder.glob("*.[ch]")):  # only where C is worked on
+        return None, "older than its sources (`make native`)"
+    try:
+        return ctypes.CDLL(str(path)), ""
+    except OSError as error:  # of another processor or C library
+        return None, f"it cannot be loaded ({error})"

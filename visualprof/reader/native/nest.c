@@ -8,35 +8,76 @@
 #define API __attribute__((visibility("default")))
 #endif
 
+#define LANES 65536 /* of a track; the last takes all that find no other */
+
 /*
- * Parent and depth of the events [first, last) of one track, as `nest` of visualprof/reader/trace/nesting.py describes.
+ * The first lane from `lane` on that is free at a time.
  *
- * ts, closed: ns, sorted by (ts, -closed). parent, depth: written. Returns 0, or 1 where memory is short.
+ * until: a tree over the lanes; a leaf is when its lane becomes free, a node the earliest of its leaves.
  */
-API int vp_nest(const int64_t *ts, const int64_t *closed, int64_t first, int64_t last, int32_t *parent, uint16_t *depth)
+static int64_t free_lane(const int64_t *until, int64_t lane, int64_t time)
 {
-    int64_t *open = malloc(64 * sizeof *open);
-    size_t count = 0, capacity = 64;
-    if (!open) return 1;
-    for (int64_t i = first; i < last; i++) {
-        size_t kept = 0;
-        for (size_t k = 0; k < count; k++)
-            if (closed[open[k]] > ts[i]) open[kept++] = open[k];
-        count = kept;
-        size_t above = count;
-        while (above > 0 && closed[open[above - 1]] < closed[i]) above--;
-        parent[i] = above ? (int32_t)open[above - 1] : -1;
-        int64_t lane = above ? (int64_t)depth[open[above - 1]] + 1 : 0;
-        for (size_t k = 0; k < count; k++) /* lanes are taken rarely: only where events overlap without enclosing */
-            if (depth[open[k]] == lane) { lane++; k = (size_t)-1; }
-        depth[i] = (uint16_t)(lane < 65535 ? lane : 65535);
-        if (count == capacity) {
-            int64_t *more = realloc(open, (capacity *= 2) * sizeof *open);
-            if (!more) { free(open); return 1; }
-            open = more;
-        }
-        open[count++] = i;
+    int64_t at = LANES + (lane < LANES ? lane : LANES - 1);
+    while (until[at] > time) { /* nothing below: go up until there is a right neighbour, then to it */
+        while (at & 1) at >>= 1;
+        at++;
     }
-    free(open);
+    while (at < LANES) {
+        at *= 2;
+        at += until[at] > time;
+    }
+    return at - LANES;
+}
+
+/* Takes a lane until a time; the last one is always free. */
+static void take_lane(int64_t *until, int64_t lane, int64_t time)
+{
+    if (lane == LANES - 1) return;
+    int64_t at = LANES + lane;
+    until[at] = time;
+    while (at > 1) {
+        int64_t earliest = until[at] < until[at ^ 1] ? until[at] : until[at ^ 1];
+        at >>= 1;
+        if (until[at] == earliest) return;
+        until[at] = earliest;
+    }
+}
+
+/* Frees the lanes below `lanes` of their last track. */
+static void free_lanes(int64_t *until, int64_t lanes)
+{
+    for (int64_t first = LANES, last = LANES + lanes; first; first >>= 1, last >>= 1)
+        for (int64_t at = first; at <= last && at < 2 * LANES; at++) until[at] = INT64_MIN;
+}
+
+/*
+ * Parent and depth of all events, as `nest` of visualprof/reader/trace/nesting.py describes.
+ *
+ * ts, closed: ns, each track sorted by (ts, -closed). first: (tracks + 1,). parent, depth: written. Returns 0, or 1
+ * where memory is short.
+ *
+ * The enclosing one of an event is the last that began before it and is not closed before it; whoever is, will not
+ * enclose anything later either, which makes it a stack.
+ */
+API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, int64_t tracks, int32_t *parent, uint16_t *depth)
+{
+    int64_t *until = malloc(2 * LANES * sizeof *until);
+    if (!until) return 1;
+    free_lanes(until, LANES);
+    for (int64_t track = 0; track < tracks; track++) {
+        int64_t above = -1, lanes = 0;
+        for (int64_t i = first[track]; i < first[track + 1]; i++) {
+            while (above >= 0 && closed[above] < closed[i]) above = parent[above];
+            parent[i] = (int32_t)above;
+            int64_t lane = above < 0 ? 0 : (int64_t)depth[above] + 1;
+            lane = free_lane(until, lane, ts[i]);
+            take_lane(until, lane, closed[i]);
+            depth[i] = (uint16_t)lane;
+            if (lane >= lanes) lanes = lane + 1;
+            above = i;
+        }
+        free_lanes(until, lanes);
+    }
+    free(until);
     return 0;
 }

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,10 +90,20 @@ class Events:
     def __len__(self) -> int:
         return len(self.ts)
 
-    @property
+    @cached_property
     def end(self) -> Ints:
-        """End of each event in ns; of an instant its start."""
-        return self.ts + np.maximum(self.dur, 0)
+        """End of each event in ns; of an instant its start. Not to be written."""
+        end: Ints = np.maximum(self.dur, 0)
+        end += self.ts
+        end.flags.writeable = False
+        return end
+
+    def of(self, *categories: Category) -> Mask:
+        """Of each event: is it of one of these categories? Some comparisons of bytes cost less than a look-up."""
+        found = np.zeros(len(self), bool)
+        for category in categories:
+            found |= self.category == category
+        return found
 
 
 @dataclass(frozen=True)
@@ -127,6 +138,11 @@ class ArgColumn:
         dtype = np.float64 if missing != missing else self.values.dtype
         if len(self.events) == 0:
             return np.full(len(rows), missing, dtype)
+        size = int(self.events[-1]) + 1
+        if len(rows) > size >> 4:  # a table costs less than so many searches
+            table = np.full(size + 1, missing, dtype)
+            table[self.events[::-1]] = self.values[::-1]  # the first one of an event stays
+            return table[np.minimum(rows, size)]
         place = np.minimum(np.searchsorted(self.events, rows), len(self.events) - 1)
         return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
 
@@ -259,8 +275,17 @@ class Trace:
 
     def track_mask(self, kind: TrackKind) -> Mask:
         """Of each event: does its track have this kind?"""
-        kinds = np.array([t.kind for t in self.tracks], np.int8)
-        return (kinds == kind)[self.events.track] if len(kinds) else np.zeros(0, bool)
+        return self._kinds == kind
+
+    @cached_property
+    def _kinds(self) -> Values:
+        """Kind of each event's track."""
+        return np.repeat(np.array([t.kind for t in self.tracks], np.int8), [t.count for t in self.tracks])
+
+    @cached_property
+    def shared(self) -> dict[object, Any]:
+        """What was worked out of the trace alone, by what works it out, so that views share it."""
+        return {}
 
     def arg(self, name: str, rows: Rows, missing: float = -1) -> Values:
         """Argument `name` of the given event rows, `missing` where there is none."""

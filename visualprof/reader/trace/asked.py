@@ -59,7 +59,7 @@ def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: 
     work = rows[queued[rows]]
     after = np.searchsorted(work, rows)
     inside = after < len(work)
-    closed = np.maximum(events.end[rows], events.ts[rows] + 1)
+    closed = events.ts[rows] + np.maximum(events.dur[rows], 1)
     inside[inside] = events.ts[work[after[inside]]] < closed[inside]
     place = np.where(inside, after, after - 1)
     known = (place >= 0) & (events.category[rows] != Category.OVERHEAD)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from visualprof.reader.trace import (
     NO_ADDRESS,
@@ -23,7 +22,6 @@ from visualprof.reader.trace import (
     Ints,
     LinkKind,
     Links,
-    Mask,
     Meta,
     Rows,
     Steps,
@@ -32,10 +30,12 @@ from visualprof.reader.trace import (
     TrackKind,
     Values,
 )  # fmt: skip
+from visualprof.reader.trace.allocs import add_up, falls_below_zero, next_of_address
 from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
+from visualprof.reader.trace.order import order_of_events
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
@@ -192,29 +192,32 @@ class TraceBuilder:
         self._warnings[warning] = None
 
     def build(self) -> Trace:
-        """The trace."""
+        """The trace. The builder lets go of what it was given, so that it is not held twice."""
         columns = self._possible(_joined(self._events, _EVENTS), "events")
-        order = _order(columns["ts"], columns["dur"], columns["track"])
-        columns = {name: column[order] for name, column in columns.items()}
-        ts, dur, track, category, row = (columns[name] for name in ("ts", "dur", "track", "category", "row"))
-        tracks, bounds = self._bounded_tracks(track)
+        order, first = order_of_events(columns["ts"], columns["dur"], columns["track"], len(self._tracks))
+        for name in columns:
+            columns[name] = columns[name][order]
+        del order
+        ts, dur, category = columns["ts"], columns["dur"], columns["category"]
+        tracks = [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, _slices(first), strict=True)]
         end = ts + np.maximum(dur, 0)
-        parent, depth = nest(ts, end, bounds)
-        kinds = np.array([t.kind for t in tracks] or [0], np.int8)[track]
-        parent[kinds == TrackKind.STREAM] = -1
-        event_of = np.full(int(row.max()) + 1 if len(row) else 0, -1, np.int32)
-        event_of[row] = np.arange(len(row), dtype=np.int32)
+        parent, depth = nest(ts, end, first)
+        pyramid = build_pyramid(ts, end, dur, depth, first)
+        for track in tracks:
+            if track.kind is TrackKind.STREAM:
+                parent[track.first : track.first + track.count] = -1
+        event_of = _event_of(columns["row"])
         steps = self._sorted_steps()
-        launches = _launches(columns["corr"], kinds, category, processes(t.pid for t in tracks)[track])
-        links = self._joined_links(launches, ts, end, parent, bounds, event_of)
+        launches = _launches(columns["corr"], columns["track"], category, tracks)
+        links = self._joined_links(launches, ts, end, parent, first, event_of)
+        del end
         events = Events(**columns, parent=parent, depth=depth, step=np.full(len(ts), -1, np.int32))
         events = replace(events, step=steps_of(events, tracks, steps, links))
-        args = {name: _arg_column(parts, event_of) for name, parts in self._args.items()}
+        args = _arg_columns(self._args, event_of)
         allocs, counters = self._joined_allocs(event_of, parent, category), self._joined_counters()
         if len(events) == 0:
             self.warn("the file has no events")
         meta = replace(self._meta, warnings=tuple(self._warnings))
-        pyramid = build_pyramid(ts, dur, depth, track, len(tracks))
         return Trace(tuple(self._ids), events, tuple(tracks), args, links, counters, allocs, steps, pyramid, meta)
 
     def _possible(self, columns: dict[str, Values], what: str) -> dict[str, Values]:
@@ -223,17 +226,11 @@ class TraceBuilder:
         if what == "events":
             self._times = likely_times(ts)
         first, last = self._times
-        absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
-        if not absurd.any():
+        if not len(ts) or (ts.min() >= first and ts.max() <= last and dur.max() <= LONGEST_NS):
             return columns
+        absurd = (ts < first) | (ts > last) | (dur > LONGEST_NS)
         self.warn(f"{int(absurd.sum()):,} {what} are months long or away from all others: they were left out")
         return {name: column[~absurd] for name, column in columns.items()}
-
-    def _bounded_tracks(self, track: Ids) -> tuple[list[Track], list[tuple[int, int]]]:
-        """The tracks with their slices of the sorted events."""
-        first: list[int] = np.searchsorted(track, np.arange(len(self._tracks) + 1)).tolist()
-        bounds = list(pairwise(first))
-        return [replace(t, first=a, count=b - a) for t, (a, b) in zip(self._tracks, bounds, strict=True)], bounds
 
     def _sorted_steps(self) -> Steps:
         rows: Ints = np.array(sorted(self._steps), np.int64).reshape(-1, 4)
@@ -247,16 +244,16 @@ class TraceBuilder:
         ts: Ints,
         end: Ints,
         parent: Ids,
-        bounds: list[tuple[int, int]],
+        first: Ints,
         event_of: Ids,
     ) -> Links:
         """Launches by correlation id, then those that the file draws itself."""
         parts: list[tuple[Rows, Rows, LinkKind]] = [(*launches, LinkKind.LAUNCH)]
         parts += [(_lookup(event_of, a), _lookup(event_of, b), kind) for a, b, kind in self._links]
         for track_a, ts_a, track_b, ts_b, kind, rows_b in self._flows:
-            a = innermost_of_tracks(ts, end, parent, bounds, track_a, ts_a)
+            a = innermost_of_tracks(ts, end, parent, first, track_a, ts_a)
             b = np.where(
-                rows_b >= 0, _lookup(event_of, rows_b), innermost_of_tracks(ts, end, parent, bounds, track_b, ts_b)
+                rows_b >= 0, _lookup(event_of, rows_b), innermost_of_tracks(ts, end, parent, first, track_b, ts_b)
             )
             parts.append((a, b, kind))
         src, dst = (np.concatenate([part[i] for part in parts]).astype(np.int32) for i in (0, 1))
@@ -266,9 +263,13 @@ class TraceBuilder:
         return Links(src[order], dst[order], kinds[order])
 
     def _joined_counters(self) -> Counters:
-        dtypes: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
-        parts = [_columns({"track": i, "ts": ts, "value": value}, dtypes, len(ts)) for i, ts, value in self._counters]
-        columns = self._possible(_joined(parts, dtypes), "samples")
+        tracks, ts, values = [list(column) for column in zip(*self._counters, strict=True)] or [[], [], []]
+        columns: dict[str, Values] = {
+            "track": np.repeat(np.array(tracks, np.int32), list(map(len, ts))),
+            "ts": np.concatenate([np.zeros(0, np.int64), *ts]),
+            "value": np.concatenate([np.zeros(0), *values]),
+        }
+        columns = self._possible(columns, "samples")
         order = np.lexsort((columns["ts"], columns["track"]))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
@@ -285,24 +286,15 @@ class TraceBuilder:
         joined = {name: column[order] for name, column in joined.items()}
         complete = joined.pop("complete")
         if complete.any():
-            _add_up(joined, complete)
-        joined["next"] = _next_of_address(joined["addr"], joined["device"])
-        self._check_sums(joined)
+            add_up(joined, complete)
+        joined["next"] = next_of_address(joined["addr"], joined["device"])
+        for device, least in falls_below_zero(joined):
+            what = "the host" if device < 0 else f"device {device}"
+            self.warn(
+                f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
+                "because the file does not have what was allocated before"
+            )
         return Allocs(**joined)
-
-    def _check_sums(self, allocs: dict[str, Values]) -> None:
-        """Notes the devices without recorded totals of which more is released than was allocated."""
-        devices: list[int] = np.unique(allocs["device"]).tolist()
-        for device in devices:
-            at = np.flatnonzero(allocs["device"] == device)
-            least = int(np.cumsum(allocs["bytes"][at]).min())
-            totals = allocs["allocated"][at]
-            if least < 0 and ((totals == -1).all() or int(totals.min()) == least):
-                what = "the host" if device < 0 else f"device {device}"
-                self.warn(
-                    f"more memory of {what} is released than was allocated: its total falls to {least:,} bytes, "
-                    "because the file does not have what was allocated before"
-                )
 
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
@@ -310,71 +302,61 @@ def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int)
     return {name: np.broadcast_to(np.asarray(values[name], dtype), n) for name, dtype in dtypes.items()}
 
 
-def _joined(parts: Sequence[Mapping[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
-    if not parts:
-        return {name: np.zeros(0, dtype) for name, dtype in dtypes.items()}
-    return {name: np.concatenate([part[name] for part in parts]) for name in dtypes}
+def _joined(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
+    """The parts one after the other; each column leaves them when it is joined."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([np.zeros(0, dtypes[name]), *(part.pop(name) for part in parts)]) for name in dtypes}
 
 
-def _order(ts: Ints, dur: Ints, track: Ids) -> NDArray[np.intp]:
-    """Order by (track, ts, -dur); files are nearly sorted, which the two stable sorts use."""
-    order = np.argsort(ts, kind="stable")
-    narrow = np.uint16 if len(track) and track.max() < 65536 else np.int32  # of which numpy sorts by counting
-    order = order[np.argsort(track[order].astype(narrow), kind="stable")]
-    t, k = ts[order], track[order]
-    same = (t[1:] == t[:-1]) & (k[1:] == k[:-1])
-    if same.any():
-        places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-        rows = order[places]
-        order[places] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
-    return order
+def _slices(first: Ints) -> Iterator[tuple[int, int]]:
+    bounds: list[int] = first.tolist()
+    return pairwise(bounds)
 
 
-def _next_of_address(addr: Rows, device: Rows) -> Ids:
-    """Of each memory event the next one of its address on its device, -1 for none."""
-    after = np.full(len(addr), -1, np.int32)
-    order = np.argsort(addr, kind="stable")
-    if len(device) and device.min() < device.max():
-        order = order[np.argsort(device[order], kind="stable")]
-    same = (addr[order[1:]] == addr[order[:-1]]) & (device[order[1:]] == device[order[:-1]])
-    same &= addr[order[1:]] != NO_ADDRESS
-    after[order[:-1][same]] = order[1:][same]
-    return after
-
-
-def _add_up(allocs: dict[str, Values], complete: Mask) -> None:
-    """Fills the totals of memory events that are complete. A change of use is one event: its release is no dip."""
-    size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
-    devices: list[int] = np.unique(allocs["device"][complete]).tolist()
-    for device in devices:
-        at = np.flatnonzero(complete & (allocs["device"] == device))
-        change = size[at]
-        moved = np.zeros(len(at), np.int64)
-        use = (change[:-1] == -change[1:]) & (change[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
-        use &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
-        moved[:-1][use] = change[1:][use]
-        allocs["allocated"][at] = np.cumsum(change) + moved
-
-
-def _launches(corr: Ints, kinds: NDArray[np.int8], category: Bytes, process: Ids) -> tuple[Ints, Ints]:
+def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) -> tuple[Ints, Ints]:
     """Rows of (call, device event) of a process with the same correlation id; one call may launch many."""
-    calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD))
+    known = np.flatnonzero(corr > 0)
+    kinds = np.array([t.kind for t in tracks], np.int8)[track[known]]
+    process = processes(t.pid for t in tracks)
+    calls, device = known[kinds == TrackKind.THREAD], known[kinds == TrackKind.STREAM]
     calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
-    device = np.flatnonzero((corr > 0) & (kinds == TrackKind.STREAM))
-    place = entries_of(corr[calls], process[calls], corr[device], process[device])
+    place = entries_of(corr[calls], process[track[calls]], corr[device], process[track[device]])
     return calls[place[place >= 0]], device[place >= 0]
+
+
+def _event_of(row: Ints) -> Ids:
+    """Events of the rows of a file, from row -1 to one behind the last, -1 where a row became none."""
+    out = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
+    out[row + 1] = np.arange(len(row), dtype=np.int32)
+    return out
 
 
 def _lookup(event_of: Ids, rows: Rows) -> Ids:
     """Events of file rows, -1 where a row became none."""
-    rows = rows.astype(np.int64)
-    known = (rows >= 0) & (rows < len(event_of))
-    return np.where(known, event_of[np.where(known, rows, 0)] if len(event_of) else -1, -1).astype(np.int32)
+    return event_of.take(rows + 1, mode="clip")
 
 
-def _arg_column(parts: list[tuple[Rows, Values, bool]], event_of: Ids) -> ArgColumn:
-    events = np.concatenate([_lookup(event_of, rows) for rows, _, _ in parts])
-    values = np.concatenate([v for _, v, _ in parts])
-    known = events >= 0
-    order = np.argsort(events[known], kind="stable")
-    return ArgColumn(events[known][order], values[known][order], parts[0][2])
+def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
+    """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
+    columns: dict[str, ArgColumn] = {}
+    known: tuple[Rows, Ids, Ints] | None = None
+    for name in list(args):
+        parts = args.pop(name)
+        rows = np.concatenate([rows for rows, _, _ in parts])
+        values = np.concatenate([values for _, values, _ in parts])
+        if known is None or not np.array_equal(rows, known[0]):
+            known = rows, *_in_order(_lookup(event_of, rows), len(event_of))
+        columns[name] = ArgColumn(known[1], values[known[2]], parts[0][2])
+    return columns
+
+
+def _in_order(events: Ids, most: int) -> tuple[Ids, Ints]:
+    """Events in ascending order, without -1, and their places; they are nearly always each there once."""
+    place = np.full(most + 1, -1, np.int64)
+    place[events] = np.arange(len(events))
+    there = np.flatnonzero(place[:-1] >= 0)
+    if len(there) < np.count_nonzero(events >= 0):
+        there = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
+        return events[there], there
+    return there.astype(np.int32), place[there]

@@ -7,14 +7,16 @@ their number and the longest of them. Every second level is stored if it saves s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from ctypes import c_int64
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.trace.types import Ids, Ints
+from visualprof.reader.native import INT32, INT64, UINT8, function
+from visualprof.reader.trace.order import grouped
+from visualprof.reader.trace.types import Bytes, Ids, Ints
 
 LEVEL_STEP = 2
 WORTH = 0.7  # a level is stored when it has at most this share of the entries of the one before
@@ -43,7 +45,7 @@ class Pyramid:
     first: Ints
 
 
-class _Level(NamedTuple):
+class _Entries(NamedTuple):
     start: Ints
     end: Ints
     number: Ids
@@ -51,75 +53,107 @@ class _Level(NamedTuple):
     first: Ints
 
 
-def build_pyramid(ts: Ints, dur: Ints, depth: NDArray[np.uint16], track: Ids, tracks: int) -> Pyramid:
-    """The levels of events sorted by (track, ts); 0.1 s for a million.
+class _Rows(NamedTuple):
+    """Columns of the events, and their rows by lane: what both ways to the levels need."""
 
-    Args: ts, dur (-1 instant), depth, track: (n,). tracks: number of tracks.
+    ts: Ints
+    end: Ints
+    dur: Ints
+    order: Ids
+    first: Ints
+    origin: int
+
+
+def build_pyramid(ts: Ints, end: Ints, dur: Ints, depth: NDArray[np.uint16], tracks: Ints) -> Pyramid:
+    """The levels of events sorted by (track, ts).
+
+    Args: ts, end, dur (-1 instant), depth: (n,). tracks: (tracks + 1,) slice of each track.
     """
-    deepest = np.zeros(tracks, np.int64)
-    np.maximum.at(deepest, track, depth.astype(np.int64) + 1)
+    filled = np.flatnonzero(np.diff(tracks))
+    deepest = np.zeros(len(tracks) - 1, np.int64)
+    if len(filled):
+        deepest[filled] = np.maximum.reduceat(depth, tracks[filled]).astype(np.int64) + 1
     lane_of_track = np.concatenate(([0], np.cumsum(deepest)))
     lanes = int(lane_of_track[-1])
-    lane = lane_of_track[:-1][track] + depth if tracks else np.zeros(0, np.int64)
-    order = np.argsort(lane.astype(np.uint16) if lanes < 65536 else lane, kind="stable").astype(np.int32)
-    order_first = np.searchsorted(lane[order], np.arange(lanes + 1))
-    end = ts + np.maximum(dur, 0)
+    order, first = grouped(np.repeat(lane_of_track[:-1].astype(np.int32), np.diff(tracks)) + depth, lanes)
     origin, until = (int(ts.min()), int(end.max())) if len(ts) else (0, 0)
-    last = _Level(ts[order] - origin, end[order] - origin, np.ones(len(order), np.int32), order, order_first)
-    stored: list[tuple[int, _Level]] = []
-    kept, top = len(order), max(0, until - origin).bit_length()
-    for exponent in range(LEVEL_STEP, top + LEVEL_STEP, LEVEL_STEP):
-        last = _merge(last, exponent, dur)
-        if len(last.start) <= WORTH * kept or (exponent >= top and kept > lanes):
-            stored.append((exponent, last))
-            kept = len(last.start)
-    lane_track = np.repeat(np.arange(tracks), deepest)
+    rows = _Rows(ts, end, dur, order.astype(np.int32), first, origin)
+    apart, counts = _apart(rows)
+    exponents, sizes = _worthwhile(counts, max(0, until - origin).bit_length(), lanes)
+    lane_track = np.repeat(np.arange(len(deepest)), deepest)
     return Pyramid(
         lane_track.astype(np.int32),
         (np.arange(lanes) - lane_of_track[:-1][lane_track]).astype(np.uint16),
         lane_of_track,
-        order,
-        order_first,
-        np.array([e for e, _ in stored], np.int64),
-        *_joined([level for _, level in stored], lanes),
+        rows.order,
+        first,
+        np.array(exponents, np.int64),
+        *_levels(rows, apart, exponents, sizes),
     )
 
 
-def _joined(levels: Sequence[_Level], lanes: int) -> tuple[Ints, Ints, Ids, Ids, Ints]:
+def _apart(rows: _Rows) -> tuple[Bytes, Ints]:
+    """From which exponent on each row shares the bucket of the one before it on its lane, and how many rows have each.
+
+    Of the first row of a lane it is 65, which is none.
+    """
+    native = function("vp_apart", None, INT64, c_int64, INT32, INT64, c_int64, UINT8, INT64)
+    apart, counts = np.empty(len(rows.order), np.uint8), np.empty(66, np.int64)
+    if native:
+        native(rows.ts, rows.origin, rows.order, rows.first, len(rows.first) - 1, apart, counts)
+        return apart, counts
+    start = rows.ts[rows.order] - rows.origin
+    start[1:] ^= start[:-1].copy()
+    start &= ~(start >> 1)  # keeps the highest bit and lets no rounding carry into it
+    apart[:] = np.frexp(start.astype(np.float64))[1]
+    apart[rows.first[:-1][np.diff(rows.first) > 0]] = 65
+    return apart, np.bincount(apart, minlength=66)
+
+
+def _worthwhile(counts: Ints, top: int, lanes: int) -> tuple[list[int], list[int]]:
+    """Exponents of the levels that are stored, and their numbers of entries."""
+    kept = int(counts.sum())
+    exponents, sizes = list[int](), list[int]()
+    for exponent in range(LEVEL_STEP, top + LEVEL_STEP, LEVEL_STEP):
+        size = int(counts[exponent + 1 :].sum())
+        if size <= WORTH * kept or (exponent >= top and kept > lanes):
+            exponents.append(exponent)
+            sizes.append(size)
+            kept = size
+    return exponents, sizes
+
+
+def _levels(rows: _Rows, apart: Bytes, exponents: list[int], sizes: list[int]) -> _Entries:
     """The entries of all levels one after the other, and the lanes' slices of them."""
-    if not levels:
-        none = np.zeros(0, np.int64)
-        return none, none, np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((0, lanes + 1), np.int64)
-    offsets = np.cumsum([0] + [len(level.start) for level in levels])[:-1]
-    start, end, count, longest = (np.concatenate(column) for column in list(zip(*levels, strict=True))[:4])
-    return (
-        start,
-        end,
-        count.astype(np.int32),
-        longest,
-        np.stack([lv.first + o for lv, o in zip(levels, offsets, strict=True)]),
-    )
+    levels, lanes = len(sizes), len(rows.first) - 1
+    start, end = np.zeros((2, sum(sizes)), np.int64)
+    number, longest = np.zeros((2, sum(sizes)), np.int32)
+    to = _Entries(start, end, number, longest, np.zeros((levels, lanes + 1), np.int64))
+    exponent, offset = np.array(exponents, np.int64), np.cumsum([0, *sizes])[:-1]
+    columns = INT64, INT64, INT64, UINT8, INT32, INT64
+    native = function("vp_levels", None, *columns, *[c_int64] * 2, INT64, c_int64, *[INT64] * 3, INT32, INT32, INT64)
+    if native:
+        native(*rows[:3], apart, *rows[3:5], lanes, rows.origin, exponent, levels, offset, *to)
+        return to
+    start = rows.ts[rows.order] - rows.origin
+    part = _Entries(start, rows.end[rows.order] - rows.origin, np.ones_like(rows.order), rows.order, rows.first)
+    for level, (low, size) in enumerate(zip(offset.tolist(), sizes, strict=True)):
+        heads = np.flatnonzero(apart > exponents[level])
+        apart, part = apart[heads], _merged(part, heads, rows.dur)
+        for column, values in zip(to[:4], part[:4], strict=True):
+            column[low : low + size] = values
+        to.first[level] = part.first + low
+    return to
 
 
-def _merge(level: _Level, exponent: int, duration: Ints) -> _Level:
-    """The next level: entries of a lane that start in the same bucket become one."""
-    if not len(level.start):
-        return level
-    bucket = level.start >> exponent
-    new = np.empty(len(bucket), bool)
-    new[0] = True
-    np.not_equal(bucket[1:], bucket[:-1], out=new[1:])
-    heads = level.first[:-1]
-    new[heads[heads < len(new)]] = True
-    first = np.flatnonzero(new)
-    if len(first) == len(bucket):
-        return level
-    return _Level(
-        level.start[first],
-        np.maximum.reduceat(level.end, first),
-        np.add.reduceat(level.number, first),
-        level.longest[place_of_longest(duration[level.longest], first)],
-        np.searchsorted(first, level.first),
+def _merged(part: _Entries, first: Ints, dur: Ints) -> _Entries:
+    """The entries of the next level, each from those of `first` to the next of them."""
+    return _Entries(
+        part.start[first],
+        np.maximum.reduceat(part.end, first),
+        np.add.reduceat(part.number, first),
+        part.longest[place_of_longest(dur[part.longest], first)],
+        np.searchsorted(first, part.first),
     )
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from flask import Response
+from msgspec import Meta
 
 from visualprof import __version__
 from visualprof.errors import Forbidden
+from visualprof.reader import native
 from visualprof.reader.logdir import listing
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
+from visualprof.reader.logdir.scan import Problem
 from visualprof.server.answers import Polled
-from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
+from visualprof.views.answers.encoding import encode
 
 # What is known of a file once it is parsed, with what is said of it before.
 _PARSED: dict[str, Any] = {
@@ -22,9 +27,13 @@ _PARSED: dict[str, Any] = {
 
 
 class Status(msgspec.Struct):
-    """The server itself."""
+    """The server itself.
+
+    native_reader: is it in use? `yes (x86_64)`, or `no: ` and why.
+    """
 
     version: str
+    native_reader: str
     language: str | None
     read_only: bool
     logdirs: list[str]
@@ -87,24 +96,59 @@ class RunsAnswer(msgspec.Struct):
     skipped: list[SkippedFile]
 
 
+class ChangesQuery(Query):
+    """What the page knows, and what it shows."""
+
+    since: Annotated[int, Meta(ge=0, le=2**53, description="revision of an earlier answer")] | None = None
+    shown: Annotated[str, Meta(description="id of the run that the page shows: its files are read first")] = ""
+
+
+class ChangesAnswer(msgspec.Struct):
+    """What changed since a revision.
+
+    since: null when this is everything: no revision was given, or it is not known any more. runs: new and changed ones.
+    removed: ids of those that are gone. skipped: null when they are the same.
+    """
+
+    revision: int
+    since: int | None
+    runs: list[Run]
+    removed: list[str]
+    skipped: list[SkippedFile] | None
+
+
 class Runs(Resource):
     """The routes over one log directory."""
 
     def __init__(self, logdir: LogDirectory, reader: ModelReader, language: str, read_only: bool) -> None:
         self._logdir, self._reader, self._language, self._read_only = logdir, reader, language, read_only
         self._latest = Polled()
+        self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
     @get("/status")
     def status(self) -> Status:
         """The server itself."""
         roots = [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        return Status(__version__, self._language or None, self._read_only, roots, watching)
+        return Status(__version__, native.state(), self._language or None, self._read_only, roots, watching)
 
     @get("/runs")
     def runs(self) -> RunsAnswer | Response:
         """Every run, worker and span."""
-        return self._latest.answer(self._logdir.revision, lambda: runs_answer(self._logdir.listing()))
+        now = self._logdir.listing()
+        return self._latest.answer(
+            now.revision, lambda: RunsAnswer(now.revision, self._all(now), _skipped(now.skipped))
+        )
+
+    @get("/runs/changes")
+    def changes(self, query: ChangesQuery) -> ChangesAnswer:
+        """What changed of the runs since a revision; the files of the shown one are read first."""
+        if query.shown:
+            self._logdir.show(query.shown)
+        now = self._logdir.changes(query.since)
+        runs = self._all(now) if now.since is None else self._rows(now.runs)
+        skipped = None if now.skipped is None else _skipped(now.skipped)
+        return ChangesAnswer(now.revision, now.since, runs, list(now.removed), skipped)
 
     @change("POST", "/reload", status=204, refuses=READ_ONLY)
     def reload(self) -> None:
@@ -115,11 +159,27 @@ class Runs(Resource):
         self._logdir.retry()
         self._logdir.rescan()
 
+    def _all(self, now: listing.Listing | listing.Changes) -> list[Run]:
+        """Every run; what is kept of others is freed."""
+        rows = self._rows(now.runs)
+        known = self._encoded
+        if len(known) > len(now.runs):
+            self._encoded = {run.id: known[run.id] for run in now.runs if run.id in known}
+        return rows
 
-def runs_answer(now: listing.Listing) -> RunsAnswer:
-    """The listing in the words of the API."""
-    skipped = [SkippedFile(problem.file, problem.error, problem.hint or None) for problem in now.skipped]
-    return RunsAnswer(now.revision, [_run(run) for run in now.runs], skipped)
+    def _rows(self, runs: Iterable[listing.Run]) -> list[Run]:
+        """Runs as they are answered, each encoded once."""
+        rows: list[msgspec.Raw] = []
+        for run in runs:
+            kept = self._encoded.get(run.id)
+            if kept is None or kept[0] is not run:
+                kept = self._encoded[run.id] = run, msgspec.Raw(encode(_run(run)))
+            rows.append(kept[1])
+        return cast("list[Run]", rows)
+
+
+def _skipped(problems: Iterable[Problem]) -> list[SkippedFile]:
+    return [SkippedFile(problem.file, problem.error, problem.hint or None) for problem in problems]
 
 
 def _run(run: listing.Run) -> Run:

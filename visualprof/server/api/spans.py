@@ -51,14 +51,15 @@ def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, S
     """
     listing = logdir.listing()
     first = listing.find(run)
-    spans: list[tuple[str, Span, Trace]] = []
-    for worker in next(r for r in listing.runs if r.id == run).workers:
-        span = next((s for s in worker.spans if s.id == span_id), worker.spans[0])
-        if span.state != "failed":
-            spans.append((worker.id, span, columns_of(logdir, span)))
-    if not spans:
+    chosen = [
+        (worker.id, next((span for span in worker.spans if span.id == span_id), worker.spans[0]))
+        for worker in next(r for r in listing.runs if r.id == run).workers
+    ]
+    readable = [(worker, span) for worker, span in chosen if span.state != "failed"]
+    if not readable:
         raise Unreadable(first)
-    return spans
+    logdir.hurry(*(span for _, span in readable))
+    return [(worker, span, columns_of(logdir, span)) for worker, span in readable]
 
 
 def within(name: str, value: int, most: int, least: int = 0) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.views.measure.groups import group
 
 
 @dataclass(frozen=True)
@@ -54,4 +55,6 @@ def _ends(trace: Trace) -> dict[str, Ints]:
     on_device = comm & trace.track_mask(TrackKind.STREAM)
     rows = np.flatnonzero(on_device if on_device.any() else comm & trace.track_mask(TrackKind.THREAD))
     name, end = trace.events.name[rows], trace.events.end[rows]
-    return {trace.strings[i]: np.sort(end[name == i]) for i in np.unique(name).tolist()}
+    groups = group(name)
+    ids: list[int] = name[groups.first].tolist()
+    return {trace.strings[i]: np.sort(end[of]) for i, of in zip(ids, groups.members(), strict=True)}

@@ -12,7 +12,8 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import covered, union
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
 
 SIZES = {
@@ -58,14 +59,7 @@ class Collectives:
         """Nanoseconds (n,) in which any part of the call ran, or any of the given ones."""
         chosen = np.ones(len(self.call), bool) if parts is None else parts
         call, start, end = self.call[chosen], self.start[chosen], self.end[chosen]
-        # Each call gets a stretch of its own on one axis, so that one union serves all.
-        first, last = np.full(len(self), np.iinfo(np.int64).max), np.zeros(len(self), np.int64)
-        np.minimum.at(first, call, start)
-        np.maximum.at(last, call, end)
-        width = np.where(np.bincount(call, minlength=len(self)) > 0, last - first, 0)
-        edge = np.concatenate(([0], np.cumsum(width + 1)))
-        shift = edge[call] - first[call]
-        return covered(union(start + shift, end + shift), edge[:-1], edge[:-1] + width)
+        return lengths(call, start, end, len(self))
 
 
 @dataclass(frozen=True)
@@ -105,15 +99,15 @@ def collectives(trace: Trace) -> Collectives:
     with_kernels = np.isin(np.arange(len(heads)), call[role == KERNEL])
     sizes = trace.arg("group_size", rows, -1)
     part = role != INSIDE
-    told, group = np.unique(_first(call, trace.arg("group", rows, 0), len(heads), 0), return_inverse=True)
-    ids: list[int] = told.tolist()
-    groups = tuple(trace.strings[i] for i in ids)
+    told = _first(call, trace.arg("group", rows, 0), len(heads), 0)
+    groups = group(told)
+    ids: list[int] = told[groups.first].tolist()
     names, name = _names(trace, heads, _first(call, trace.arg("collective", rows, 0), len(heads), 0))
     return Collectives(
         names,
         name,
-        groups,
-        group.astype(np.int32),
+        tuple(trace.strings[i] for i in ids),
+        groups.of.astype(np.int32),
         nbytes,
         _first(call, sizes, len(heads), -1),
         rows[part][np.searchsorted(call[part], np.arange(len(heads)), side="right") - 1].astype(np.int64),
@@ -134,21 +128,27 @@ def match(ranks: Sequence[Collectives]) -> list[Matched]:
     if not ranks:
         return []
     keys = _shared(ranks)
-    counts = [np.bincount(calls.call, minlength=len(calls)) for calls in ranks]
     every = int(max((key.max(initial=-1) for key in keys), default=-1)) + 1
-    most = int(max((count.max(initial=0) for count in counts), default=0))
+    count = np.zeros(every + 1, np.int64)  # of parts, the same on all ranks; the last one is nobody's
+    for key, calls in zip(keys, ranks, strict=True):
+        count[key] = np.bincount(calls.call, minlength=len(calls))
+    count[-1] = 0
     # A part is known by its call and its place in that.
-    parts = [key[calls.call] * most + _nth(calls.call) for key, calls in zip(keys, ranks, strict=True)]
+    before = np.cumsum(count) - count
+    parts = [
+        np.where(key[calls.call] >= 0, before[key[calls.call]] + _nth(calls.call), -1)
+        for key, calls in zip(keys, ranks, strict=True)
+    ]
     took = [calls.latency() for calls in ranks]
     exchanged = [calls.latency(calls.exchanges) for calls in ranks]
-    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], every * most)
+    fastest = _shortest(parts, [calls.end - calls.start for calls in ranks], int(count.sum()))
     exchange = _shortest(keys, exchanged, every)
     # The parts of a call may run side by side: it cannot transfer for longer than the fastest rank took.
     limit = _shortest(keys, took, every)
     matched: list[Matched] = []
     for calls, key, part, own in zip(ranks, keys, parts, exchanged, strict=True):
         known = key >= 0
-        part_transfer = np.where(known[calls.call], fastest[np.maximum(part, -1)], -1)
+        part_transfer = np.where(part >= 0, fastest[part], -1)
         total = np.bincount(calls.call, part_transfer, len(calls)).astype(np.int64)
         transfer = np.where(known, np.minimum(total, limit[key]), -1)
         matched.append(Matched(calls, transfer, part_transfer, np.where(known, exchange[key], own)))
@@ -157,14 +157,15 @@ def match(ranks: Sequence[Collectives]) -> list[Matched]:
 
 def _shared(ranks: Sequence[Collectives]) -> list[Ints]:
     """A number of each call that is the same on all ranks of its group, -1 where one of them lacks it."""
-    pairs = [[(name, group) for name in calls.names for group in calls.groups] for calls in ranks]
-    known = {pair: i for i, pair in enumerate(dict.fromkeys(pair for mine in pairs for pair in mine))}
-    members = {**Counter(group for calls in ranks for group in calls.groups), "": len(ranks)}
-    need = np.array([members[group] for _, group in known], np.int64)
-    kinds = [
-        np.array([known[pair] for pair in mine], np.int64)[calls.name * len(calls.groups) + calls.group]
-        for mine, calls in zip(pairs, ranks, strict=True)
-    ]
+    known: dict[tuple[str, str], int] = {}
+    kinds: list[Ints] = []
+    for calls in ranks:
+        pairs = group(calls.name, calls.group)
+        ids: list[tuple[int, int]] = np.stack((calls.name, calls.group), axis=1)[pairs.first].tolist()
+        numbers = [known.setdefault((calls.names[i], calls.groups[j]), len(known)) for i, j in ids]
+        kinds.append(np.array(numbers, np.int64)[pairs.of])
+    members = {**Counter(name for calls in ranks for name in calls.groups), "": len(ranks)}
+    need = np.array([members[name] for _, name in known], np.int64)
     most = max(len(calls) for calls in ranks) + 1
     parts = [np.bincount(calls.call, minlength=len(calls)) for calls in ranks]
     keys, place = np.unique(np.concatenate([kind * most + _nth(kind) for kind in kinds]), return_inverse=True)
@@ -179,8 +180,10 @@ def _shared(ranks: Sequence[Collectives]) -> list[Ints]:
 def _nth(values: Ints) -> Ints:
     """The place of each value among those equal to it."""
     order = np.argsort(values, kind="stable")
+    ordered, place = values[order], np.arange(len(values))
+    first = np.maximum.accumulate(np.where(np.append(True, ordered[1:] != ordered[:-1])[: len(order)], place, 0))
     nth = np.empty(len(values), np.int64)
-    nth[order] = np.arange(len(values)) - np.searchsorted(values[order], values[order])
+    nth[order] = place - first
     return nth
 
 

@@ -7,10 +7,9 @@ import numpy as np
 
 from visualprof.reader.trace import Device, Rows, Trace
 from visualprof.views.answers.kinds import Duration, Identifier, Ratio, Size
-from visualprof.views.measure.intervals import covered, length, union
-from visualprof.views.measure.launch import is_kernel
-from visualprof.views.measure.steps import Windows, kernel_spans
-from visualprof.views.measure.tensor_core import knows_tensor_cores, names_with, uses_tensor_core
+from visualprof.views.measure.intervals import covered, length
+from visualprof.views.measure.steps import Kernels, Windows, kernels
+from visualprof.views.measure.tensor_core import knows_tensor_cores
 
 
 class DeviceSummary(msgspec.Struct, frozen=True):
@@ -37,20 +36,15 @@ def device_summary(trace: Trace, windows: Windows) -> list[DeviceSummary]:
     """
     if not len(windows):
         return []
-    kernels = np.flatnonzero(is_kernel(trace) & (trace.events.dur > 0))
-    device_of = np.array([t.device for t in trace.tracks] or [0])[trace.events.track[kernels]]
     known = {d.id: d for d in trace.meta.devices}
-    return [
-        _one(trace, windows, kernels[device_of == number], known.get(number, Device(number)))
-        for number in np.unique(device_of).tolist()
-    ]
+    found = kernels(trace).items()
+    return [_one(trace, windows, mine, known.get(number, Device(number))) for number, mine in found]
 
 
-def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSummary:
-    start, end = windows.start[:1], windows.end[-1:]
+def _one(trace: Trace, windows: Windows, mine: Kernels, device: Device) -> DeviceSummary:
+    start, end, rows = windows.start[:1], windows.end[-1:], mine.rows
     whole = int(end[0] - start[0])
     dur = trace.events.dur[rows]
-    core = names_with(trace, trace.events.name[rows], uses_tensor_core)
     occupancy = trace.arg("occupancy", rows, np.nan).astype(np.float64)
     known = ~np.isnan(occupancy)
     return DeviceSummary(
@@ -58,11 +52,11 @@ def _one(trace: Trace, windows: Windows, rows: Rows, device: Device) -> DeviceSu
         name=device.name,
         memory_bytes=device.memory_bytes or None,
         compute_capability=device.compute_capability or None,
-        utilization=int(covered(kernel_spans(trace, device.id), start, end)[0]) / whole if whole else None,
+        utilization=int(covered(mine.spans, start, end)[0]) / whole if whole else None,
         sm_efficiency=_sm_efficiency(trace, rows, int(start[0]), int(end[0])),
         occupancy=float(np.average(occupancy[known], weights=dur[known])) if known.any() else None,
-        tensor_core_ratio=float(dur[core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
-        kernel_ns=length(union(trace.events.ts[rows], trace.events.ts[rows] + dur)),
+        tensor_core_ratio=float(dur[mine.tensor_core].sum() / dur.sum()) if knows_tensor_cores(trace) else None,
+        kernel_ns=length(mine.spans),
     )
 
 

@@ -20,7 +20,7 @@ from visualprof.views.answers.kinds import Duration, Identifier, keyed
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator
-from visualprof.views.measure.steps import Windows, kernel_spans
+from visualprof.views.measure.steps import Windows, kernels
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
 Severity = Literal["high", "medium", "low"]
@@ -31,6 +31,8 @@ TENSOR_CORE_CAPABILITY = 7.0
 TENSOR_CORE_SPEEDUP = 2.0  # what float16 or TF32 gives a product at least, on the devices that have them
 COLD = 1.5  # a first step that takes over this many medians of the others also warms up
 LIKE = 0.5  # a step that does less than this share of the median step's work is none to judge by
+BUSY_PRESSURE = 0.1  # from this on a measurement counts as disturbed
+PRESSURE_COUNTER = "CPU pressure %"  # as the monitor of a job names it
 BURST = 50  # launches that the timeline shows of many
 
 
@@ -42,7 +44,7 @@ Evidence = Annotated[
         dataloader_ratio="ratio", communication_ratio="ratio", eligible_ratio="ratio", short_kernel_ratio="ratio",
         host_ratio="ratio", memcpy_ratio="ratio", outside_ratio="ratio", dataloader_ns="ns", communication_ns="ns",
         eligible_ns="ns", idle_ns="ns", host_ns="ns", outside_ns="ns", memcpy_ns="ns", kernel_mean_ns="ns",
-        median_step_ns="ns", longest_step_ns="ns", peak_bytes="bytes", memory_bytes="bytes",
+        median_step_ns="ns", longest_step_ns="ns", peak_bytes="bytes", memory_bytes="bytes", cpu_pressure_ratio="ratio",
     ),
 ]  # fmt: skip
 
@@ -104,6 +106,11 @@ class Case:
         """The time of these steps, disjoint (m, 2) ns."""
         return np.stack((self.windows.start, self.windows.end), axis=1)[self.typical]
 
+    @cached_property
+    def step(self) -> float:
+        """Time of the median step."""
+        return self.spent("total")
+
     def median(self, values: Ints) -> float:
         """Median of a number of each step (n,) over the typical ones."""
         return float(np.median(values[self.typical])) if self.typical.any() else 0.0
@@ -118,11 +125,11 @@ class Case:
 
     def share(self, spent: float) -> float:
         """A time as share of the median step."""
-        return spent / self.spent("total") if self.spent("total") else 0.0
+        return spent / self.step if self.step else 0.0
 
     def idle(self, device: int) -> float:
         """Time of the median step in which a device runs no kernel."""
-        return self.spent("total") - self.within(kernel_spans(self.trace, device))
+        return self.step - self.within(kernels(self.trace)[device].spans)
 
     def longest(self, spans: Ints, rows: Rows) -> Extent | None:
         """The longest of some disjoint intervals inside the typical steps, on the track of most of these events."""
@@ -134,7 +141,7 @@ class Case:
 
     def of(self, *categories: Category) -> Rows:
         """The events of some categories, their device's annotations aside."""
-        chosen = np.isin(self.trace.events.category, categories)
+        chosen = self.trace.events.of(*categories)
         return np.flatnonzero(chosen & ~self.trace.track_mask(TrackKind.GPU_ANNOTATION))
 
     def on_gpu(self) -> bool:
@@ -195,8 +202,8 @@ def _utilization(case: Case) -> Iterator[Finding]:
         idle = case.idle(device.id)
         used = 1 - case.share(idle)
         if used < 0.5 and idle:
-            kernels = np.flatnonzero(is_kernel(case.trace) & (_devices(case.trace) == device.id))
-            extent = case.longest(subtract(case.spans, _spans(case.trace, kernels)), kernels)
+            mine = kernels(case.trace)[device.id]
+            extent = case.longest(subtract(case.spans, mine.spans), mine.rows)
             numbers = {"device": device.id, "utilization": used, "idle_ns": round(idle)}
             severity = HIGH if used < 0.3 else MEDIUM
             yield from _finding(case, "low_gpu_utilization", severity, "/overview?chart=steps", extent, idle, **numbers)
@@ -260,7 +267,8 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
         return
     short = np.bincount(of, events.dur[work]) < events.dur[calls]
     if short.mean() > 0.5 and any(case.share(case.idle(d.id)) > 0.2 for d in case.devices):
-        gain = case.within(subtract(_spans(case.trace, calls[short]), kernel_spans(case.trace)))
+        busy = merge(*(mine.spans for mine in kernels(case.trace).values()))
+        gain = case.within(subtract(_spans(case.trace, calls[short]), busy))
         kernel_mean = round(float(events.dur[work].mean()))
         numbers = {"calls": len(calls), "short_kernel_ratio": float(short.mean()), "kernel_mean_ns": kernel_mean}
         extent = _densest(case.trace, calls[short])
@@ -268,11 +276,10 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
 
 
 def _occupancy(case: Case) -> Iterator[Finding]:
-    rows = np.flatnonzero(is_kernel(case.trace))
-    low = rows[case.trace.arg("occupancy", rows, np.nan) < 0.2]
     for device in case.devices:
         if device.occupancy is not None and device.occupancy < 0.2 and case.share(case.idle(device.id)) < 0.7:
-            extent = _longest_event(case.trace, low[_devices(case.trace)[low] == device.id])
+            rows = kernels(case.trace)[device.id].rows
+            extent = _longest_event(case.trace, rows[case.trace.arg("occupancy", rows, np.nan) < 0.2])
             numbers = {"device": device.id, "occupancy": device.occupancy}
             yield from _finding(case, "low_occupancy", LOW, "/kernel?group=launch", extent, **numbers)
 
@@ -318,6 +325,20 @@ def _jitter(case: Case) -> Iterator[Finding]:
         yield from _finding(case, "step_jitter", LOW, f"/overview?step={step}", extent, gain, **numbers)
 
 
+def _host_busy(case: Case) -> Iterator[Finding]:
+    """Others wanted the CPUs meanwhile, so that host times are partly theirs."""
+    pressure = cpu_pressure(case.trace)
+    if pressure is not None and pressure > BUSY_PRESSURE:
+        yield from _finding(case, "host_busy", MEDIUM, "", cpu_pressure_ratio=pressure)
+
+
+def cpu_pressure(trace: Trace) -> float | None:
+    """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
+    tracks = [i for i, track in enumerate(trace.tracks) if track.name == PRESSURE_COUNTER]
+    samples = trace.counters.value[np.isin(trace.counters.track, tracks)]
+    return float(samples.mean()) / 100 if len(samples) else None
+
+
 def _capability(device: DeviceSummary) -> float:
     try:
         return float(str(device.compute_capability))
@@ -328,11 +349,6 @@ def _capability(device: DeviceSummary) -> float:
 def _spans(trace: Trace, rows: Rows) -> Ints:
     """Disjoint intervals of some events."""
     return union(trace.events.ts[rows], trace.events.end[rows])
-
-
-def _devices(trace: Trace) -> Ints:
-    """Device of each event, -1 for none."""
-    return np.array([track.device for track in trace.tracks])[trace.events.track]
 
 
 def _extent(trace: Trace, start: int, end: int, rows: Rows) -> Extent:
@@ -379,5 +395,5 @@ def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
 DATA_PARALLEL = re.compile(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _dataloader, _utilization, _tensor_cores, _memory, _data_parallel, _backend, _communication,
-    _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter,
+    _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter, _host_busy,
 )  # fmt: skip

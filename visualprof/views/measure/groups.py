@@ -8,6 +8,8 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
 
+SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -48,18 +50,38 @@ class Groups:
 
     def distinct(self, values: Rows) -> Ints:
         """Number of distinct values >= 0 in each group."""
-        known = values >= 0
-        pairs = np.unique(np.stack((self.of[known], values[known].astype(np.int64))), axis=1)
-        return np.bincount(pairs[0].astype(np.int64), minlength=len(self.first))
+        known = np.flatnonzero(values >= 0)
+        of = self.of[known]
+        return np.bincount(of[group(of, values[known]).first], minlength=len(self.first))
+
+    def members(self) -> list[Ints]:
+        """The rows of each group, ascending."""
+        small = np.uint16 if len(self.first) <= 1 << 16 else np.int64  # of 16 bits numpy sorts by counting
+        order = np.argsort(self.of.astype(small), kind="stable")
+        return np.split(order, np.cumsum(self.count)[:-1]) if len(order) else []
 
 
 def group(*keys: Rows | Mask) -> Groups:
     """Groups of rows with equal keys, all (n,), in order of the keys."""
-    if len(keys) == 1:
-        _, first, of, count = np.unique(keys[0], return_index=True, return_inverse=True, return_counts=True)
-        return Groups(first, of, count)
-    code = np.zeros(len(keys[0]), np.int64)
-    for key in keys:
-        values, place = np.unique(key, return_inverse=True)
-        _, code = np.unique(code * (len(values) + 1) + place, return_inverse=True)
-    return group(code)
+    of, number = _numbered(keys[0])
+    for key in keys[1:]:
+        place, values = _numbered(key)
+        of, number = _numbered(of * values + place)
+    first = np.empty(number, np.int64)
+    first[of[::-1]] = np.arange(len(of) - 1, -1, -1)  # of several assignments the last one stays
+    return Groups(first, of, np.bincount(of, minlength=number))
+
+
+def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
+    """The place of each key among the distinct ones in their order, and their number; counted where they are dense."""
+    if not len(key):
+        return np.zeros(0, np.int64), 0
+    low, high = int(key.min()), int(key.max())
+    if high - low > SPARSE * len(key):
+        values, of = np.unique(key, return_inverse=True)
+        return of, len(values)
+    at = key.astype(np.intp) - low
+    there = np.zeros(high - low + 1, bool)
+    there[at] = True
+    place = np.cumsum(there) - 1
+    return place[at], int(place[-1]) + 1

@@ -6,6 +6,8 @@ import numpy as np
 
 from visualprof.reader.trace import Ints, Mask
 
+EVER = np.iinfo(np.int64)
+
 
 def union(start: Ints, end: Ints) -> Ints:
     """Disjoint intervals that cover the same time.
@@ -17,13 +19,15 @@ def union(start: Ints, end: Ints) -> Ints:
     if (end < start).any():
         raise ValueError("an interval ends before it starts")
     some = end > start
-    start, end = start[some], end[some]
+    if not some.all():
+        rows = np.flatnonzero(some)
+        start, end = start[rows], end[rows]
     if not len(start):
         return np.zeros((0, 2), np.int64)
-    if (start[1:] < start[:-1]).any():
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
-    reach = np.maximum.accumulate(end)
+    if (start[1:] < start[:-1]).any():  # where all before a start have ended, these are the first so many ends
+        start, reach = np.sort(start, kind="stable"), np.sort(end, kind="stable")
+    else:
+        reach = np.maximum.accumulate(end)
     first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
     return np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
 
@@ -39,37 +43,54 @@ def length(spans: Ints) -> int:
     return int((spans[:, 1] - spans[:, 0]).sum())
 
 
+def lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
+    """Nanoseconds covered by the intervals of each group, 0 where it has none.
+
+    Args: of: (n,) group of each interval, from 0. start, end: (n,) ns. count: groups. Returns: (count,) ns.
+    """
+    small = of.astype(np.uint16) if count <= 1 << 16 else of  # of 16 bits numpy sorts by counting
+    by_start, by_end = np.lexsort((start, small)), np.lexsort((end, small))
+    of, start, end = of[by_start], start[by_start], end[by_end]
+    if not len(of):
+        return np.zeros(count, np.int64)
+    first = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
+    # Before a gap as many have ended as have started: a group covers what it spans less its gaps.
+    gap = np.maximum(start[1:] - end[:-1], 0)
+    gap[first[1:] - 1] = 0
+    out = -np.bincount(of[1:], gap, count).astype(np.int64)
+    out[of[first]] += end[np.append(first[1:], len(of)) - 1] - start[first]
+    return out
+
+
 def intersect(a: Ints, b: Ints) -> Ints:
     """Time in both of two disjoint ascending sets (n, 2), (m, 2)."""
-    if not len(a) or not len(b):
-        return np.zeros((0, 2), np.int64)
-    edges = _edges(a, b)
-    middle = edges[:-1]
-    inside = covers(a, middle) & covers(b, middle)
-    return union(edges[:-1][inside], edges[1:][inside])
+    return union(*_overlaps(a, b))
 
 
 def subtract(a: Ints, b: Ints) -> Ints:
     """Time in `a` and not in `b`; both disjoint ascending (n, 2), (m, 2)."""
     if not len(a) or not len(b):
         return a
-    edges = _edges(a, b)
-    middle = edges[:-1]
-    inside = covers(a, middle) & ~covers(b, middle)
-    return union(edges[:-1][inside], edges[1:][inside])
-
-
-def _edges(a: Ints, b: Ints) -> Ints:
-    """Every border of both, ascending, each once; both are sorted, which a stable sort makes use of."""
-    edges = np.sort(np.concatenate((a.ravel(), b.ravel())), kind="stable")
-    return edges[np.concatenate(([True], edges[1:] != edges[:-1]))]
+    return intersect(a, np.stack((np.append(EVER.min, b[:, 1]), np.append(b[:, 0], EVER.max)), axis=1))
 
 
 def pieces(spans: Ints, borders: Ints) -> Ints:
     """Disjoint intervals (n, 2) cut wherever one of some times (m,) lies in them."""
-    edges = np.unique(np.concatenate((spans.ravel(), borders.ravel())))
-    inside = covers(spans, edges[:-1])
-    return np.stack((edges[:-1][inside], edges[1:][inside]), axis=1)
+    edges = np.concatenate(([EVER.min], np.sort(borders, axis=None), [EVER.max]))
+    start, end = _overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1))
+    some = end > start
+    return np.stack((start[some], end[some]), axis=1)
+
+
+def _overlaps(a: Ints, b: Ints) -> tuple[Ints, Ints]:
+    """Start and end of each part that an interval of `a` shares with one of `b`, which are disjoint and ascending."""
+    if len(a) > len(b):
+        a, b = b, a
+    first = np.searchsorted(b[:, 1], a[:, 0], side="right")
+    count = np.maximum(np.searchsorted(b[:, 0], a[:, 1]) - first, 0)
+    of = np.repeat(np.arange(len(a)), count)
+    other = np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
+    return np.maximum(a[of, 0], b[other, 0]), np.minimum(a[of, 1], b[other, 1])
 
 
 def covered(spans: Ints, start: Ints, end: Ints) -> Ints:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.once import once
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
@@ -32,10 +33,10 @@ class Launches:
     range: Ids
 
 
+@once
 def is_kernel(trace: Trace) -> Mask:
     """Of each event: a kernel on a device, a collective's included."""
-    category = trace.events.category
-    return np.isin(category, (Category.KERNEL, Category.COMM)) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
+    return trace.events.of(Category.KERNEL, Category.COMM) & trace.track_mask(TrackKind.STREAM) & _timed(trace)
 
 
 def is_api_call(trace: Trace) -> Mask:
@@ -48,14 +49,17 @@ def _timed(trace: Trace) -> Mask:
     return trace.events.dur >= 0
 
 
+@once
 def is_operator(trace: Trace) -> Mask:
     """Of each event: an operator on the host.
 
     A collective's range inside a collective's operator is not a second one, and nor is what repeats an operator.
     """
-    category, parent = trace.events.category, trace.events.parent
-    inner = (category == Category.COMM) & (parent >= 0) & (category[parent] == Category.COMM)
-    return _is_operator_event(trace) & ~inner & ~repeats(trace)
+    comm, parent = trace.events.category == Category.COMM, trace.events.parent
+    operators = _is_operator_event(trace) & ~repeats(trace)
+    inner = np.flatnonzero(comm & (parent >= 0))
+    operators[inner[comm[parent[inner]]]] = False
+    return operators
 
 
 def repeats(trace: Trace) -> Mask:
@@ -63,21 +67,27 @@ def repeats(trace: Trace) -> Mask:
 
     The two are one call. Source: torch's `key_averages()`.
     """
-    events, ops = trace.events, _is_operator_event(trace)
-    parent = events.parent
-    inside = np.bincount(parent[(parent >= 0) & _timed(trace)], minlength=len(events))
-    return ops & (parent >= 0) & ops[parent] & (events.name[parent] == events.name) & (inside[parent] == 1)
+    ops, parent, name = _is_operator_event(trace), trace.events.parent, trace.events.name
+    rows = np.flatnonzero(ops & (parent >= 0))
+    rows = rows[name[parent[rows]] == name[rows]]
+    rows = rows[ops[parent[rows]]]
+    found = np.zeros(len(ops), bool)
+    if len(rows):
+        inside = np.bincount(np.where(_timed(trace), parent, -1) + 1, minlength=len(ops) + 1)
+        found[rows[inside[parent[rows] + 1] == 1]] = True
+    return found
 
 
 def _is_operator_event(trace: Trace) -> Mask:
-    return np.isin(trace.events.category, OPERATORS) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
+    return trace.events.of(*OPERATORS) & trace.track_mask(TrackKind.THREAD) & _timed(trace)
 
 
 def is_device_work(trace: Trace) -> Mask:
     """Of each event: a kernel, copy or fill on a device."""
-    return trace.track_mask(TrackKind.STREAM) & np.isin(trace.events.category, DEVICE_WORK) & _timed(trace)
+    return trace.track_mask(TrackKind.STREAM) & trace.events.of(*DEVICE_WORK) & _timed(trace)
 
 
+@once
 def calls(trace: Trace) -> tuple[Ids, Ids, Ids]:
     """`work`, `call` and `issue` of Launches."""
     links = trace.links
@@ -101,6 +111,8 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     Args: rows: (n,) events in which it happened, -1 for none. ts: (n,) ns.
     """
     events, later = trace.events, trace.links.kind == LinkKind.ASYNC
+    if not later.any():
+        return ts
     source, last = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
     source[trace.links.dst[later]] = trace.links.src[later]
     last[:-1] = np.maximum.accumulate(np.where(source[:-1] >= 0, np.arange(len(events)), -1))
@@ -112,6 +124,7 @@ def asked_at(trace: Trace, rows: Ids, ts: Ints) -> Ints:
     return asked
 
 
+@once
 def launches(trace: Trace) -> Launches:
     """Device work, the call that launched it, and the operator that the call stands in.
 
@@ -134,7 +147,7 @@ def launches(trace: Trace) -> Launches:
     )
     owner = np.where(holds, named, around)
     owner = np.where((owner < 0) & ~holds, named, owner).astype(np.int32)
-    ranges = np.isin(events.category, RANGES) & trace.track_mask(TrackKind.THREAD)
+    ranges = events.of(*RANGES) & trace.track_mask(TrackKind.THREAD)
     return Launches(work, call, issue, owner, nearest_ancestor(events.parent, ranges, np.where(owner < 0, issue, -1)))
 
 
@@ -147,7 +160,7 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     rows = column.events[own]
     pid = processes(t.pid for t in trace.tracks)[trace.events.track]
     place = entries_of(column.values[own], pid[rows], column.at(work, 0), pid[work])
-    return np.append(nearest_ancestor(trace.events.parent, ops, rows), np.int32(-1))[place]
+    return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[place])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from visualprof.reader.trace import Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Columns
+from visualprof.views.answers.table import Columns, from_rows
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import Launches, is_operator, with_inner
 from visualprof.views.measure.timing import durations, names
@@ -48,7 +48,9 @@ def operator_parts(trace: Trace, joined: Launches, inside: Mask) -> PartColumns:
     events = trace.events
     ops, parts = is_operator(trace), (events.category == Category.OP_PART) & (events.dur >= 0)
     phase = _phases(trace, parts)
-    rows = np.flatnonzero(parts & inside).astype(np.int32) if phase.any() else np.zeros(0, np.int32)
+    if not phase.any():
+        return from_rows(PartColumns, [])
+    rows = np.flatnonzero(parts & inside).astype(np.int32)
     owner = nearest_ancestor(events.parent, ops, events.parent[rows])
     rows, owner = rows[owner >= 0], owner[owner >= 0]
     outer = nearest_ancestor(events.parent, (phase > 0) | ops, events.parent[rows])
@@ -75,11 +77,13 @@ def operator_parts(trace: Trace, joined: Launches, inside: Mask) -> PartColumns:
 
 def _phases(trace: Trace, parts: Mask) -> Ints:
     """Of each event the number of the phase that it is by its name, from 1, 0 for none."""
-    numbers = np.zeros(len(trace.strings), np.int64)
-    used: list[int] = np.unique(trace.events.name[parts]).tolist()
-    for i in used:
-        numbers[i] = next((n for n, pattern in enumerate(PHASES.values(), 1) if pattern.search(trace.strings[i])), 0)
-    return numbers[trace.events.name] * parts
+    rows = np.flatnonzero(parts)
+    names = group(trace.events.name[rows])
+    ids: list[int] = trace.events.name[rows[names.first]].tolist()
+    numbers = [next((n for n, p in enumerate(PHASES.values(), 1) if p.search(trace.strings[i])), 0) for i in ids]
+    phases = np.zeros(len(parts), np.int64)
+    phases[rows] = np.array(numbers, np.int64)[names.of]
+    return phases
 
 
 def _device_times(trace: Trace, joined: Launches, parts: Mask) -> Ints:

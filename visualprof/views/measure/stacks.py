@@ -18,7 +18,7 @@ class Stacks:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._given = trace.args.get("call_stack")
-        calls = np.isin(trace.events.category, (Category.PYTHON, Category.MODULE))
+        calls = trace.events.of(Category.PYTHON, Category.MODULE)
         self._nested = bool(calls.any())
         self._calls = calls
         self._parents: list[int] = []

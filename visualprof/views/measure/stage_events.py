@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import accumulate
 
 import numpy as np
 
@@ -45,9 +44,7 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     first = groups.first
     spent = groups.sum(events.dur[rows])
     whole = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], spent)[kind].astype(np.int64)
-    grouped = rows[np.argsort(groups.of, kind="stable")]
-    counts: list[int] = groups.count.tolist()
-    members = [grouped[end - n : end] for end, n in zip(accumulate(counts), counts, strict=True)]
+    members = [rows[places] for places in groups.members()]
     order = np.lexsort((stage[first], kind, -whole))
     category, side, number = (column[order] for column in (events.category[rows[first]], kind % 2, stage[first]))
     return StageEventColumns(
@@ -64,7 +61,7 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
 def _asked_for(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joined: Launches) -> tuple[Ids, Ints]:
     """Rows of the events that were asked for in the steps, and the number of the stage of each."""
     events = trace.events
-    shown = (events.dur >= 0) & ~np.isin(events.category, MARKS) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
+    shown = (events.dur >= 0) & ~events.of(*MARKS) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
     rows = np.flatnonzero(shown & bool(stages)).astype(np.int32)
     issue = np.arange(len(events), dtype=np.int32)
     issue[joined.work] = joined.issue

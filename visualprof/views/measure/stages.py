@@ -13,6 +13,7 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered, covers, merge, subtract, union
 from visualprof.views.measure.launch import Launches, asked_at, is_operator
 from visualprof.views.measure.steps import LONGEST_AGO, Windows
+from visualprof.views.measure.tensor_core import names_with
 
 STAGES = {
     "dataloader": Category.DATALOADER,
@@ -81,8 +82,8 @@ def _marked(trace: Trace, name: str, category: Category) -> Rows:
     host = trace.track_mask(TrackKind.THREAD)
     mask = (events.category == category) & host
     if not mask.any():
-        ids = [i for i, text in enumerate(trace.strings) if NAMED[name].match(text)]
-        mask = np.isin(events.name, ids) & (events.category == Category.ANNOTATION) & host if ids else mask
+        rows = np.flatnonzero((events.category == Category.ANNOTATION) & host)
+        mask[rows[names_with(trace, events.name[rows], lambda text: bool(NAMED[name].match(text)))]] = True
     rows = np.flatnonzero(mask & (events.dur > 0))
     rows = rows[nearest_ancestor(events.parent, mask, events.parent[rows]) < 0]
     return rows[np.argsort(events.ts[rows], kind="stable")]
@@ -120,15 +121,14 @@ def _backward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], grad
     grad = grad[windows.holding(events.ts[grad]) >= 0]
     recorded = ops[trace.arg("sequence", ops) >= 0]
     starts = [ranges[:, 0] for ranges in (windows.asked, *by_stage.values())]
-    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)))
+    borders = np.sort(np.concatenate((events.ts[recorded if len(recorded) else ops], *starts)), kind="stable")
     return _runs(events.ts[grad], events.end[grad], borders)
 
 
 def _forward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], ops: Ids, optimizer: Rows) -> Ints:
     """From the first operator of each iteration, when the host asked for it, to its backward."""
     events, backward = trace.events, by_stage["backward"]
-    cleared = [i for i, text in enumerate(trace.strings) if "zero_grad" in text]
-    clearing = np.isin(events.name[optimizer], cleared)
+    clearing = names_with(trace, events.name[optimizer], lambda text: "zero_grad" in text)
     stepped = events.end[optimizer[~clearing]]
     loaded = by_stage.get("dataloader", NOTHING)[:, 1]
     calling = _holding(backward[:, 0], by_stage.get("optimizer", NOTHING))
@@ -152,8 +152,9 @@ def _forward(trace: Trace, windows: Windows, by_stage: Mapping[str, Ints], ops: 
 def _autograd(trace: Trace) -> Mask:
     """Of each event: an autograd function, by its name or else as the end of a link from a forward operator."""
     events = trace.events
-    ids = [i for i, text in enumerate(trace.strings) if AUTOGRAD.search(text)]
-    named = np.isin(events.name, ids) & is_operator(trace)
+    named = np.array(is_operator(trace))
+    rows = np.flatnonzero(named)
+    named[rows] = names_with(trace, events.name[rows], lambda text: bool(AUTOGRAD.search(text)))
     if not named.any():
         named[trace.links.dst[trace.links.kind == LinkKind.FWDBWD]] = True
     return named

@@ -10,11 +10,14 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
+from visualprof.views.measure.groups import Groups, group
 from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
+from visualprof.views.measure.once import once
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 HOST_WORK = (
     Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
@@ -22,6 +25,12 @@ HOST_WORK = (
 )  # fmt: skip
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 COMPLETE_SHARE = 0.8
+MADE_OF = {  # PARTS but other: categories, on a device (True) or on threads
+    "kernel": ((Category.KERNEL, True),), "memcpy": ((Category.MEMCPY, True),), "memset": ((Category.MEMSET, True),),
+    "communication": ((Category.COMM, True), (Category.COMM, False)),
+    "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)), "dataloader": ((Category.DATALOADER, False),),
+    "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
+}  # fmt: skip
 LONGEST_AGO = np.iinfo(np.int64).min
 Reason = Literal["empty", "incomplete", "overtaken"]
 
@@ -39,6 +48,19 @@ class DroppedStep(msgspec.Struct, frozen=True):
     reason: Reason
     work: Count
     before: Count | None
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Events by category and whether on a device. rows: of events, grouped. keys: of the groups.
+
+    spans: disjoint intervals in which those of each group ran.
+    """
+
+    rows: Rows
+    groups: Groups
+    keys: list[tuple[Category, bool]]
+    spans: list[Ints]
 
 
 @dataclass(frozen=True)
@@ -89,6 +111,7 @@ class Windows:
         return np.where((place >= 0) & (ts < self.asked[place, 1]), place, -1)
 
 
+@once
 def step_windows(trace: Trace) -> Windows:
     """The steps, each from its mark to the end of the last device work that it asked for.
 
@@ -149,16 +172,29 @@ def in_step(trace: Trace, name: str) -> Mask:
     return trace.events.step == step_index(trace, name)
 
 
-def exposed(trace: Trace) -> dict[str, Ints]:
+def busy(trace: Trace, inside: Mask) -> Busy:
+    """Some of the events by category, those of devices and of threads apart."""
+    events = trace.events
+    rows = np.flatnonzero(inside & (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION))
+    key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
+    groups = group(key)
+    places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
+    spans = [union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members()]
+    return Busy(rows, groups, [(Category(category), side > 0) for category, side in places], spans)
+
+
+def exposed(ran: Busy) -> dict[str, Ints]:
     """Disjoint intervals of each of PARTS but other: every instant counts once, for the first of them that covers it.
 
     Source: torch-tb-profiler's priorities; communication is both the host operators and the kernels of collectives.
     """
+    spans = dict(zip(ran.keys, ran.spans, strict=True))
     done = np.zeros((0, 2), np.int64)
     out: dict[str, Ints] = {}
-    for name, spans in _spans_by_part(trace).items():
-        out[name] = subtract(spans, done)
-        done = merge(done, spans)
+    for name, keys in MADE_OF.items():
+        own = merge(*(spans[key] for key in keys if key in spans))
+        out[name] = subtract(own, done)
+        done = merge(done, own)
     return out
 
 
@@ -169,39 +205,35 @@ def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
     return out
 
 
-def _spans_by_part(trace: Trace) -> dict[str, Ints]:
+@dataclass(frozen=True)
+class Kernels:
+    """What ran on a device. spans: disjoint intervals in which at least one kernel ran.
+
+    rows: (n,) kernels with a duration. tensor_core: (n,) does it use tensor cores, by its name?
+    """
+
+    rows: Rows
+    spans: Ints
+    tensor_core: Mask
+
+
+@once
+def kernels(trace: Trace) -> dict[int, Kernels]:
+    """The kernels of each device that has any, in the order of the devices."""
     events = trace.events
-    stream, thread = trace.track_mask(TrackKind.STREAM), trace.track_mask(TrackKind.THREAD)
-    category = events.category
-    chosen = {
-        "kernel": stream & (category == Category.KERNEL),
-        "memcpy": stream & (category == Category.MEMCPY),
-        "memset": stream & (category == Category.MEMSET),
-        "communication": (stream | thread) & (category == Category.COMM),
-        "runtime": thread & ((category == Category.RUNTIME) | (category == Category.SYNC)),
-        "dataloader": thread & (category == Category.DATALOADER),
-        "cpu": thread & ((category == Category.OP) | (category == Category.OPTIMIZER)),
-    }
-    return {name: _union_of(trace, mask) for name, mask in chosen.items()}
-
-
-def _union_of(trace: Trace, mask: Mask) -> Ints:
-    rows = np.flatnonzero(mask & (trace.events.dur > 0))
-    return union(trace.events.ts[rows], trace.events.ts[rows] + trace.events.dur[rows])
-
-
-def kernel_spans(trace: Trace, device: int | None = None) -> Ints:
-    """Disjoint intervals in which at least one kernel ran, on one device or on any."""
-    mask = is_kernel(trace)
-    if device is not None:
-        mask &= np.array([t.device for t in trace.tracks] or [0])[trace.events.track] == device
-    return _union_of(trace, mask)
+    rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0))
+    device = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
+    groups = group(device)
+    core = names_with(trace, events.name[rows], uses_tensor_core)
+    members = [(rows[of], core[of]) for of in groups.members()]
+    found = [Kernels(mine, union(events.ts[mine], events.end[mine]), used) for mine, used in members]
+    return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 
 def _whole(trace: Trace) -> Windows:
     """One step over all work of the host and of the devices; of the host alone where no launch joins the two."""
     events = trace.events
-    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & np.isin(events.category, HOST_WORK))
+    rows = host = np.flatnonzero(trace.track_mask(TrackKind.THREAD) & events.of(*HOST_WORK))
     if not len(host) or (trace.links.kind == LinkKind.LAUNCH).any():
         rows = np.concatenate((host, np.flatnonzero(is_device_work(trace))))
     if not len(rows):

@@ -53,8 +53,9 @@ def knows_tensor_cores(trace: Trace) -> bool:
 
 def names_with(trace: Trace, names: Rows, test: Callable[[str], bool]) -> Mask:
     """`test(name)` for every string id of `names`; each distinct name is looked at once."""
-    table = np.zeros(len(trace.strings), bool)
-    used: list[int] = np.unique(names).tolist()
+    holds = np.zeros(len(trace.strings), bool)
+    holds[names] = True
+    used: list[int] = np.flatnonzero(holds).tolist()
     for i in used:
-        table[i] = test(trace.strings[i])
-    return table[names]
+        holds[i] = test(trace.strings[i])
+    return holds[names]

@@ -10,6 +10,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Kind
 from visualprof.views.measure.alignment import epoch_ns
+from visualprof.views.measure.origin import Role, origin
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
 from visualprof.views.measure.window import Direction, LinkName, linked, self_ns
@@ -92,6 +93,12 @@ class LinkedPlace(Place):
     direction: Direction
 
 
+class Origin(Place):
+    """What an event comes from."""
+
+    role: Role
+
+
 class TimelineEvent(Place):
     """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone."""
 
@@ -103,6 +110,7 @@ class TimelineEvent(Place):
     bandwidth_bytes_per_s: Bandwidth | None
     call_stack: str | None
     parent: Place | None
+    origin: list[Origin]
     links: list[LinkedPlace]
     arguments: Any = None
 
@@ -205,6 +213,7 @@ def details(trace: Trace, row: int) -> TimelineEvent:
         bandwidth_bytes_per_s=moved / duration * 1e9 if isinstance(moved, (int, float)) and duration else None,
         call_stack=stacks.text(int(stacks.of(rows)[0])) or None,
         parent=place(trace, parent) if parent >= 0 else None,
+        origin=[Origin(**_place(trace, other), role=role) for role, other in origin(trace, row)],
         links=[
             LinkedPlace(**_place(trace, other), kind=kind, direction=direction)
             for other, kind, direction in linked(trace, row)

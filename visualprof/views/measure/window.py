@@ -14,7 +14,7 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered, length, union
+from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
 from visualprof.views.measure.timing import names, ordered
 
@@ -71,10 +71,8 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     inside = end - start
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(inside)
-    order = np.argsort(groups.of, kind="stable")
-    pieces = np.split(order, np.cumsum(groups.count)[:-1]) if len(rows) else []
-    unions = np.array([length(union(start[p], end[p])) for p in pieces], np.int64)
-    longest = np.array([rows[p[np.argmax(events.dur[rows[p]])]] for p in pieces], np.int64)
+    unions = lengths(groups.of, start, end, len(groups.first))
+    longest = rows[np.lexsort((-events.dur[rows], groups.of))][np.cumsum(groups.count) - groups.count]
     columns: dict[str, Column] = {
         "name": names(trace, events.name[rows][groups.first]),
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],
@@ -167,7 +165,7 @@ def busy_profile(trace: Trace, buckets: int = TICKS) -> dict[str, NDArray[np.flo
     edges = np.linspace(start, end, buckets + 1).astype(np.int64)
     events = trace.events
     out: dict[str, NDArray[np.float64]] = {}
-    host = np.isin(events.category, (Category.OP, Category.RUNTIME, Category.COMM)) & trace.track_mask(TrackKind.THREAD)
+    host = events.of(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)
     for name, mask in (("host", host), ("device", is_kernel(trace))):
         rows = np.flatnonzero(mask & (events.dur > 0))
         spans = union(events.ts[rows], events.ts[rows] + events.dur[rows])

@@ -49,7 +49,7 @@ export function as_error(failure: unknown): ApiError {
   return failure instanceof ApiError ? failure : new ApiError(0, String(failure));
 }
 
-interface Answer<T> {
+export interface Answer<T> {
   body: T;
   etag: string | null;
 }

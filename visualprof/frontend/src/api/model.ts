@@ -39,6 +39,7 @@ export type Worker = Schemas["Worker"];
 export type Run = Schemas["Run"];
 export type SkippedFile = Schemas["SkippedFile"];
 export type RunsAnswer = Schemas["RunsAnswer"];
+export type ChangesAnswer = Schemas["ChangesAnswer"];
 export type Status = Schemas["Status"];
 export type ViewInfo = Schemas["ViewInfo"];
 export type ViewsAnswer = Schemas["ViewsAnswer"];

@@ -1,5 +1,5 @@
 import { createI18n, type MessageContext } from "vue-i18n";
-import { FILES, type Language } from "./languages";
+import { EARLY, LATE, type Language, type Messages } from "./languages";
 
 /** A text has slots, `{name}`; what differs between one and many stands around a bar: "{n} row | {n} rows". */
 function compiled(message: unknown) {
@@ -21,12 +21,19 @@ export const i18n = createI18n({
 /** The page speaks one language at a time: everything that shows words takes them from here. */
 export const { t, te, locale } = i18n.global;
 
-/** The locale's file is fetched when it is first spoken. */
-export async function speak(language: Language): Promise<void> {
-  if (!i18n.global.availableLocales.includes(language)) {
-    const messages = await FILES[`./${language}.json`]?.();
-    if (messages) i18n.global.setLocaleMessage(language, messages.default);
-  }
+const learned = new Map<() => unknown, Promise<void>>();
+let needs_all = false;
+
+async function learn(language: Language, load: () => Promise<Messages>): Promise<void> {
+  i18n.global.mergeLocaleMessage(language, await load());
+}
+
+/** The locale's words are fetched when it is first spoken, those of some pages when one of them opens. */
+export async function speak(language: Language, all = needs_all): Promise<void> {
+  needs_all ||= all;
+  const halves = [EARLY, ...(needs_all ? [LATE] : [])].flatMap((files) => files[`./${language}.json`] ?? []);
+  for (const load of halves) if (!learned.has(load)) learned.set(load, learn(language, load));
+  await Promise.all(halves.map((load) => learned.get(load)));
   i18n.global.locale.value = language;
   document.documentElement.lang = i18n.global.t("shell.language_tag");
 }

@@ -33,6 +33,8 @@ export function has_selectors(id: string): boolean {
 
 export interface Tab {
   id: string;
+  /** What it is called: memory is the device's or, of a run without devices, the host's. */
+  label: string;
   /** False when the selected file has nothing for this page. */
   enabled: boolean;
   /** Begins another group of tabs. */
@@ -45,5 +47,6 @@ export const tabs = computed<Tab[]>(() => {
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
   const ids = [...names(paged.filter((view) => !of_reports(view))), "run", ...names(paged.filter(of_reports)), "agents"];
   const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
-  return views.value.length === 0 ? [] : ids.map((id) => ({ id, enabled: enabled(id), apart: id === "run" }));
+  const on_host = span.value !== null && !span.value.views.includes("kernel");
+  return views.value.length === 0 ? [] : ids.map((id) => ({ id, label: id === "memory" && on_host ? "host_memory" : id, enabled: enabled(id), apart: id === "run" }));
 });

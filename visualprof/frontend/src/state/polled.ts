@@ -1,14 +1,17 @@
 // One GET that is asked again and again while the page is in sight; an ETag spares what did not change.
 import { useDocumentVisibility, useTimeoutFn } from "@vueuse/core";
 import { shallowRef, watch } from "vue";
-import { as_error, get, type ApiError } from "../api/client";
+import { as_error, get, type Answer, type ApiError } from "../api/client";
 import { useLatest } from "./signals";
+
+type Ask<T> = (url: string, options: { etag: string | null; signal: AbortSignal }) => Promise<Answer<T> | null>;
 
 /**
  * Asks `url()` every `pause_ms(last answer)`; a null address asks nothing and forgets.
  * `refresh` asks now, for what the user did himself must be seen at once; `take` takes an answer that came by another way.
+ * `ask` gives null where nothing changed.
  */
-export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | null) => number) {
+export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | null) => number, ask: Ask<T> = get) {
   const data = shallowRef<T | null>(null);
   const error = shallowRef<ApiError | null>(null);
   const visibility = useDocumentVisibility();
@@ -22,7 +25,7 @@ export function usePolled<T>(url: () => string | null, pause_ms: (answer: T | nu
     const target = url();
     if (target === null) return;
     try {
-      const answer = await get<T>(target, { etag, signal });
+      const answer = await ask(target, { etag, signal });
       if (answer) [etag, data.value] = [answer.etag, answer.body];
       error.value = null;
     } catch (failure) {

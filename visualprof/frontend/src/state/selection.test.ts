@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { nextTick } from "vue";
-import type { Run, RunsAnswer, Span } from "../api/model";
+import type { ChangesAnswer, Run, Span } from "../api/model";
 import { router } from "../router";
 
 function span(id: string, steps: string[], state: Span["state"] = "ready"): Span {
@@ -14,8 +14,10 @@ function run(id: string, modified_ns: number, spans: Span[]): Run {
   return { id, name: id, frameworks: [], modified_ns, workers: [{ id: "w0", name: "w0", rank: 0, spans }] };
 }
 
-const answer: RunsAnswer = {
+const answer: ChangesAnswer = {
   revision: 1,
+  since: null,
+  removed: [],
   skipped: [],
   runs: [run("old", 1, [span("a", ["5", "6"]), span("b", ["7"])]), run("newest", 3, [span("a", [], "growing")]), run("new", 2, [span("a", ["5"])]), run("begun", 0, [{ ...span("a", [], "growing"), views: [] }])],
 };

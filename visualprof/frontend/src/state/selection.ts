@@ -4,8 +4,10 @@ import type { Query, Run, Span, Worker } from "../api";
 import { patch_query, query_value } from "./address";
 import { runs, spans_of } from "./runs";
 
+const NATURAL = new Intl.Collator("en", { numeric: true });
+
 /** Newest first: the run someone just made is the one they came to look at. */
-export const sorted_runs = computed<Run[]>(() => [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns));
+export const sorted_runs = computed<Run[]>(() => [...runs.value].sort((a, b) => b.modified_ns - a.modified_ns || NATURAL.compare(a.id, b.id)));
 
 /** A run that the address names but that is not there (deleted or renamed). */
 export const missing_run = computed(() => {

@@ -31,10 +31,16 @@ describe("camera", () => {
     const view = camera();
     view.reveal({ start: 150_000, end: 160_000 });
     expect([view.start, view.end]).toEqual([100_000, 300_000]);
-    view.reveal({ start: 600_000, end: 600_010 });
-    expect([view.start, view.end]).toEqual([500_005, 700_005]);
+    view.reveal({ start: 600_000, end: 602_000 });
+    expect([view.start, view.end]).toEqual([501_000, 701_000]);
     view.reveal({ start: 0, end: 900_000 });
     expect(view.span).toBeGreaterThan(900_000);
+  });
+
+  it("zooms to what would be a hair", () => {
+    const view = camera();
+    view.reveal({ start: 150_000, end: 150_100 });
+    expect([view.start, view.end]).toEqual([149_000, 151_100]);
   });
 
   it("restores a window exactly", () => {

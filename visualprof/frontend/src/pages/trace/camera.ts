@@ -4,6 +4,9 @@ import type { Range } from "./model";
 /** At the finest zoom a nanosecond is some pixels wide; no profiler resolves less. */
 export const SHORTEST_NS = 40;
 const MARGIN = 0.02;
+/** What is a smaller part of the window is a hair that nobody finds. */
+const HAIR = 1 / 150;
+const HAIR_AIR = 10;
 
 export class Camera {
   start = 0;
@@ -69,10 +72,11 @@ export class Camera {
     this.set(range.start - extra, range.end + extra);
   }
 
-  /** Moves no further than needed to see a range; zooms out when it is longer than the window. */
+  /** Moves no further than needed to see a range; zooms out when it is longer than the window, in when it is a hair. */
   reveal(range: Range): void {
     const length = range.end - range.start;
     if (length > this.span) this.fit(range);
+    else if (length < this.span * HAIR) this.fit(range, HAIR_AIR);
     else if (range.start < this.start || range.end > this.end) {
       const middle = (range.start + range.end) / 2;
       this.set(middle - this.span / 2, middle + this.span / 2);

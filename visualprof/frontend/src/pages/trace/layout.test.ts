@@ -21,10 +21,10 @@ const one = meta([track(0), track(1), track(2, { kind: "stream", name: "7", pid:
 const branches = [{ worker: 0, label: "rank0", groups: tree_of(one, 0, words) }];
 
 describe("tree", () => {
-  it("groups by process and device, then counters, and puts tracks of single events last", () => {
+  it("groups by device, then process, then counters, and puts tracks of single events last", () => {
     expect(branches[0]?.groups.map((group) => [group.label, group.items.map((item) => item.label), group.minor])).toEqual([
-      ["Process 1", ["thread 0", "thread 1"], false],
       ["Device 0", ["stream 7"], false],
+      ["Process 1", ["thread 0", "thread 1"], false],
       ["Counters", ["memory"], false],
       ["Other", ["thread 3"], true],
     ]);
@@ -36,13 +36,13 @@ describe("layout", () => {
     const { rows, height } = layout_of(branches, plain);
     rows.reduce((y, row) => (expect(row.y).toBe(y), y + row.height), 0);
     expect(height).toBe(rows.reduce((all, row) => all + row.height, 0));
-    expect(rows.map((row) => row.label)).toEqual(["Process 1", "thread 0", "thread 1", "Device 0", "stream 7", "Counters", "memory", "Other"]);
+    expect(rows.map((row) => row.label)).toEqual(["Device 0", "stream 7", "Process 1", "thread 0", "thread 1", "Counters", "memory", "Other"]);
   });
 
   it("folds groups and tracks, and shows a summary of them", () => {
-    const { rows } = layout_of(branches, { ...plain, toggled: new Set([branches[0]?.groups[0]?.key ?? "", "0.2"]) });
-    expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([["Process 1", true], ["Device 0", false], ["stream 7", true]]);
-    expect(lane_boxes(rows[0] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
+    const { rows } = layout_of(branches, { ...plain, toggled: new Set([branches[0]?.groups[1]?.key ?? "", "0.2"]) });
+    expect(rows.slice(0, 3).map((row) => [row.label, row.folded])).toEqual([["Device 0", false], ["stream 7", true], ["Process 1", true]]);
+    expect(lane_boxes(rows[2] as (typeof rows)[0]).map((box) => box.track.id)).toEqual([0, 1]);
   });
 
   it("pins tracks in the order of pinning and takes them out of their group", () => {
@@ -66,18 +66,18 @@ describe("layout", () => {
   });
 
   it("moves only what was moved by hand", () => {
-    const items = branches[0]?.groups[0]?.items ?? [];
+    const items = branches[0]?.groups[1]?.items ?? [];
     expect(ordered(items, ["0.1", "0.0"]).map((item) => item.key)).toEqual(["0.1", "0.0"]);
     expect(ordered(items, ["0.5"]).map((item) => item.key)).toEqual(["0.0", "0.1"]);
   });
 
   it("knows the rows in sight and the place of a lane", () => {
     const { rows } = layout_of(branches, plain);
-    const [first, last] = rows_between(rows, 30, 70);
+    const [first, last] = rows_between(rows, 80, 120);
     expect(rows.slice(first, last).map((row) => row.label)).toEqual(["thread 0", "thread 1"]);
-    const deep = lane_box(rows[1] as (typeof rows)[0], 0, 1);
-    expect(deep?.top).toBeGreaterThan(lane_box(rows[1] as (typeof rows)[0], 0, 0)?.top ?? 0);
-    expect(lane_box(rows[1] as (typeof rows)[0], 77, 0)).toBeNull();
+    const deep = lane_box(rows[3] as (typeof rows)[0], 0, 1);
+    expect(deep?.top).toBeGreaterThan(lane_box(rows[3] as (typeof rows)[0], 0, 0)?.top ?? 0);
+    expect(lane_box(rows[3] as (typeof rows)[0], 77, 0)).toBeNull();
   });
 });
 

@@ -109,8 +109,6 @@ export function useSelection(timeline: Timeline) {
       const [start, end, track] = text_numbers(span);
       patch_query({ at_span: null });
       if (start !== undefined && end !== undefined && end > start) show_area({ start: start + from.offset, end: end + from.offset });
-      // The drawer of the area takes its room first.
-      await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
       if (track !== undefined) await timeline.show_track(from.id.worker, track, 0);
     }
     if (name === null || !from) return;

@@ -4,7 +4,7 @@ import { query_value, run, useParameter, worker } from "../../state";
 import { area_text, event_text, list_text, numbers_text, offsets_text, text_area, text_event, text_list, text_numbers, text_offsets, type Area, type EventId } from "./url";
 
 /** Parameters that mean something only for the run that they were chosen in. */
-export const OWN_KEYS = ["win", "sel", "pin", "fold", "order", "ranks", "off", "marks", "area"] as const;
+export const OWN_KEYS = ["win", "sel", "pin", "fold", "order", "ranks", "off", "marks", "area", "tab", "y"] as const;
 const ALL = "all";
 
 export type State = ReturnType<typeof useTimelineState>;
@@ -19,6 +19,8 @@ export function useTimelineState() {
   const off = useParameter("off", "");
   const marks = useParameter("marks", "");
   const area = useParameter("area", "");
+  const tab = useParameter("tab", "");
+  const y = useParameter("y", "");
   const search = useParameter("search", "");
   const filter = useParameter("tracks", "");
   const empty = useParameter("empty", "");
@@ -46,6 +48,8 @@ export function useTimelineState() {
 
   return {
     win,
+    tab,
+    scroll: computed({ get: () => Number(y.value) || 0, set: (px: number) => (y.value = px ? String(Math.round(px)) : "") }),
     search,
     filter,
     shown,

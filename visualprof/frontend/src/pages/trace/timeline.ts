@@ -62,6 +62,7 @@ export function useTimeline() {
     // With an event selected the window is always told: without it, an address asks to go there.
     written = camera.is_whole && !state.selected.value ? "" : range_text(camera);
     if (state.win.value !== written) state.win.value = written;
+    state.scroll.value = stage.scroll;
   }
 
   function moved(): void {
@@ -89,6 +90,7 @@ export function useTimeline() {
     extent.value = { start: Math.min(...loaded.map((one) => one.start)), end: Math.max(...loaded.map((one) => one.end)) };
     stage.camera.set_extent(extent.value.start, extent.value.end);
     if (first || before_whole) read_window();
+    if (first) void nextTick(() => scroll_to.value(state.scroll.value));
     else stage.camera.set(stage.camera.start, stage.camera.end);
     stage.invalidate();
   }, { immediate: true });
@@ -129,8 +131,9 @@ export function useTimeline() {
     return { start, end: start + place.duration_ns };
   }
 
-  /** Opens and scrolls to the track of an event. */
+  /** Opens and scrolls to the track of an event, once the drawer has taken its room. */
   async function show_track(worker: number, track: number, lane: number): Promise<void> {
+    await new Promise((resume) => requestAnimationFrame(() => requestAnimationFrame(resume)));
     let row = row_of(layout.value, worker, track);
     if (!row) {
       state.filter.value = "";

@@ -1,4 +1,4 @@
-// The tracks of a trace in groups, as people look for them: processes and devices, then counters, then the rest.
+// The tracks of a trace in groups, as people look for them: devices, then processes, then counters, then the rest.
 import type { Counter, Meta, Track } from "./model";
 
 export interface Item {
@@ -69,6 +69,8 @@ export function tree_of(meta: Meta, worker: number, words: Words): Group[] {
     if (events <= MINOR_EVENTS && by_process.size > 1 && tracks.every((track) => track.kind === "thread")) rest.push(...items);
     else groups.push({ key: key(-1 - groups.length), label: group_label(tracks, words), items, minor: false });
   }
+  const on_device = (group: Group) => group.items.some(({ track }) => track?.kind === "stream");
+  groups.sort((a, b) => Number(on_device(b)) - Number(on_device(a)));
   if (meta.counters.length > 0) {
     const items = meta.counters.map((counter) => ({ key: key(counter.id), label: words.counter(counter.name.trim()) || words.unnamed, detail: `${counter.name} ${counter.process}`, track: null, counter }));
     groups.push({ key: `${worker}.c`, label: words.counters, items, minor: false });

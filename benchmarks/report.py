@@ -1,0 +1,81 @@
+"""docs/benchmarks.md: the machine, what opening profiles took, everything else."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.rows import Row
+from visualprof.reader.native import library
+
+LIBRARIES = ("numpy", "msgspec", "flask", "waitress")
+OPENING = """
+Each figure is of a process of its own, from its start to its last byte of output: the median of five (of three where
+the kind is a smaller file, and without the extension) with the least and the most, then CPU seconds. The ways of
+opening a file take turns with `json.loads` of the same file, on two cores where nothing else is said.
+`overview again` reads what the first opening kept. The recordings are real ones, repeated until they are large.
+"""
+BESIDE = """
+The same files in the same run, on two cores: until the first tables (Perfetto: until its engine, the WebAssembly of its
+page, has loaded the file). Wall time as a ratio to `json.loads` (median of three, least and most), peak memory as a
+ratio to the size of the file.
+"""
+
+
+def machine() -> str:
+    """What the figures were measured on."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+        processor = next(line.partition(":")[2].strip() for line in info.splitlines() if line.startswith("model name"))
+    except (OSError, StopIteration):
+        processor = platform.processor() or platform.machine()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    libraries = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
+    compiled = "compiled" if library() is not None else "not compiled"
+    return (
+        f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}; "
+        f"Python {platform.python_version()}, {libraries}; the native extension {compiled}"
+    )
+
+
+def load() -> str:
+    """How busy the machine is."""
+    return f"{os.getloadavg()[0]:.1f}"
+
+
+def across(files: list[list[Row]]) -> Iterator[str]:
+    """A table with a line for each file, a column for each figure, the bars below the head."""
+    yield "| " + " | ".join(row.what for row in files[0]) + " |"
+    yield "| --- |" + " --- |" * (len(files[0]) - 1)
+    if any(row.bar for row in files[0]):
+        yield "| *bar* |" + "".join(f" *{row.bar}* |" if row.bar else " |" for row in files[0][1:])
+    for rows in files:
+        yield "| " + " | ".join(row.figure + ("" if row.ok else " **missed**") for row in rows) + " |"
+
+
+def down(rows: list[Row]) -> Iterator[str]:
+    """A table with a line for each figure."""
+    yield "| what | measured | bar | |"
+    yield "| --- | --- | --- | --- |"
+    for row in rows:
+        met = ("met" if row.ok else "missed") if row.bar else ""
+        yield f"| {row.what} | {row.figure} | {row.bar} | {met} |"
+
+
+def document(
+    before: str, opened: list[list[Row]], smaller: list[list[Row]], beside: list[list[Row]], rows: list[Row]
+) -> str:
+    """The page as Markdown; `before` is the load before the first figure."""
+    lines = [
+        "# Benchmarks",
+        "",
+        f"`make bench{' PEERS=1' if beside else ''}` on {machine()}.",
+        f"Load {before} before, {load()} after.",
+    ]
+    lines += ["", "## Opening a profile", OPENING, *across(opened), "", *across(smaller)]
+    if beside:
+        lines += ["", "## Beside other tools", BESIDE, *across(beside)]
+    return "\n".join([*lines, "", "## Everything else", "", *down(rows), ""])

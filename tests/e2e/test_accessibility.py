@@ -1,0 +1,48 @@
+"""What axe-core finds on each page, in both themes: nothing critical and nothing serious."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.live import ROOT, Dashboard, Page, Visits
+
+AXE = ROOT / "visualprof" / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES: list[tuple[str, dict[str, str]]] = [
+    ("overview", {"run": "pytorch-h200/transformer"}),
+    ("operator", {"run": "pytorch-h200/transformer"}),
+    ("kernel", {"run": "pytorch-h200/transformer"}),
+    ("trace", {"run": "pytorch-h200/transformer", "sel": "0.100", "area": "1000~9000000"}),
+    ("memory", {"run": "pytorch-h200/transformer"}),
+    ("distributed", {"run": "synthetic-4gpu"}),
+    ("profile", {"run": "megengine-inference/resnet18_w16"}),
+    ("graph", {"run": "onnxruntime-cpu/tinybert"}),
+    ("run", {}),
+    ("evaluation", {}),
+    ("agents", {}),
+]
+VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+    .filter(({ impact }) => ["critical", "serious"].includes(impact))
+    .map(({ id, nodes }) => [id, nodes.map((node) => node.html.slice(0, 200))])"""
+
+
+def violations(page: Page) -> list[Any]:
+    page.locator("main h1").first.wait_for()
+    page.wait_for_load_state("networkidle")
+    page.evaluate(AXE.read_text())
+    return page.evaluate(VIOLATIONS)
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "query"), PAGES, ids=[name for name, _ in PAGES])
+def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query: dict[str, str], theme: str) -> None:
+    assert violations(visit(samples, name, theme=theme, **query)) == []
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
+def test_what_shuts_somebody_out_is_noticed(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "overview", run="pytorch-h200/transformer")
+    page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")
+    assert [rule for rule, _ in violations(page)] == ["button-name"]

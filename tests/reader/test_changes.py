@@ -1,0 +1,131 @@
+"""What changed in the log directories since a revision."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from visualprof.reader.logdir.listing import Arrangement, Changes, Run, Span, new_span
+from visualprof.reader.logdir.scan import LogFile, Problem, Root, Version
+
+ROOT = Root(Path("/logs"), "")
+
+
+def span(folder: str, name: str, modified_ns: int = 1) -> Span:
+    file = f"{folder}/{name}"
+    return new_span(LogFile(f"/logs/{file}", file, ROOT, folder, name, Version(1, modified_ns, 1)))
+
+
+def rank(run: int, worker: int = 0, modified_ns: int = 1) -> Span:
+    return span(f"run{run}", f"rank{worker}.json", modified_ns)
+
+
+def ids(changes: Changes) -> list[str]:
+    return [run.id for run in changes.runs]
+
+
+def test_a_change_tells_of_its_run_and_leaves_the_others_as_they_were() -> None:
+    runs = Arrangement()
+    for i in range(5):
+        runs.put(rank(i))
+    before = runs.listing()
+    runs.put(rank(3, 1))
+    changes = runs.changes(before.revision)
+    assert (changes.since, ids(changes), changes.removed, changes.skipped) == (before.revision, ["run3"], (), None)
+    assert [worker.id for worker in changes.runs[0].workers] == ["rank0", "rank1"]
+    same = [a is b for a, b in zip(before.runs, runs.listing().runs, strict=True)]
+    assert same == [True, True, True, False, True]
+
+
+def test_a_run_goes_with_its_last_file() -> None:
+    runs = Arrangement()
+    runs.put(rank(1, 0))
+    runs.put(rank(1, 1))
+    start = runs.revision
+    runs.drop(rank(1, 0))
+    middle = runs.revision
+    assert [len(run.workers) for run in runs.changes(start).runs] == [1]
+    runs.drop(rank(1, 1))
+    assert (ids(runs.changes(middle)), runs.changes(middle).removed) == ([], ("run1",))
+    runs.put(rank(1, 0))
+    assert (ids(runs.changes(middle)), runs.changes(middle).removed) == (["run1"], ())
+
+
+def test_without_a_known_revision_everything_is_told() -> None:
+    earlier = Arrangement()
+    earlier.put(rank(0))
+    time.sleep(0.001)
+    runs = Arrangement()
+    runs.put(rank(1))
+    for since in (None, 0, earlier.revision, runs.revision + 1):
+        changes = runs.changes(since)
+        assert (changes.since, ids(changes), changes.skipped) == (None, ["run1"], ())
+
+
+def test_skipped_files_are_told_when_they_change() -> None:
+    runs = Arrangement()
+    problem = Problem("notes.json", "no profile", "")
+    start = runs.revision
+    runs.skip("notes.json", problem)
+    assert runs.changes(start).skipped == (problem,)
+    told = runs.revision
+    runs.skip("notes.json", problem)
+    assert runs.revision == told
+    assert runs.changes(told).skipped is None
+    runs.skip("notes.json", None)
+    assert runs.changes(told).skipped == ()
+
+
+def test_runs_that_come_and_go_for_ever_are_forgotten() -> None:
+    runs = Arrangement()
+    runs.put(rank(0))
+    start = runs.revision
+    for i in range(1, 5000):
+        runs.put(rank(i))
+        runs.drop(rank(i))
+    assert len(runs.changes(runs.revision - 1).removed) <= 1
+    everything = runs.changes(start)
+    assert (everything.since, ids(everything)) == (None, ["run0"])
+
+
+def test_changes_add_up_to_the_listing() -> None:
+    """A thousand random changes, told in pieces, are the same as the listing at once."""
+    rng = random.Random(7)
+    runs, shown = Arrangement(), dict[str, Run]()
+    there: dict[str, Span] = {}
+    since: int | None = None
+    for at in range(1000):
+        new = rank(rng.randrange(12), rng.randrange(3), at)
+        old = there.pop(new.log_file.file, None)
+        if old and rng.random() < 0.5:
+            runs.drop(old)
+        else:
+            runs.put(new)
+            there[new.log_file.file] = new
+        if rng.random() < 0.2:
+            changes = runs.changes(since)
+            shown.update({run.id: run for run in changes.runs})
+            for gone in changes.removed:
+                shown.pop(gone, None)
+            since = changes.revision
+            assert [shown[run.id] for run in runs.listing().runs] == list(runs.listing().runs)
+            assert len(shown) == len(runs.listing().runs)
+            assert [run.id for run in runs.listing().runs] == sorted(shown, key=lambda run: int(run[3:]))
+
+
+def test_the_time_of_a_change_does_not_grow_with_the_runs() -> None:
+    """Each of 500 changes is asked for: of ten times as many runs in less than three times the time."""
+
+    def seconds(count: int) -> float:
+        runs = Arrangement()
+        for i in range(count):
+            runs.put(rank(i))
+        since = runs.listing().revision
+        start = time.process_time()
+        for i in range(500):
+            runs.put(rank(i % 50, 0, i))
+            since = runs.changes(since).revision
+        return time.process_time() - start
+
+    assert min(seconds(10_000) for _ in range(3)) < 3 * min(seconds(1000) for _ in range(3))

@@ -1,0 +1,177 @@
+"""Work on columns: compiled functions, their twins in Python and what follows from the definition are the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from visualprof.reader import native
+from visualprof.reader.trace import Ids, Ints
+from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
+from visualprof.reader.trace.order import grouped, order_of_events
+from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
+
+TRACKS = 3
+Result = TypeVar("Result")
+Event = tuple[int, int, int]
+
+
+def in_python(work: Callable[[], Result]) -> Result:
+    """What is computed where nothing has been compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "library", lambda: None)
+        native.function.cache_clear()
+        try:
+            return work()
+        finally:
+            native.function.cache_clear()
+
+
+def both(work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What is computed both ways, which must be the same to the type."""
+    compiled, twin = work(), in_python(work)
+    for a, b in zip(compiled, twin, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    return compiled
+
+
+@st.composite
+def some_events(draw: st.DrawFn) -> list[Event]:
+    """(ts, dur, track) of events that nest, overlap, touch or start together; some are instants (-1) or last 0 ns."""
+    longest = draw(st.sampled_from([3, 30, 1000, 10**15]))
+    origin = draw(st.sampled_from([0, -(10**18), 4 * 10**18]))
+    starts, lengths = st.integers(origin, origin + longest), st.integers(-1, longest)
+    return draw(st.lists(st.tuples(starts, lengths, st.integers(0, TRACKS - 1)), max_size=40))
+
+
+def columns_of(events: list[Event]) -> tuple[Ints, Ints, Ids]:
+    """ts, dur, track."""
+    table = np.array(events, np.int64).reshape(-1, 3)
+    return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int32)
+
+
+def nested(events: list[Event]) -> tuple[list[Event], Ints, Ids, NDArray[np.uint16]]:
+    """Events in order, the slices of the tracks, parent and depth."""
+    ts, dur, track = columns_of(sorted(events, key=lambda e: (e[2], e[0], -e[1])))
+    first = np.searchsorted(track, np.arange(TRACKS + 1))
+    parent, depth = both(lambda: nest(ts, ts + np.maximum(dur, 0), first))
+    return list(zip(ts.tolist(), dur.tolist(), track.tolist(), strict=True)), first, parent, depth
+
+
+@given(some_events())
+def test_events_are_ordered_by_track_and_time_the_longer_first(events: list[Event]) -> None:
+    ts, dur, track = columns_of(events)
+    order, first = both(lambda: order_of_events(ts, dur, track, TRACKS))
+    assert order.tolist() == sorted(range(len(events)), key=lambda i: (events[i][2], events[i][0], -events[i][1]))
+    assert first.tolist() == [sum(e[2] < t for e in events) for t in range(TRACKS + 1)]
+
+
+@given(st.lists(st.integers(0, 5)), st.sampled_from([6, 70_000]))
+def test_rows_are_grouped_as_they_stand(groups: list[int], number: int) -> None:
+    order, first = both(lambda: grouped(np.array(groups, np.int32), number))
+    assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)
+    assert first[:7].tolist() == [sum(g < i for g in groups) for i in range(7)]
+
+
+@given(some_events())
+@example([(0, 10, 0), (5, 10, 0), (6, 2, 0), (12, 1, 0)])
+def test_the_innermost_event_that_contains_another_is_its_parent(events: list[Event]) -> None:
+    rows, _, parent, depth = nested(events)
+    closed = [ts + max(dur, 1) for ts, dur, _ in rows]  # an instant is open for 1 ns
+    for i, (ts, _, track) in enumerate(rows):
+        before = [j for j in range(i) if rows[j][2] == track and closed[j] > ts]
+        around = [j for j in before if closed[j] >= closed[i]]
+        assert parent[i] == (around[-1] if around else -1)
+        lane = int(depth[around[-1]]) + 1 if around else 0
+        assert depth[i] == min(set(range(lane, lane + len(rows) + 1)) - {int(depth[j]) for j in before})
+
+
+def test_lanes_past_the_last_share_it() -> None:
+    n = 66_000  # each begins before the one before it ends and outlives it
+    ts = np.arange(n)
+    parent, depth = both(lambda: nest(ts, ts + n, np.array([0, n])))
+    assert (parent == -1).all()
+    assert depth.tolist() == [*range(65_536), *[65_535] * (n - 65_536)]
+
+
+def test_a_lane_is_taken_again_when_it_is_free() -> None:
+    # a 0-10, b 5-15 beside it, c 6-8 in b below it, d 11-20 where a was
+    parent, depth = both(lambda: nest(np.array([0, 5, 6, 11]), np.array([10, 15, 8, 20]), np.array([0, 4])))
+    assert parent.tolist() == [-1, -1, 1, -1]
+    assert depth.tolist() == [0, 1, 2, 0]
+
+
+@given(some_events())
+def test_a_level_has_an_entry_for_each_bucket_in_which_events_of_a_lane_start(events: list[Event]) -> None:
+    rows, first, _, depth = nested(events)
+    ts, dur, track = columns_of(rows)
+    end = ts + np.maximum(dur, 0)
+    pyramid = Pyramid(*both(lambda: astuple(build_pyramid(ts, end, dur, depth, first))))
+    lanes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in range(len(rows)):
+        lanes[int(track[row]), int(depth[row])].append(row)
+    assert list(zip(pyramid.lane_track.tolist(), pyramid.lane_depth.tolist(), strict=True)) == sorted(lanes)
+    assert pyramid.order.tolist() == [row for lane in sorted(lanes) for row in lanes[lane]]
+    kept, origin = len(rows), min(ts.tolist(), default=0)
+    for k, exponent in enumerate(pyramid.exponent.tolist()):
+        entries: list[tuple[int, int, int, int]] = []
+        for i, lane in enumerate(sorted(lanes)):
+            buckets: defaultdict[int, list[int]] = defaultdict(list)
+            for row in lanes[lane]:
+                buckets[(rows[row][0] - origin) >> exponent].append(row)
+            assert pyramid.first[k, i + 1] - pyramid.first[k, i] == len(buckets)
+            entries += [
+                (rows[b[0]][0] - origin, max(end[b].tolist()) - origin, len(b), max(b, key=lambda r: (rows[r][1], -r)))
+                for b in buckets.values()
+            ]
+        at = slice(int(pyramid.first[k, 0]), int(pyramid.first[k, -1]))
+        columns = (pyramid.start, pyramid.end, pyramid.count, pyramid.longest)
+        assert list(zip(*(c[at].tolist() for c in columns), strict=True)) == entries
+        assert exponent % LEVEL_STEP == 0
+        assert len(entries) <= WORTH * kept or len(entries) == len(lanes)
+        kept = len(entries)
+
+
+@given(some_events(), st.lists(st.tuples(st.integers(-1, TRACKS - 1), st.integers(-2, 40)), max_size=20))
+def test_the_innermost_event_at_a_time_is_the_last_begun_of_those_that_cover_it(
+    events: list[Event], places: list[tuple[int, int]]
+) -> None:
+    rows, first, parent, _ = nested([e for e in events if 0 <= e[0] <= 30])
+    ts, dur, _ = columns_of(rows)
+    found = innermost_of_tracks(
+        ts,
+        ts + np.maximum(dur, 0),
+        parent,
+        first,
+        np.array([t for t, _ in places], np.int32),
+        np.array([time for _, time in places], np.int64),
+    )
+    for (track, time), row in zip(places, found.tolist(), strict=True):
+        at = max((i for i, e in enumerate(rows) if e[2] == track and e[0] <= time), default=-1)
+        while at >= 0 and rows[at][0] + max(rows[at][1], 0) < time:
+            at = int(parent[at])
+        assert row == at
+
+
+@pytest.mark.parametrize("depth", [3, FEW, FEW + 1, 1000])
+def test_deep_stacks_are_climbed(depth: int) -> None:
+    # event i of the stack is open from i to 3 depth - i; two more follow at its end: all but one are closed then
+    ts, end = np.arange(depth), 3 * depth - np.arange(depth)
+    first = np.array([0, depth])
+    parent, _ = nest(ts, end, first)
+    assert parent.tolist() == list(range(-1, depth - 1))
+    times = np.array([-1, 0, depth, 2 * depth + 1, 2 * depth + 2, 3 * depth, 3 * depth + 1])
+    assert innermost_at(ts, end, parent, 0, depth, times).tolist() == [-1, 0, depth - 1, depth - 1, depth - 2, 0, -1]
+    wanted = np.isin(ts, [1, depth - 1])
+    found = nearest_ancestor(parent, wanted, np.array([-1, 0, 1, depth - 2, depth - 1]))
+    assert found.tolist() == [-1, -1, 1, 1, depth - 1]
+    assert (nearest_ancestor(parent, np.zeros(depth, bool), ts) == -1).all()

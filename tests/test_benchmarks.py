@@ -1,0 +1,98 @@
+"""What the speed measurements open, and what they say of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import chrome_file, nccl_file, stacks_file
+from benchmarks.opening import ALL, COLD, COLD_4, LOADS, WARM, WORK, Opened, rows
+from benchmarks.recordings import repeated
+from benchmarks.report import across
+from benchmarks.rows import Run, measured
+from tests.conftest import answer, trace_of
+
+
+def test_nccl_file_has_a_launch_an_arrow_and_a_correlation_for_each_kernel(tmp_path: Path) -> None:
+    nccl_file.write(tmp_path / "nccl.json", 2400)
+    events = json.loads((tmp_path / "nccl.json").read_text())["traceEvents"]
+    of = {cat: [e for e in events if e.get("cat") == cat] for cat in ("kernel", "cuda_runtime", "ac2g")}
+    assert [len(found) for found in of.values()] == [600, 600, 1200]
+    assert len({e["args"]["correlation"] for e in of["kernel"]}) == 600
+    assert {e["args"]["Group size"] for e in of["kernel"] if "Collective name" in e["args"]} == {2, 4, 8}
+    assert len(answer("overview", tmp_path / "nccl.json")["steps"]["name"]) == 20  # thirty kernels each
+
+
+def test_stacks_file_keeps_its_epoch_times(tmp_path: Path) -> None:
+    stacks_file.write(tmp_path / "stacks.json", 1040)
+    text = (tmp_path / "stacks.json").read_text()
+    assert '"ts":1711964646123456.789' in text
+    assert '": ' not in text
+    assert '", "' not in text
+    trace = trace_of(tmp_path / "stacks.json")
+    assert trace.events.depth.max() == 11  # the step, eight frames, one that calls, its operator, the instant
+    assert len(trace.allocs.ts) == 2 * 24 * 10
+
+
+def test_chrome_file_pairs_what_begins(tmp_path: Path) -> None:
+    chrome_file.write(tmp_path / "chrome.json", 140)
+    events = json.loads((tmp_path / "chrome.json").read_text())["traceEvents"]
+    count = {ph: sum(e["ph"] == ph for e in events) for ph in "BEbesfCI"}
+    assert count == {"B": 40, "E": 40, "b": 10, "e": 10, "s": 10, "f": 10, "C": 10, "I": 10}
+
+
+@pytest.mark.parametrize(("head", "tail"), [('{"pre": 1, "traceEvents": ', "}"), ("", "")])
+def test_copies_of_a_recording_follow_each_other(tmp_path: Path, head: str, tail: str) -> None:
+    first = '{"ph":"X","name":"ProfilerStep#3","ts": 1711964646123456.789,"dur":10, "args":{"External id":7}}'
+    (tmp_path / "one.json").write_text(f"{head}[{first}]{tail}")
+    repeated(tmp_path / "one.json", tmp_path / "two.json", 2)
+    second = (
+        '{"ph":"X","name":"ProfilerStep#1003","ts": 1711964646124466.789,"dur":10, "args":{"External id":4294967303}}'
+    )
+    assert (tmp_path / "two.json").read_text() == f"{head}[{first},{second}]{tail}"
+
+
+def test_the_empty_event_of_paddle_stays_the_last(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text('{"traceEvents":[{"ts":5,"args":{"start_time": "0.5 us"}},\n {}\n]}')
+    repeated(tmp_path / "one.json", tmp_path / "two.json", 4)
+    events = json.loads((tmp_path / "two.json").read_text())["traceEvents"]
+    assert events == [
+        {"ts": 5, "args": {"start_time": "0.5 us"}},
+        {"ts": 1005, "args": {"start_time": "1000.5 us"}},
+        {},
+    ]
+
+
+def _run(wall: float, peak: int = 0, out: str = "") -> Run:
+    return Run(wall, wall, peak, out)
+
+
+@pytest.mark.parametrize(("cold", "warm", "peak", "missed"), [
+    (1.5, 0.3, 90, set[str]()),  # json.loads takes 20 s: 0.08 x is 1.6 s, more than 1.0 s
+    (1.7, 0.5, 110, {COLD, WARM, "peak memory"}),
+])  # fmt: skip
+def test_bars_are_those_of_the_larger_bound(cold: float, warm: float, peak: int, missed: set[str]) -> None:
+    runs = {
+        LOADS: [_run(20.0, out="1000000")],
+        COLD: [_run(1.0), _run(cold, peak), _run(9.0)],
+        COLD_4: [_run(cold / 1.5)],
+    }
+    runs |= {WARM: [_run(warm)], WORK: [_run(1.0, out="0.2")], ALL: [_run(2.0)]}
+    found = list(rows(Opened("nccl", 100, runs)))
+    assert {row.what for row in found if not row.ok} == missed
+    assert {row.figure.count("**") for row in found} == {0}
+    table = list(across([found]))
+    assert table[3].count("**missed**") == len(missed)
+    assert f"{cold:.2f} s (1.00-9.00), CPU {cold:.2f} s = {cold / 20:.3f} x" in table[3]
+
+
+def test_peak_is_the_measured_process_s() -> None:
+    command = ["python3", "-c", "x = bytearray(200_000_000); print(len(x))"]
+    run = measured(command, cores=1)
+    assert run.out == "200000000\n"
+    assert 200e6 < run.peak < 300e6
+    assert 0 < run.cpu < run.wall + 1
+    with pytest.raises(RuntimeError, match="failed"):
+        measured(["python3", "-c", "raise SystemExit(3)"])

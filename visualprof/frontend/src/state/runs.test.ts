@@ -1,0 +1,28 @@
+import { describe, expect, it } from "vitest";
+import type { ChangesAnswer, Run, RunsAnswer } from "../api/model";
+import { updated } from "./runs";
+
+function run(id: string, modified_ns = 1): Run {
+  return { id, name: id, frameworks: [], modified_ns, workers: [] };
+}
+
+const unreadable = { file: "notes.json", error: "no profile", hint: null };
+const known: RunsAnswer = { revision: 5, runs: [run("a"), run("b"), run("c")], skipped: [unreadable] };
+const nothing: ChangesAnswer = { revision: 6, since: 5, runs: [], removed: [], skipped: null };
+
+describe("changes of the runs", () => {
+  it("are laid over what is known, and leave the other runs the same objects", () => {
+    const now = updated(known, { ...nothing, runs: [run("b", 2), run("d")], removed: ["a"] });
+    expect(now.runs.map((one) => `${one.id}${one.modified_ns}`)).toEqual(["b2", "c1", "d1"]);
+    expect(now.runs[1]).toBe(known.runs[2]);
+    expect([now.revision, now.skipped]).toEqual([6, [unreadable]]);
+  });
+
+  it("replace everything when the server does not know the revision any more", () => {
+    expect(updated(known, { ...nothing, since: null, runs: [run("new")], skipped: [] })).toEqual({ revision: 6, runs: [run("new")], skipped: [] });
+  });
+
+  it("are everything at first", () => {
+    expect(updated(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([run("a")]);
+  });
+});

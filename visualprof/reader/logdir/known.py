@@ -1,0 +1,122 @@
+"""What was found out of files before, on disk beside the traces: a server that starts again reads none of them twice.
+
+A file of lines for each choice of log directories; a line is added with each file that was looked into, the last one
+of a file counts. It knows a file by path, size, time of change and inode, as a server does from one look to the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from visualprof.reader.cache import KNOWN_SUFFIX
+from visualprof.reader.logdir.scan import LogFile, Verdict, Version
+from visualprof.reader.logdir.summary import Failure, Summary
+from visualprof.reader.trace.codec import reader_version
+
+_log = logging.getLogger(__name__)
+
+# What says which views there are for a file, or what it is.
+_SAYS = (".", "trace", "chrome", "megengine", "formats", "models", "logdir", "../views", "../views/measure")
+_SUPERFLUOUS = 1000  # lines of files that are gone or came again
+_UNUSED_S = 60 * 86400
+
+
+class Found(msgspec.Struct, array_like=True, frozen=True):
+    """What a file was at one time. summary, failure: of a parse; neither when its head said enough."""
+
+    path: str
+    version: Version
+    verdict: Verdict
+    summary: Summary | None = None
+    failure: Failure | None = None
+
+
+_LINE = msgspec.json.Decoder(Found)
+
+
+class Known:
+    """The findings of earlier servers, and a place for new ones.
+
+    Args:
+        folder: of the cache.
+        roots: the log directories.
+    """
+
+    def __init__(self, folder: Path, roots: Sequence[str]) -> None:
+        key = hashlib.blake2b("\n".join((reader_version(_SAYS), *roots)).encode("utf-8", "replace"), digest_size=16)
+        self._path = folder / f"{key.hexdigest()}{KNOWN_SUFFIX}"
+        self._earlier = self._load()
+        self._used: list[Found] | None = []
+        self._failed = False
+        self._lock = threading.Lock()
+
+    def take(self, file: LogFile) -> Found | None:
+        """What an earlier server found of this very version of a file; until `forget`."""
+        found = self._earlier.pop(file.path, None)
+        if found is None or found.version != file.version:
+            return None
+        with self._lock:
+            if self._used is not None:
+                self._used.append(found)
+        return found
+
+    def keep(self, found: Found) -> None:
+        """Adds a finding. One of a name that is not UTF-8, or that cannot be written, is made again next time."""
+        with self._lock, contextlib.suppress(UnicodeEncodeError):
+            if self._used is not None:
+                self._used.append(found)
+            self._write(self._path, os.O_APPEND, [found])
+
+    def forget(self) -> None:
+        """After the first look at every file: frees what is left, and leaves it out of the file when it is much."""
+        with self._lock:
+            if self._used is None:
+                return
+            if self._lines > 2 * len(self._used) + _SUPERFLUOUS:
+                other = self._path.with_suffix(f".{os.getpid()}.tmp")
+                if self._write(other, os.O_TRUNC, self._used):
+                    other.replace(self._path)
+            for path in self._path.parent.glob(f"*{KNOWN_SUFFIX}"):  # of log directories that nobody opens any more
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > _UNUSED_S:
+                        path.unlink()
+            self._earlier, self._used = {}, None
+
+    def _write(self, path: Path, how: int, findings: Sequence[Found]) -> bool:
+        """In one call, as two servers may add lines."""
+        data = b"".join(msgspec.json.encode(found) + b"\n" for found in findings)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600)
+            try:
+                os.write(file, data)
+            finally:
+                os.close(file)
+        except OSError as error:
+            if not self._failed:
+                _log.warning("cannot keep what is known of files in %s: %s", path.parent, error.strerror)
+            self._failed = True
+            return False
+        return True
+
+    def _load(self) -> dict[str, Found]:
+        self._lines = 0
+        earlier: dict[str, Found] = {}
+        with contextlib.suppress(OSError):
+            lines = self._path.read_bytes().splitlines()
+            os.utime(self._path)  # its time of change is its time of use
+            self._lines = len(lines)
+            for line in lines:
+                with contextlib.suppress(msgspec.MsgspecError, UnicodeError):  # cut by a crash
+                    found = _LINE.decode(line)
+                    earlier[found.path] = found
+        return earlier

@@ -1,0 +1,58 @@
+/* Rows in the order of their groups and of time. */
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define API __declspec(dllexport)
+#else
+#define API __attribute__((visibility("default")))
+#endif
+
+/*
+ * Rows by their group, as `grouped` of visualprof/reader/trace/order.py describes.
+ *
+ * group: (n,). first: (groups + 1,), order: (n,) written. Returns 0, or 1 where there is no such group.
+ */
+API int vp_group(const int32_t *group, int64_t n, int64_t groups, int64_t *first, int64_t *order)
+{
+    memset(first, 0, (size_t)(groups + 1) * sizeof *first);
+    for (int64_t i = 0; i < n; i++) {
+        if (group[i] < 0 || group[i] >= groups) return 1;
+        first[group[i] + 1]++;
+    }
+    for (int64_t g = 0; g < groups; g++) first[g + 1] += first[g];
+    for (int64_t i = 0; i < n; i++) order[first[group[i]]++] = i;
+    memmove(first + 1, first, (size_t)groups * sizeof *first); /* each slice has ended where the next one starts */
+    first[0] = 0;
+    return 0;
+}
+
+/* Does row b stand before row a? Ends are compared from the last: what lasts longer goes first. */
+static int before(const int64_t *ts, const int64_t *dur, int64_t b, int64_t a)
+{
+    return ts[b] != ts[a] ? ts[b] < ts[a] : dur[b] > dur[a];
+}
+
+/* Sorts n rows, equal ones as they stand; what is sorted already costs one look. */
+static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n, int64_t *spare)
+{
+    int64_t half = n / 2, a = 0, b = half, to = 0;
+    if (n < 2) return;
+    sort(ts, dur, rows, half, spare);
+    sort(ts, dur, rows + half, n - half, spare);
+    while (a < half && !before(ts, dur, rows[half], rows[a])) a++; /* these stay where they are */
+    if (a == half) return;
+    rows += a, n -= a, half -= a, b -= a;
+    memcpy(spare, rows, (size_t)half * sizeof *rows);
+    for (a = 0; a < half; to++) rows[to] = b < n && before(ts, dur, rows[b], spare[a]) ? rows[b++] : spare[a++];
+}
+
+/*
+ * Sorts the rows of each group by (ts, -dur), as `order_of_events` of visualprof/reader/trace/order.py describes.
+ *
+ * rows: as `vp_group` gives them. spare: to work in, half as long as they.
+ */
+API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, int64_t groups, int64_t *rows, int64_t *spare)
+{
+    for (int64_t g = 0; g < groups; g++) sort(ts, dur, rows + first[g], first[g + 1] - first[g], spare);
+}

@@ -1,0 +1,53 @@
+"""Memory events in order of time: their totals, and what happens next at an address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from visualprof.reader.trace import NO_ADDRESS
+from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
+
+
+def next_of_address(addr: Rows, device: Rows) -> Ids:
+    """Of each memory event the next one of its address on its device, -1 for none."""
+    after = np.full(len(addr), -1, np.int32)
+    order = np.argsort(addr, kind="stable")
+    if len(device) and device.min() < device.max():
+        order = order[np.argsort(device[order], kind="stable")]
+    same = (addr[order[1:]] == addr[order[:-1]]) & (device[order[1:]] == device[order[:-1]])
+    same &= addr[order[1:]] != NO_ADDRESS
+    after[order[:-1][same]] = order[1:][same]
+    return after
+
+
+def add_up(allocs: dict[str, Values], complete: Mask) -> None:
+    """Fills the totals of memory events that are complete. A change of use is one event: its release is no dip."""
+    size, addr, ts = allocs["bytes"], allocs["addr"], allocs["ts"]
+    whole = np.flatnonzero(complete)
+    for _, places in _by_device(allocs["device"][whole]):
+        at = whole[places]
+        change = size[at]
+        moved = np.zeros(len(at), np.int64)
+        use = (change[:-1] == -change[1:]) & (change[:-1] < 0) & (ts[at][:-1] == ts[at][1:])
+        use &= (addr[at][:-1] == NO_ADDRESS) & (addr[at][1:] == NO_ADDRESS)
+        moved[:-1][use] = change[1:][use]
+        allocs["allocated"][at] = np.cumsum(change) + moved
+
+
+def falls_below_zero(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
+    """The devices without recorded totals of which more is released than was allocated, and how far the total falls."""
+    for device, at in _by_device(allocs["device"]):
+        least = int(np.cumsum(allocs["bytes"][at]).min())
+        totals = allocs["allocated"][at]
+        if least < 0 and ((totals == -1).all() or int(totals.min()) == least):
+            yield device, least
+
+
+def _by_device(device: Ids) -> Iterator[tuple[int, Ints]]:
+    """Each device and the places where it stands, ascending."""
+    order = np.argsort(device, kind="stable")
+    heads = np.flatnonzero(np.diff(device[order], prepend=device[order[:1]] - 1))
+    for at in np.split(order, heads[1:]) if len(order) else ():
+        yield int(device[at[0]]), at

@@ -1,0 +1,29 @@
+"""How the server behaves; apart, because it is there before the application is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_DIST = Path(__file__).parents[1] / "frontend" / "dist"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the server behaves.
+
+    language: of the page when the browser has not chosen; "" leaves it to the browser.
+    read_only: refuse everything that is not a question. host: the address it is bound to.
+    allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
+    dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
+    with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
+    """
+
+    language: str = ""
+    read_only: bool = False
+    host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
+    dist: Path = field(default=_DIST)
+    data: Path | None = None
+    with_agent: bool = False
+    lease_s: float = 30.0
