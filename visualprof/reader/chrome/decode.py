@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cached_property
 from itertools import count
 from operator import attrgetter
@@ -29,10 +29,12 @@ from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import json_object, label, shown
 from visualprof.reader.native.scanner import Part
 from visualprof.reader.source import Source
-from visualprof.reader.trace.types import Ints, Mask, Values
+from visualprof.reader.trace.types import Floats, Ints, Mask, Values
 
 # float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
 EXACT_US = 2.0**43
+SURE_US = 2.0**41  # and one that has more digits than that to the nearest one
+_NANO, _DIGITS = Decimal("0.001"), Context(prec=60)
 _MOST_NS = 2**62  # the builder leaves such times out
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
@@ -146,32 +148,34 @@ class _Columns:
         self._ahead = ahead
         self._append(self._usable_events(text), text)
 
+    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
+        """The events, with times as floats where those hold them to the nanosecond, else as decimals."""
+        if not self._needs_exact:
+            counted = self._loose, len(self._dropped)
+            events = self._decode(text, self._fast, float)
+            times = np.array([t for e in events for t in (e.ts, e.dur) if t is not None], np.float64)
+            if _are_exact(times, text):
+                return events
+            self._loose, self._dropped = counted[0], self._dropped[: counted[1]]
+            self._needs_exact = bool((times > EXACT_US).any())
+        return self._decode(text, self._exact, Decimal)
+
     @cached_property
-    def _fast(self) -> msgspec.json.Decoder[list[Event[Any, float]]]:
+    def _fast(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
         return msgspec.json.Decoder(list[Event[self._args, float]], strict=False)
 
     @cached_property
-    def _exact(self) -> msgspec.json.Decoder[list[Event[Any, Decimal]]]:
+    def _exact(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
         return msgspec.json.Decoder(list[Event[self._args, Decimal]], strict=False)
 
-    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
+    def _decode(
+        self, text: bytes | memoryview, decoder: msgspec.json.Decoder[list[Event[Any, Any]]], time: type[float | Decimal]
+    ) -> list[Event[Any, Any]]:
+        """All events; where some entry has a wrong type, what can be used of each (20 times slower)."""
         try:
-            return self._decode(text)
+            return decoder.decode(text)
         except msgspec.ValidationError:
-            return self._decode_one_by_one(text)
-
-    def _decode(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
-        if not self._needs_exact:
-            events: list[Event[Any, Any]] = self._fast.decode(text)
-            probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
-            if not any(t % 1.0 for t in probe):
-                return events
-            self._needs_exact = True
-        return self._exact.decode(text)
-
-    def _decode_one_by_one(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
-        """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
-        time = Decimal if self._needs_exact else float
+            pass
         typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
         loose = msgspec.json.Decoder(Event[Any, time], strict=False)
         events: list[Event[Any, Any]] = []
@@ -341,10 +345,30 @@ def _kind(key: tuple[str, str | None, str | int | float | None]) -> Kind:
     return Kind(ph, cat or "", label(name))
 
 
+def _are_exact(us: Floats, text: bytes | memoryview) -> bool:
+    """Do floats tell to which nanosecond each time rounds? text: that they are from."""
+    us = np.abs(us[np.isfinite(us)])
+    ns = (us - np.floor(us)) * 1000
+    unsure = np.spacing(us) * 500 + 1e-9
+    halves = np.abs(np.abs(ns - np.rint(ns)) - 0.5) <= unsure
+    if ((us < SURE_US) & halves).any():
+        return False
+    most = us.max(initial=0.0)
+    return most < SURE_US or not _has_fraction(text, 1 if most > EXACT_US else 4)
+
+
+def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
+    """Is there a number of 13 digits (`SURE_US` has as many) before the point, and as many behind it?"""
+    letters = np.frombuffer(text, np.uint8)
+    points = np.flatnonzero(letters[13 : len(letters) - digits] == ord(".")) + 13
+    around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
+    return bool(((around >= ord("0")) & (around <= ord("9"))).all(axis=1).any())
+
+
 def _nanoseconds(us: list[Any], missing: int) -> Ints:
-    """Microseconds, as float, Decimal or None, as int64 ns; `missing` where there is none."""
+    """Microseconds, as float, Decimal or None, as the nearest int64 ns (half away from zero); `missing` for none."""
     if us and isinstance(next((v for v in us if v is not None), None), Decimal):
-        return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
+        return np.array([missing if v is None or not v.is_finite() else _decimal_ns(v) for v in us], np.int64)
     values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
     known = np.isfinite(values)
     values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
@@ -353,8 +377,19 @@ def _nanoseconds(us: list[Any], missing: int) -> Ints:
     return np.where(known, ns, missing)
 
 
+def _decimal_ns(us: Decimal) -> int:
+    if abs(us) > _MOST_NS:
+        return _MOST_NS if us > 0 else -_MOST_NS
+    ns = int(us * 1000)
+    return _clip(ns if ns == us * 1000 else int(us.quantize(_NANO, ROUND_HALF_UP, _DIGITS).scaleb(3, _DIGITS)))
+
+
 def _clip(ns: int) -> int:
     return max(-_MOST_NS, min(_MOST_NS, ns))
+
+
+def _held(value: int) -> int:
+    return value if -(2**63) <= value < 2**63 else _clip(value)
 
 
 def _integers(values: list[Any]) -> Ints:
@@ -362,5 +397,5 @@ def _integers(values: list[Any]) -> Ints:
     try:
         return np.array(values, np.int64)
     except (OverflowError, TypeError):
-        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _clip(v) for v in values)
+        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _held(v) for v in values)
         return np.fromiter(wrapped, np.int64, len(values))

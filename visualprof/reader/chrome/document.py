@@ -56,8 +56,7 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """The distinct (ph, cat, name) of many events."""
 
     ph: str

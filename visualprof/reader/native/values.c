@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define SURE_NS ((uint64_t)1000 << 41) /* of larger times with an exponent, Python's decoder does not know all digits */
 enum { DEEPEST = 64 }; /* deeper values are refused: Python's decoder has a limit, too */
 
 static unsigned lowest_bit(uint32_t x)
@@ -200,7 +201,7 @@ static Text scientific_at(Reader *r, Text p, int64_t *ns)
     if (shift < 0) v = shift < -19 ? 0 : (v / power(-shift)) + (v % power(-shift) >= power(-shift) / 2);
     else if (v && (shift > 18 || v > MOST_NS / power(shift))) return fault(r, p);
     else v *= v ? power(shift) : 1;
-    if (v > MOST_NS) return fault(r, p);
+    if (v > SURE_NS) return fault(r, p);
     *ns = negative ? -(int64_t)v : (int64_t)v;
     return end;
 }
