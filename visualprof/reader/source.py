@@ -8,8 +8,8 @@ import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -144,7 +144,7 @@ class Source:
 
             def read(buffer: memoryview) -> int:
                 size = 0
-                while size < len(buffer) and (n := file.readinto(buffer[size:])):
+                while size < len(buffer) and (n := file.readinto(buffer[size:]) or 0):
                     size += n
                 self._progress(min(1.0, file.tell() / max(self.size, 1)))
                 return size
@@ -188,15 +188,15 @@ class Source:
         """What is wrong with the content, to be raised: the message names the file."""
         return FormatError(f"{self.name}: {what}", hint)
 
-    def _pieces(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _pieces(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         """Plain pieces, each with the fraction of the file that has been read with it."""
         return ahead(self._unpacked(file, size)) if self.packed else self._plain(file, size)
 
-    def _plain(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _plain(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         while piece := file.read(size):
             yield piece, min(1.0, file.tell() / (self.size or 1))
 
-    def _unpacked(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _unpacked(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         total, limit = 0, max(ALWAYS_ALLOWED, MAX_RATIO * self.size)
         try:
             for plain in unpacked(file, size):
@@ -226,7 +226,7 @@ class Source:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> FileIO:
         try:
             return self.path.open("rb", buffering=0)
         except OSError as error:

@@ -59,7 +59,7 @@ def read_events(
 ) -> Document:
     """As `read_document`, with this scanner or none."""
     rows = _Rows(args, fields_by_cat)
-    pieces = Pieces(source, rows, scanner)
+    pieces = Pieces(source, rows, (scanner, rows.take) if scanner else None)
     pieces.run()
     return replace(
         rows.document(), head=pieces.head, truncated=pieces.truncated, warnings=[*pieces.warnings, *rows.warnings()]
@@ -152,13 +152,13 @@ class _Columns:
         """The events, with times as floats where those hold them to the nanosecond, else as decimals."""
         if not self._needs_exact:
             counted = self._loose, len(self._dropped)
-            events = self._decode(text, self._fast, float)
+            events = self._decode(text, exact=False)
             times = np.array([t for e in events for t in (e.ts, e.dur) if t is not None], np.float64)
             if _are_exact(times, text):
                 return events
             self._loose, self._dropped = counted[0], self._dropped[: counted[1]]
             self._needs_exact = bool((times > EXACT_US).any())
-        return self._decode(text, self._exact, Decimal)
+        return self._decode(text, exact=True)
 
     @cached_property
     def _fast(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
@@ -168,28 +168,33 @@ class _Columns:
     def _exact(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
         return msgspec.json.Decoder(list[Event[self._args, Decimal]], strict=False)
 
-    def _decode(
-        self, text: bytes | memoryview, decoder: msgspec.json.Decoder[list[Event[Any, Any]]], time: type[float | Decimal]
-    ) -> list[Event[Any, Any]]:
-        """All events; where some entry has a wrong type, what can be used of each (20 times slower)."""
+    def _decode(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
         try:
-            return decoder.decode(text)
+            return (self._exact if exact else self._fast).decode(text)
         except msgspec.ValidationError:
-            pass
-        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
-        loose = msgspec.json.Decoder(Event[Any, time], strict=False)
+            return self._decode_one_by_one(text, exact=exact)
+
+    def _decode_one_by_one(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
+        """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
+        typed = msgspec.json.Decoder(Event[self._args, float], strict=False)
+        loose = msgspec.json.Decoder(Event[Any, float], strict=False)
+        timed = msgspec.json.Decoder(Event[Any, Decimal], strict=False)
         events: list[Event[Any, Any]] = []
         for i, raw in enumerate(msgspec.json.decode(text, type=list[msgspec.Raw])):
+            event: Event[Any, Any]
             try:
-                events.append(typed.decode(raw))
-            except msgspec.ValidationError:  # noqa: PERF203 - the decoder gives up a whole list for one wrong entry
+                event = typed.decode(raw)
+            except msgspec.ValidationError:
                 try:
                     event = loose.decode(raw)
                     event.args = self._usable(event.args)
                 except msgspec.ValidationError as error:
                     self._dropped.append(f"event {self._ahead + self.rows + i:,}: {error}")
                     event = Event[Any, Any]()
-                events.append(event)
+            if exact and (event.ts is not None or event.dur is not None):
+                times = timed.decode(raw)
+                event.ts, event.dur = times.ts, times.dur
+            events.append(event)
         return events
 
     def _usable(self, args: object) -> msgspec.Struct:
@@ -374,7 +379,7 @@ def _nanoseconds(us: list[Any], missing: int) -> Ints:
     values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
     whole = np.floor(values)
     ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
-    return np.where(known, ns, missing)
+    return np.where(known, np.clip(ns, -_MOST_NS, _MOST_NS), missing)
 
 
 def _decimal_ns(us: Decimal) -> int:

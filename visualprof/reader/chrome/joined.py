@@ -52,10 +52,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         flow_rows=flow_rows,
         flow_ids=flows.astype(np.int64),
         flow_names=[name for (name,) in flow_names],
-        samples=[
-            (row, titles[i][0], value)
-            for row, i, value in zip(sample_rows.tolist(), series.tolist(), samples.tolist(), strict=True)
-        ],
+        samples=[*zip(sample_rows.tolist(), (titles[i][0] for i in series.tolist()), samples.tolist(), strict=True)],
         head={},
         truncated=False,
         warnings=[],
@@ -68,7 +65,7 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
     at = [np.flatnonzero(which == i) for i in range(len(documents))]
 
     def merged(rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]) -> tuple[Ints, Values]:
-        """One column. names: those that each document's values are numbers of, none where they are no numbers of any."""
+        """One column. names: what each document's values are numbers of; none where they are of nothing."""
         numbers = np.concatenate([own[some] for own, some in zip(at, rows, strict=True)])
         offsets = np.cumsum([0, *map(len, names)])
         shifted = [v + v.dtype.type(offset) for v, offset in zip(values, offsets, strict=False)]
@@ -76,19 +73,29 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
         return numbers[order], np.concatenate(shifted)[order]
 
     every, none = [np.arange(len(own)) for own in at], [()] * len(at)
-    kinds, places, flows = ([getattr(d, of) for d in documents] for of in ("kinds", "places", "flow_names"))
+    kinds, places = [d.kinds for d in documents], [d.places for d in documents]
+    flows = [d.flow_names for d in documents]
     texts = [[None, *d.texts[1:]] for d in documents]
     (kind,), all_kinds = named([merged(every, [d.kind for d in documents], kinds)[1]], chain(*kinds))
     (place,), all_places = named([merged(every, [d.place for d in documents], places)[1]], chain(*places))
     flow_rows, flow = merged([d.flow_rows for d in documents], [d.flow_ids for d in documents], flows)
     (flow,), flow_names = named([flow], chain(*flows))
     args = {
-        name: (*merged([d.args[name].rows for d in documents], [d.args[name].values for d in documents], texts if arg.text else none), arg.text)
+        name: (
+            *merged(
+                [d.args[name].rows for d in documents],
+                [d.args[name].values for d in documents],
+                texts if arg.text else none,
+            ),
+            arg.text,
+        )
         for name, arg in documents[0].args.items()
     }
     ids, strings = named([values for _, values, text in args.values() if text], chain(*texts), known=1)
     next_ids = iter(ids)
-    samples = [(int(own[row]), title, value) for d, own in zip(documents, at, strict=True) for row, title, value in d.samples]
+    samples = [
+        (int(own[row]), title, value) for d, own in zip(documents, at, strict=True) for row, title, value in d.samples
+    ]
     return Document(
         kind=kind,
         place=place,
@@ -97,7 +104,9 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
         kinds=all_kinds,
         places=all_places,
         texts=[text or "" for text in strings],
-        args={name: ArgRows(rows, next(next_ids) if text else values, text) for name, (rows, values, text) in args.items()},
+        args={
+            name: ArgRows(rows, next(next_ids) if text else values, text) for name, (rows, values, text) in args.items()
+        },
         flow_rows=flow_rows,
         flow_ids=flow.astype(np.int64),
         flow_names=flow_names,
@@ -111,9 +120,10 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
 def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name."""
     (ids,), order = renumbered([ids], len(parts))
-    words, at = np.unique(parts[order], return_inverse=True)
+    words, places = np.unique(parts[order], return_inverse=True)
     labels = _labels(shared.texts(words))
-    names: Names = [*zip(*(map(labels.__getitem__, column.tolist()) for column in at.reshape(len(order), parts.shape[1]).T), strict=True)]
+    columns = cast("list[list[int]]", places.reshape(len(order), parts.shape[1]).T.tolist())
+    names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
         (ids,), names = named([ids], names)
     return ids, names

@@ -6,7 +6,7 @@ Also where a file is damaged, cut short or not quite JSON, as profilers write it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from typing import Any, cast
@@ -27,7 +27,7 @@ from visualprof.reader.chrome.salvage import (
     repair,
 )
 from visualprof.reader.chrome.scan import Scanner, Window
-from visualprof.reader.native.scanner import ENDED, REFUSED
+from visualprof.reader.native.scanner import ENDED, REFUSED, Part
 from visualprof.reader.source import UNDECODABLE, Filler, Skipped, Source
 
 HEAD_LIMIT = 64 * 1024 * 1024
@@ -42,6 +42,10 @@ _TAILS = 8
 REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
 
 
+# What scans windows, and what takes the rows of one.
+Scan = tuple[Scanner, Callable[[Part], None]]
+
+
 class Pieces:
     """Cuts the file at event borders and feeds the pieces to the columns.
 
@@ -51,11 +55,11 @@ class Pieces:
     the rest is tried from the next event on. Each byte is decoded a few times at most.
     """
 
-    def __init__(self, source: Source, columns: Sink, scanner: Scanner | None = None) -> None:
+    def __init__(self, source: Source, columns: Sink, scan: Scan | None = None) -> None:
         self.name = source.name
         self.columns = columns
         self._source = source
-        self._scanner = scanner
+        self._scan_with = scan
         self.head: dict[str, Any] = {}
         self.truncated = False
         self.listed = False
@@ -76,9 +80,9 @@ class Pieces:
 
         Raises: FormatError, SourceError: nothing could be read; later damage only makes a warning.
         """
-        if self._scanner:
+        if self._scan_with:
             with self._source.filling() as fill:
-                self._scan(fill, self._scanner)
+                self._scan(fill, *self._scan_with)
         else:
             self._feed_all(self._open_list())
         if self._skipped.parts:
@@ -101,7 +105,7 @@ class Pieces:
         except FormatError as error:
             self._broken = error
 
-    def _scan(self, fill: Filler, scanner: Scanner) -> None:
+    def _scan(self, fill: Filler, scanner: Scanner, take: Callable[[Part], None]) -> None:
         """As `_feed_all`, of what the scanner refuses: from there to the end of a window."""
         self._chunks = iter(partial(_block, fill), b"")
         begun = self._open_list()
@@ -109,7 +113,7 @@ class Pieces:
         with closing(scanner.windows(_Front(begun, fill))) as windows:
             self._chunks = (bytes(window.text) for window in windows)
             try:
-                self._take_windows(windows, scanner)
+                self._take_windows(windows, scanner, take)
             except FormatError as error:
                 self._broken = error
         try:
@@ -117,19 +121,19 @@ class Pieces:
         except SourceError as error:  # why the text ended
             self._broken = self._broken or error
 
-    def _take_windows(self, windows: Iterable[Window], scanner: Scanner) -> None:
+    def _take_windows(self, windows: Iterable[Window], scanner: Scanner, take: Callable[[Part], None]) -> None:
         rest: bytes | None = b""
         for window in windows:
             self._read += len(window.text)
             whole = scanner.again(rest, window, first=not self.columns.rows) if rest else window
-            rest = self._take_scanned(whole)
+            if whole.rows:
+                take(whole.rows)
+            rest = self._behind(whole)
             if rest is None:
                 return
 
-    def _take_scanned(self, window: Window) -> bytes | None:
-        """As `_feed`, of a window."""
-        if window.rows:
-            self.columns.take(window.rows)
+    def _behind(self, window: Window) -> bytes | None:
+        """As `_feed`, of what is not scanned of a window."""
         state, stop = window.scanned[:2]
         if state == ENDED:
             self._close_list(bytes(window.text[stop + 1 :]))

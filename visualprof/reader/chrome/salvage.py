@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from visualprof.reader.native.scanner import Part
 from visualprof.reader.source import UNDECODABLE
 
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
@@ -40,9 +39,6 @@ class Sink(Protocol):
 
     def add(self, text: bytes | memoryview) -> None:
         """Takes a list; raises one of UNDECODABLE, and takes nothing, when it is not whole."""
-
-    def take(self, part: Part) -> None:
-        """Takes rows that were scanned; called only with a scanner."""
 
 
 class Fault(NamedTuple):

@@ -13,7 +13,6 @@ from queue import SimpleQueue
 from threading import Event, Lock, Thread
 
 import msgspec
-import numpy as np
 
 from visualprof.reader.chrome.document import Args
 from visualprof.reader.native.scanner import (
@@ -34,17 +33,18 @@ from visualprof.reader.source import Filler
 
 PIECE_BYTES = 1 << 20
 MOST_THREADS = 4
+NOTHING = Scanned(OPEN, 0, 0, 0)
 
 
 @dataclass
 class Window:
-    """A part of the text, ahead of the comma of the next. ends: nothing follows; cut: it ends with an event, probably."""
+    """A part of the text. ends: nothing follows; cut: it ends with an event, probably, which a comma follows."""
 
     text: memoryview
     ends: bool
     cut: bool
     rows: Part | None = None
-    scanned: Scanned = Scanned(OPEN, 0, 0, 0)
+    scanned: Scanned = NOTHING
     error: BaseException | None = None
     done: Event = field(default_factory=Event)
 
@@ -65,13 +65,13 @@ class Windows:
 
     def buffer(self) -> memoryview:
         """For one window."""
-        return memoryview(np.empty(self._piece + PADDING, np.uint8))
+        return memoryview(bytearray(self._piece + PADDING))
 
     def next(self, buffer: memoryview) -> Window:
         """The next window; the buffer is used where it is large enough."""
         size = len(self._begun)
         if size + PADDING >= len(buffer):
-            buffer = memoryview(np.empty(2 * size + PADDING, np.uint8))
+            buffer = memoryview(bytearray(2 * size + PADDING))
         buffer[:size] = self._begun
         size += self._fill(buffer[size:-PADDING])
         ends = size + PADDING < len(buffer)
@@ -134,7 +134,7 @@ class Scanner:
         """A window with what began before it. first: no event went before."""
         self._again = self._again or Reader(self.fields)
         size = len(begun) + len(window.text)
-        text = memoryview(np.zeros(size + PADDING, np.uint8))
+        text = memoryview(bytearray(size + PADDING))
         text[: len(begun)], text[len(begun) : size] = begun, window.text
         return Window(text[:size], window.ends, window.cut).scan(self._again, first=first)
 

@@ -39,7 +39,9 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
 
 
 def label(value: str | int | float | None) -> str:
-    """A name or an identifier as text; "" for null."""
+    """A name or an identifier as text; "" for null. 7, 7.0 and "7" are one."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
     return "" if value is None else str(value)
 
 

@@ -31,7 +31,9 @@ static Text new_word(Reader *r, Text p, int any, int32_t *id)
         r->short_of_memory = 1;
         return fault(r, p);
     }
-    return r->words.count == known || valid_utf8(p, (uint32_t)(end - p)) ? end : fault(r, p);
+    Word *word = r->words.words + *id;
+    if (r->words.count > known) word->broken = !valid_utf8(p, word->size);
+    return word->broken ? fault(r, p) : end;
 }
 
 /* As `new_word`, mostly by comparison with what followed the value before it the last time. */

@@ -39,7 +39,8 @@ typedef struct {
     uint64_t kind_key, place_key;
     uint32_t size, hash;
     int32_t kind, place;
-    uint8_t bare; /* a number or literal: the same only where a delimiter follows */
+    uint8_t bare;   /* a number or literal: the same only where a delimiter follows */
+    uint8_t broken; /* no UTF-8 */
 } Word;
 
 typedef struct Block { struct Block *before; } Block;

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visualprof.reader.native import function, library
+from visualprof.reader import native
+from visualprof.reader.native import function
 from visualprof.reader.trace.types import Ids, Ints, Values
 
 PADDING = 64  # zero bytes behind a text
@@ -64,7 +65,7 @@ class Joined:
 
 def compiled() -> bool:
     """Can texts be scanned?"""
-    return library() is not None
+    return native.library() is not None
 
 
 def border(text: memoryview) -> int:
@@ -150,8 +151,9 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
     ids = [np.empty(n, np.int32) for _ in range(2)]
     times = [np.empty(n, np.int64) for _ in range(2)]
     columns = [(np.empty(m, np.int64), np.empty(m, _DTYPES[t])) for m, t in zip(sizes, types, strict=True)]
-    pointers = np.array([[a.ctypes.data for a in column] for column in columns], np.uint64).T.copy()
-    table = np.array([*(a.ctypes.data for a in (*ids, *times)), *(p.ctypes.data for p in pointers)], np.uint64)
+    at_rows = np.array([of_rows.ctypes.data for of_rows, _ in columns], np.uint64)
+    at_values = np.array([values.ctypes.data for _, values in columns], np.uint64)
+    table = np.array([a.ctypes.data for a in (*ids, *times, at_rows, at_values)], np.uint64)  # a Table of columns.c
     copy = _call("vp_copy", None, c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p)
     for part, base, at in zip(parts, rows.tolist(), places, strict=False):
         copy(part.reader.at, part.first, part.last, table.ctypes.data, base, at.ctypes.data)

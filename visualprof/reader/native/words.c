@@ -109,7 +109,7 @@ int32_t word_of(Words *words, Text text, uint32_t size, int bare, int copied)
         words->capacity *= 2;
     }
     if (copied && !(text = kept(words, text, size))) return -1;
-    words->words[words->count] = (Word){text, NEVER, NEVER, size, hash, 0, 0, (uint8_t)bare};
+    words->words[words->count] = (Word){text, NEVER, NEVER, size, hash, 0, 0, (uint8_t)bare, 0};
     words->slots[i] = words->count++;
     if (words->count > words->mask / 2 && !more_slots(words)) return -1;
     return (int32_t)words->count - 1;
