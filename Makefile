@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PAGE := visualprof/frontend
 SOURCES := $(shell find $(PAGE)/src $(PAGE)/public -type f 2>/dev/null) $(PAGE)/package-lock.json $(PAGE)/vite.config.ts
+NATIVE := visualprof/reader/native
+BUILD := setup.py build_backend.py $(wildcard $(NATIVE)/*.[ch])
 MODULES := $(PAGE)/node_modules/.package-lock.json
 # npm in the page's folder, with the Node that comes as a Python package.
 NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
@@ -11,7 +13,7 @@ NPM := $(BIN)/python -c "import sys, setup; sys.exit(setup.npm(*sys.argv[1:]))"
 WHOLE := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 PORT ?= 8040
 
-.PHONY: demo dev test check ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
+.PHONY: demo dev test check native ruff layers pyright eslint vue-tsc vitest unit bench page types clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -29,7 +31,7 @@ test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python,
 	$(NPM) test
 
 check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, layers, unit tests of Python and page
-	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers
+	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers native
 
 unit:
 	$(BIN)/python -m pytest -n 2 -q -rfE -m "not e2e and not slow"
@@ -53,6 +55,11 @@ ruff:
 layers:
 	$(BIN)/lint-imports --no-logo
 
+native:
+	@if command -v $(firstword $(CC)) >/dev/null; then mkdir -p build && \
+	$(CC) -O2 -shared -fPIC -Wall -Wextra -Werror -o build/native.so $(NATIVE)/*.c && echo "no warnings in $(NATIVE)"; \
+	else echo "$(NATIVE) is not checked: there is no $(firstword $(CC))"; fi
+
 bench: $(VENV)/dev ## speed and memory with baselines, to build/benchmarks.md; PEERS=1: other tools and 10 M events too, to docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
 
@@ -72,16 +79,16 @@ $(VENV)/created:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/demo: $(VENV)/pip pyproject.toml setup.py $(SOURCES)
+$(VENV)/demo: $(VENV)/pip pyproject.toml $(BUILD) $(SOURCES)
 	VISUALPROF_REBUILD=1 $(BIN)/python -m pip install -q '.[onnxruntime]'
 	touch $@
 
-$(VENV)/dev: $(VENV)/pip pyproject.toml
+$(VENV)/dev: $(VENV)/pip pyproject.toml $(BUILD)
 	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]' $(EXTRA)
 	touch $@
 
 # MegEngine has wheels for Python up to 3.10: with no such Python, or no access to them, its tests say so and are skipped.
-$(VENV)/runtimes: $(VENV)/dev
+$(VENV)/runtimes: | $(VENV)/dev
 	$(BIN)/visualprof agent install-runtime megengine==1.13.0 --folder .runtimes || echo "no MegEngine runtime: its tests are skipped"
 	touch $@
 

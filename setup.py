@@ -84,7 +84,7 @@ def compile_native(target: Path, *flags: str) -> bool:
     Plain C for ctypes: it needs no header of Python, and one library serves every version of it.
     """
     position = [] if os.name == "nt" else ["-fPIC"]
-    options = ["-O3", "-shared", *position, "-fvisibility=hidden", *shlex.split(os.environ.get("CFLAGS", "")), *flags]
+    options = ["-O2", "-shared", *position, "-fvisibility=hidden", *shlex.split(os.environ.get("CFLAGS", "")), *flags]
     sources = sorted(str(path) for path in (ROOT / NATIVE).glob("*.c"))
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from msgspec import structs
 
 from benchmarks.rows import Row
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
@@ -278,7 +279,7 @@ def _measured(dimension: str) -> Iterator[tuple[str, float, list[float]]]:
 
 def _once(case: Case, ranks: list[tuple[str, Trace]]) -> object:
     """The case of traces of which nothing has been worked out."""
-    return case.work([(name, replace(trace, events=replace(trace.events))) for name, trace in ranks])
+    return case.work([(name, structs.replace(trace, events=structs.replace(trace.events))) for name, trace in ranks])
 
 
 def growth(chosen: Sequence[str] = ()) -> Iterator[Row]:

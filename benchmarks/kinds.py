@@ -22,6 +22,8 @@ MADE: dict[str, tuple[str, Writer]] = {
     "stacks": ("Python stacks, minified, epoch times", stacks_file.write),
     "memory": ("memory instants", write_memory_trace),
     "chrome": ("Chrome: begin, end, asynchronous, counters", chrome_file.write),
+    "gigabyte": ("a gigabyte of what `generated` is", kineto_file.write),
+    "huge": ("ten million events", kineto_file.write),
 }
 # What each kind is, and its recording, beside the checkout.
 RECORDED: dict[str, tuple[str, Path]] = {
@@ -42,7 +44,7 @@ RECORDED: dict[str, tuple[str, Path]] = {
     "onnxruntime": ("ONNX Runtime, recorded", SHARED / "onnxruntime/ort_tinybert_b2s64_opt_all.json"),
 }
 LARGE = ("generated", "nccl", "stacks", "memory", "repeated")
-KINDS = (*LARGE, *(kind for kind in (*RECORDED, *MADE) if kind not in LARGE))
+SMALLER = ("resnet50", "vllm", "paddle", "megengine", "onnxruntime", "chrome")
 
 
 def title(kind: str) -> str:
@@ -53,15 +55,14 @@ def title(kind: str) -> str:
 def written(folder: Path, kinds: Iterable[str], events: int) -> dict[str, Path]:
     """The file of each kind whose recording is there; those that are not there yet are written side by side.
 
-    The large kinds get so many events, the others three tenths of them.
+    The large kinds get so many events, a gigabyte and the huge one more, the others three tenths of them.
     """
+    of = {"gigabyte": events * 27 // 10, "huge": events * 10, **dict.fromkeys(SMALLER, events * 3 // 10)}
     folder.mkdir(parents=True, exist_ok=True)
     paths = {kind: folder / f"{kind}.json" for kind in kinds if kind in MADE or RECORDED[kind][1].exists()}
     with ProcessPoolExecutor() as pool:
         made = [
-            pool.submit(_write, kind, path, events if kind in LARGE else events * 3 // 10)
-            for kind, path in paths.items()
-            if not path.exists()
+            pool.submit(_write, kind, path, of.get(kind, events)) for kind, path in paths.items() if not path.exists()
         ]
     for each in made:
         each.result()
@@ -78,7 +79,7 @@ def _write(kind: str, path: Path, events: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("kinds", nargs="*", default=KINDS)
+    parser.add_argument("kinds", nargs="*", default=LARGE + SMALLER)
     parser.add_argument("--events", type=int, default=1_000_000)
     options = parser.parse_args()
     for path in written(options.folder, options.kinds, options.events).values():

@@ -1,6 +1,6 @@
 """How much memory large profiles take: plain, compressed, and far beyond the machine's memory.
 
-python -m benchmarks.large [--huge]
+python -m benchmarks.large FOLDER [--huge]
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.kineto_file import write
+from benchmarks.kinds import written
 from benchmarks.rows import Row, Run, measured
 
-GB_EVENTS, HUGE_EVENTS = 2_700_000, 10_000_000
 PLAIN, COMPRESSED, BEYOND, HUGE_S = 1.0, 1.5, 2 << 30, 20.0
 
 
@@ -52,42 +51,22 @@ def bounds(path: Path) -> Iterator[Row]:
     packed.unlink()
 
 
-def large(folder: Path) -> Iterator[Row]:
-    """A file of a gigabyte."""
-    path = folder / "gigabyte.json"
-    write(path, GB_EVENTS)
-    yield from bounds(path)
-    path.unlink()
-
-
-def huge(folder: Path) -> Iterator[Row]:
-    """Ten million events."""
-    path = folder / "huge.json"
-    write(path, HUGE_EVENTS)
-    yield from beyond(path)
-    path.unlink()
-
-
 def beyond(path: Path) -> Iterator[Row]:
     """Time and peak of a file of more than a gigabyte."""
     run = overview(path)
-    what = f"{HUGE_EVENTS / 1e6:.0f} M events, {path.stat().st_size / 1e6:,.0f} MB: `view overview`, 2 cores"
+    what = f"ten million events, {path.stat().st_size / 1e6:,.0f} MB: `view overview`, 2 cores"
     yield Row(what, f"{run.wall:.1f} s, CPU {run.cpu:.1f} s", f"at most {HUGE_S:.0f} s", run.wall <= HUGE_S)
     yield Row("its peak memory", f"{run.peak / 1e6:,.0f} MB", f"at most {BEYOND >> 30} GiB", run.peak <= BEYOND)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where the files are, or are written")
     parser.add_argument("--huge", action="store_true")
-    parser.add_argument("--file", type=Path, help="one that is there")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        parts = [bounds(options.file)] if options.file and not options.huge else [large(Path(folder))]
-        if options.huge:
-            parts = [beyond(options.file) if options.file else huge(Path(folder))]
-        for part in parts:
-            for row in part:
-                print(row.line(), flush=True)
+    kind = "huge" if options.huge else "gigabyte"
+    for row in (beyond if options.huge else bounds)(written(options.folder, [kind], 1_000_000)[kind]):
+        print(row.line(), flush=True)
 
 
 if __name__ == "__main__":

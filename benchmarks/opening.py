@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.kinds import KINDS, LARGE, title, written
+from benchmarks.kinds import LARGE, SMALLER, title, written
 from benchmarks.rows import ROOT, Row, Run, measured
 
 JSON_LOADS = """
@@ -154,7 +154,7 @@ def _beside(file: Opened, way: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", default=KINDS)
+    parser.add_argument("kinds", nargs="*", default=LARGE + SMALLER)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)

@@ -60,12 +60,34 @@ def tools() -> dict[str, Way]:
     }
 
 
-def beside(file: Opened, names: Iterable[str]) -> Iterator[Row]:
-    """What each tool took: as ratios to json.loads and to the file."""
-    yield Row("profile", f"{title(file.kind)}, {file.size / 1e6:.0f} MB")
-    yield Row(LOADS, f"{file.wall(LOADS):.2f} s")
-    for way in (COLD, ALL, *names):
-        runs, base = file.runs[way], file.wall(LOADS)
-        ratios = sorted(run.wall / base for run in runs)
-        figure = f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f}-{ratios[-1]:.2f})" if runs else "fails"
-        yield Row(way, figure + (f", {file.peak(way) / file.size:.1f} x the file" if runs else ""))
+def beside(files: list[Opened], names: Iterable[str]) -> Iterator[list[Row]]:
+    """What each tool took on each file, as ratios to json.loads and to the file; last their least and most."""
+    ways = (COLD, ALL, *names)
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    peaks: dict[str, list[float]] = {way: [] for way in ways}
+    for file in files:
+        rows = [
+            Row("profile", f"{title(file.kind)}, {file.size / 1e6:.0f} MB"),
+            Row(LOADS, f"{file.wall(LOADS):.2f} s"),
+        ]
+        for way in ways:
+            if not file.runs[way]:
+                rows.append(Row(way, "fails"))
+                continue
+            ratios = [run.wall / file.wall(LOADS) for run in file.runs[way]]
+            times[way].append(statistics.median(ratios))
+            peaks[way].append(file.peak(way) / file.size)
+            spread = f"{times[way][-1]:.2f} x ({min(ratios):.2f}-{max(ratios):.2f})"
+            rows.append(Row(way, f"{spread}, {peaks[way][-1]:.1f} x the file"))
+        yield rows
+    yield [
+        Row("profile", "least and most"),
+        Row(LOADS, ""),
+        *(Row(way, _range(times[way], peaks[way])) for way in ways),
+    ]
+
+
+def _range(times: list[float], peaks: list[float]) -> str:
+    if not times:
+        return ""
+    return f"{min(times):.2f} to {max(times):.2f} x, {min(peaks):.1f} to {max(peaks):.1f} x the file"

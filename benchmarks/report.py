@@ -65,17 +65,12 @@ def down(rows: list[Row]) -> Iterator[str]:
         yield f"| {row.what} | {row.figure} | {row.bar} | {met} |"
 
 
-def document(
-    before: str, opened: list[list[Row]], smaller: list[list[Row]], beside: list[list[Row]], rows: list[Row]
-) -> str:
-    """The page as Markdown; `before` is the load before the first figure."""
-    lines = [
-        "# Benchmarks",
-        "",
-        f"`make bench{' PEERS=1' if beside else ''}` on {machine()}.",
-        f"Load {before} before, {load()} after.",
-    ]
-    lines += ["", "## Opening a profile", OPENING, *across(opened), "", *across(smaller)]
+def document(took: str, opened: list[list[list[Row]]], beside: list[list[Row]], rows: list[Row]) -> str:
+    """The page as Markdown; `took` says how long it took, `opened` a table of each size of files."""
+    lines = ["# Benchmarks", "", f"`make bench{' PEERS=1' if beside else ''}` on {machine()}."]
+    lines += [f"{took}.", "", "## Opening a profile", OPENING]
+    for files in opened:
+        lines += [*across(files), ""]
     if beside:
-        lines += ["", "## Beside other tools", BESIDE, *across(beside)]
-    return "\n".join([*lines, "", "## Everything else", "", *down(rows), ""])
+        lines += ["## Beside other tools", BESIDE, *across(beside), ""]
+    return "\n".join([*lines, "## Everything else", "", *down(rows), ""])

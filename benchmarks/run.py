@@ -12,6 +12,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from benchmarks import peers
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
 from benchmarks.harness import harness
-from benchmarks.kinds import KINDS, LARGE, written
-from benchmarks.large import bounds, huge, large
+from benchmarks.kinds import LARGE, SMALLER, written
+from benchmarks.large import beyond, bounds
+from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
@@ -29,29 +31,30 @@ from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
 from benchmarks.serving import serving
+from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
 
 ROUNDS, ROUNDS_SMALLER = 5, 3
 
 
-def openings(folder: Path, events: int, tools: dict[str, Way]) -> Iterator[Opened]:
+def openings(paths: dict[str, Path], tools: dict[str, Way]) -> Iterator[Opened]:
     """Every kind of file, opened in every way."""
-    for kind, path in written(folder, KINDS, events).items():
+    for kind, path in paths.items():
+        if kind not in LARGE + SMALLER:
+            continue
         large = kind in LARGE
         yield opened(kind, path, ROUNDS if large else ROUNDS_SMALLER, ways(every=large) | (tools if large else {}))
-        if kind != "generated":
-            path.unlink()
 
 
-def pages(events: int) -> Iterator[Row]:
-    """What a browser without a GPU makes of it."""
+def pages(events: int, dagre_s: float) -> Iterator[Row]:
+    """What a browser without a GPU makes of it; how dagre fares, where it gets time."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
     yield from timeline_page(events, chromium)
-    yield from graph_page(chromium)
+    yield from graph_page(chromium, dagre_s=dagre_s)
 
 
 def main() -> int:
@@ -61,36 +64,41 @@ def main() -> int:
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks.md")
     options = parser.parse_args()
-    before, rows = load(), list[Row]()
-    tables: dict[bool, list[list[Row]]] = {True: [], False: []}
-    beside: list[list[Row]] = []
+    begun, before, rows = time.perf_counter(), load(), list[Row]()
+    files: list[Opened] = []
     tools = peers.tools() if options.peers else {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for file in openings(folder, options.events, tools):
-            tables[file.kind in LARGE].append(_said(figures(file)))
-            if file.kind in LARGE and tools:
-                beside.append(_said(peers.beside(file, tools)))
-        own = folder / "generated.json"
+        more = ("gigabyte", "huge") if options.huge else ("gigabyte",)
+        paths = written(folder, LARGE + SMALLER + more, options.events)
+        for file in openings(paths, tools):
+            files.append(file)
+            _said(figures(file))
         parts = [
-            bounds(own),
-            levels(own),
+            startup(),
+            bounds(paths["generated"]),
+            levels(paths["generated"]),
             serving(folder),
-            large(folder),
-            *([huge(folder)] if options.huge else []),
-            memory_view(folder, options.events),
+            bounds(paths["gigabyte"]),
+            *([beyond(paths["huge"])] if options.huge else []),
+            memory_view(paths["memory"]),
             many_ranks(folder),
             many_collectives(folder),
+            logdirs(folder),
             growth(),
             queue(folder),
             harness(),
-            pages(10_000_000 if options.huge else options.events),
+            pages(10_000_000 if options.huge else options.events, dagre_s=60 if options.peers else 0),
         ]
         for part in parts:
             rows += _said(part)
+    largest = [file for file in files if file.kind in LARGE]
+    tables = [[list(figures(file)) for file in files if (file in largest) == large] for large in (True, False)]
+    beside = [_said(line) for line in peers.beside(largest, tools)] if tools else []
     options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text(document(before, tables[True], tables[False], beside, rows))
-    return 0 if all(row.ok for table in (*tables[True], *tables[False], rows) for row in table) else 1
+    took = f"{(time.perf_counter() - begun) / 60:.0f} minutes; load {before} before, {load()} after"
+    options.out.write_text(document(took, tables, beside, rows))
+    return 0 if all(row.ok for part in (*tables[0], *tables[1], rows) for row in part) else 1
 
 
 def _said(rows: Iterable[Row]) -> list[Row]:

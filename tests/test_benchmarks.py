@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import chrome_file, nccl_file, stacks_file
 from benchmarks.opening import ALL, COLD, COLD_4, LOADS, WARM, WORK, Opened, rows
+from benchmarks.peers import beside
 from benchmarks.recordings import repeated
 from benchmarks.report import across
 from benchmarks.rows import Run, measured
@@ -86,6 +87,27 @@ def test_bars_are_those_of_the_larger_bound(cold: float, warm: float, peak: int,
     table = list(across([found]))
     assert table[3].count("**missed**") == len(missed)
     assert f"{cold:.2f} s (1.00-9.00), CPU {cold:.2f} s = {cold / 20:.3f} x" in table[3]
+
+
+def test_the_last_line_of_the_tools_is_their_range() -> None:
+    nccl = {LOADS: [_run(10.0)], COLD: [_run(1.0, 50)], ALL: [_run(2.0, 60)], "HTA": []}
+    memory = {
+        LOADS: [_run(4.0)],
+        COLD: [_run(1.0, 90), _run(3.0), _run(2.0)],
+        ALL: [_run(2.0, 60)],
+        "HTA": [_run(20.0, 700)],
+    }
+    table = [
+        [row.figure for row in line]
+        for line in beside([Opened("nccl", 100, nccl), Opened("memory", 100, memory)], ["HTA"])
+    ]
+    assert table[0][2:] == ["0.10 x (0.10-0.10), 0.5 x the file", "0.20 x (0.20-0.20), 0.6 x the file", "fails"]
+    assert table[1][2] == "0.50 x (0.25-0.75), 0.9 x the file"
+    assert table[2][2:] == [
+        "0.10 to 0.50 x, 0.5 to 0.9 x the file",
+        "0.20 to 0.50 x, 0.6 to 0.6 x the file",
+        "5.00 to 5.00 x, 7.0 to 7.0 x the file",
+    ]
 
 
 def test_peak_is_the_measured_process_s() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import io
 import json
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -17,8 +19,10 @@ from pathlib import Path
 import pytest
 
 from tests import models
+from visualprof import __version__
 from visualprof.cli import commands, main
 from visualprof.cli.demo import check
+from visualprof.reader import native
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,6 +50,21 @@ def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str
     status = main([str(each) for each in arguments])
     out, err = capfd.readouterr()
     return status, out, err
+
+
+@pytest.mark.parametrize("command", [(), ("view",)])
+def test_the_version_says_whether_the_native_reader_is_in_use(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setenv(native.OFF, "0")
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--version"])
+    first, second = capfd.readouterr().out.splitlines()
+    assert (ended.value.code, first) == (0, f"visualprof {__version__}")
+    assert second.startswith("native reader: no: VISUALPROF_NATIVE=0; ")
+    monkeypatch.setattr(native, "library", lambda: ctypes.CDLL(None))
+    assert native.state() == f"yes ({platform.machine()})"
 
 
 def test_json_is_the_views_answer(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -160,7 +179,8 @@ def python(*code: str) -> subprocess.CompletedProcess[str]:
 
 
 def modules_after(code: str) -> list[str]:
-    return python("-c", f"import sys; from visualprof.cli import main\n{code}\nprint(*sys.modules)").stdout.split()
+    out = python("-c", f"import sys; from visualprof.cli import main\n{code}\nprint(*sys.modules)").stdout
+    return out.splitlines()[-1].split()
 
 
 def test_help_does_not_load_what_it_does_not_need() -> None:
@@ -168,9 +188,31 @@ def test_help_does_not_load_what_it_does_not_need() -> None:
     assert not {"numpy", "flask", "pandas", "msgspec", "watchdog"} & set(loaded)
 
 
-def test_a_view_does_not_load_the_server(trace: Path) -> None:
-    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}, '--format', 'json'])")
-    assert not {"flask", "waitress", "pandas", "watchdog", "pyecharts", "multiprocessing.pool"} & set(loaded)
+HEAVY = {"flask", "waitress", "watchdog", "sqlalchemy", "alembic", "onnx", "psutil", "platformdirs", "ssl", "pandas"}
+
+
+@pytest.mark.parametrize("name", ["overview", "operator"])
+def test_a_view_loads_no_other_view_and_nothing_that_only_others_need(trace: Path, name: str) -> None:
+    loaded = modules_after(f"main(['view', {name!r}, {str(trace)!r}])")
+    assert not {*HEAVY, "numpy.ma", "logging", "tempfile", "multiprocessing"} & set(loaded)
+    others = ("visualprof.server", "visualprof.remote", "visualprof.reader.models", "visualprof.reader.logdir")
+    assert not [m for m in loaded if m.startswith(others)]
+    assert {m for m in loaded if re.fullmatch(r"visualprof\.views\.\w+", m)} == {
+        f"visualprof.views.{m}" for m in ("answers", "measure", name)
+    }
+
+
+def test_a_file_that_was_read_before_is_opened_without_its_format(trace: Path) -> None:
+    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}]); main(['view', 'overview', {str(trace)!r}])")
+    assert "visualprof.reader.formats.kineto" in loaded
+    loaded = modules_after(f"main(['view', 'overview', {str(trace)!r}])")
+    assert not [m for m in loaded if m.startswith(("visualprof.reader.formats.", "visualprof.reader.chrome."))]
+
+
+def test_the_version_is_told_without_loading_other_commands() -> None:
+    loaded = modules_after("try: main(['--version'])\nexcept SystemExit: pass")
+    assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli.serve"}
+    assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
 
 
 def test_it_runs_as_a_module(trace: Path) -> None:

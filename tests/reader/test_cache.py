@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
+import platformdirs
 import pytest
+from msgspec.structs import replace
 
 from tests.conftest import ROOT
 from visualprof.reader import Trace, read_trace
@@ -56,22 +58,22 @@ def cache(tmp_path: Path) -> Cache:
     return Cache(tmp_path / "cache")
 
 
-def assert_same(one: object, other: object) -> None:
-    for field in fields(one):  # type: ignore[arg-type]
-        left, right = getattr(one, field.name), getattr(other, field.name)
+def assert_same(one: msgspec.Struct, other: msgspec.Struct) -> None:
+    for field in one.__struct_fields__:
+        left, right = getattr(one, field), getattr(other, field)
         if isinstance(left, np.ndarray):
             assert left.dtype == right.dtype
-            assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), field.name
-        elif is_dataclass(left):
+            assert np.array_equal(left, right, equal_nan=left.dtype.kind == "f"), field
+        elif isinstance(left, msgspec.Struct):
             assert_same(left, right)
-        elif field.name == "args":
+        elif field == "args":
             assert left.keys() == right.keys()
             for name in left:
                 assert_same(left[name], right[name])
-        elif field.name == "strings":
+        elif field == "strings":
             assert tuple(left) == tuple(right)
         else:
-            assert left == right, field.name
+            assert left == right, field
 
 
 def test_a_stored_trace_comes_back_the_same(profile: Path, cache: Cache) -> None:
@@ -235,3 +237,13 @@ def test_a_file_with_one_wrong_bit_counts_as_absent(profile: Path, cache: Cache)
         assert cache.load(fingerprint) is None, at
     assert_same(open_trace(profile, cache=cache), read_trace(profile))
     assert path.read_bytes() == data
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it asks platformdirs")
+@pytest.mark.parametrize("xdg", [None, "", " ", "/somewhere/else"])
+def test_the_users_folder_is_that_of_the_system(xdg: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUALPROF_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if xdg is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+    assert Cache.default().folder == Path(platformdirs.user_cache_dir("visualprof", appauthor=False))

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, ROOT
 from tests.remote.draft_sites import Known
-from visualprof.cli import _request, _watch, main, submit
+from visualprof.cli import _fail_on, _request, _watch, main, submit
 from visualprof.cli._server import Server as Client
 from visualprof.cli._server import Unreachable
 from visualprof.errors import BadParameter
@@ -115,9 +115,86 @@ def test_a_job_is_waited_for_and_shows_its_points(served: tuple[str, Path], tmp_
     assert "ort-1t: batch 4: " in out
     assert "ort-1t: succeeded" in out
     rows = [line.split() for line in out.splitlines() if line.startswith("ort-1t  ")]
-    assert [row[1] for row in rows] == ["1", "2", "4"]
+    assert [row[1] for row in rows] == ["1", "2", "4", "local"], "the points, and where they were measured"
     (place,) = [line for line in out.splitlines() if "#/overview?run=" in line]
     assert (runs / place.partition("run=")[2].replace("%2F", "/") / "points.jsonl").is_file()
+
+
+def test_it_tells_where_and_how_it_ran_and_what_to_know_of_the_numbers(
+    served: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, _ = served
+    given = ("--batch", "1,2", "--threads", "1", "--precision", "f32", "--wait")
+    done = run(url, model(tmp_path / "net.onnx"), *QUICK, *given, "--json", "--fail-on", "qps<1e9|p99>1ns", code=4)
+    job = json.loads(done.stdout)
+    (result,) = job["results"]
+    assert (result["spec"], result["device"], result["precision"]) == ("ort-f32-1t", "cpu", "as the model")
+    assert result["agent"] == answer(url, "agents")["agents"][0]["name"]
+    assert result["environment"]["cpu"]
+    report = answer(url, f"evaluation/overlay?reports={result['report']}")
+    assert result["verdicts"] == report["verdicts"]
+    table = {name: report["table"][name] for name in ("batch", "qps", "p50_ns", "p99_ns", "stable", "host_busy")}
+    assert table == {name: [point[name] for point in job["points"]] for name in table}
+    assert job["fail_on"] == [f"ort-f32-1t, batch {batch}: {why}" for why in ("qps<1e9", "p99>1ns") for batch in (1, 2)]
+    headings = " ".join(line for line in done.stderr.splitlines() if line.split()[:1] == ["spec"])
+    for column in ("p50", "p99", "stable", "host busy", "agent", "device", "precision", "verdicts"):
+        assert column in headings
+    assert f"compare: {url}#/evaluation?reports={result['report']}\n" in done.stderr
+
+
+def test_fail_on_lets_pass_what_keeps_its_limits(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    run(url, model(tmp_path / "net.onnx"), *QUICK, "--wait", "--fail-on", "p50 > 10s | qps < 0.001 | fallback_provider")
+
+
+def measured(**more: Any) -> dict[str, Any]:
+    """A finished job of one point: p99 of 6 ms, stable on a busy host."""
+    point = {
+        "spec": "s",
+        "batch": 1,
+        "stable": True,
+        "host_busy": True,
+        "throttled": None,
+        "qps": 9.0,
+        "p99_ns": 6_000_000,
+    }
+    return {"points": [{**point, **more}], "results": [{"spec": "s", "verdicts": [{"id": "n_too_small"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "told"),
+    [
+        ("unstable|busy|throttled", {}, ["s, batch 1: busy"]),
+        ("unstable", {"stable": False}, ["s, batch 1: unstable"]),
+        ("p99>5ms", {}, ["s, batch 1: p99>5ms"]),
+        ("p99 > 6ms", {}, []),
+        ("p99>0.0059s|qps<10", {}, ["s, batch 1: p99>0.0059s", "s, batch 1: qps<10"]),
+        ("p99>5ms", {"p99_ns": None}, ["s, batch 1: p99>5ms, of which nothing is known: too few runs"]),
+        ("n_too_small|precision_changed", {}, ["s: n_too_small"]),
+        ("", {}, []),
+    ],
+)
+def test_conditions_hold_or_not(text: str, more: dict[str, Any], told: list[str]) -> None:
+    assert _fail_on.met(_fail_on.parse(text), measured(**more)) == told
+
+
+@pytest.mark.parametrize(
+    "text", ["slow", "p99>5", "p99>5h", "p99=5ms", "unstable>1", "qps<5ms", "busy||busy", "p99>-1ms"]
+)
+def test_a_condition_that_is_none_is_explained(text: str) -> None:
+    with pytest.raises(BadParameter, match="is no condition") as refused:
+        _fail_on.parse(text)
+    assert "unstable" in refused.value.hint
+
+
+def test_every_verdict_can_be_a_condition() -> None:
+    words = json.loads((ROOT / "visualprof/frontend/src/locales/en.json").read_text())
+    assert set(words["verdict"]) == {*_fail_on.VERDICTS, "unstable", "host_busy", "throttled"}
+
+
+def test_fail_on_without_waiting_is_refused(lonely: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit", str(tmp_path / "net.onnx"), "--server", lonely, "--fail-on", "busy"]) == 2
+    assert "--fail-on needs --wait" in capsys.readouterr().err
 
 
 def test_json_has_the_finished_job_and_nothing_else_on_stdout(served: tuple[str, Path], tmp_path: Path) -> None:
@@ -428,7 +505,10 @@ def state(what: str, progress: float, *batches: int, name: str = "ort") -> dict[
         "agent_name": "box",
         "reason": None,
     }
-    points = [{"task": "t", "spec": name, "batch": b, "qps": 10.0, "p50_ns": 1000, "stable": True} for b in batches]
+    points = [
+        {"task": "t", "spec": name, "batch": b, "qps": 10.0, "p50_ns": 1000, "stable": True, "host_busy": None}
+        for b in batches
+    ]
     return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points}
 
 

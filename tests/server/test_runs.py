@@ -7,6 +7,9 @@ from typing import Any
 
 from sites import MakeSite, Site, kineto
 
+from visualprof import __version__
+from visualprof.reader import native
+
 
 def test_status_says_what_the_server_is(make_site: MakeSite) -> None:
     site = make_site(language="zh", read_only=True)
@@ -15,6 +18,7 @@ def test_status_says_what_the_server_is(make_site: MakeSite) -> None:
     assert body["read_only"] is True
     assert body["logdirs"] == [str(site.folder)]
     assert body["watching"] == "polling"
+    assert (body["version"], body["native_reader"]) == (__version__, native.state())
 
 
 def test_runs_lists_what_is_known_of_a_parsed_file(site: Site) -> None:

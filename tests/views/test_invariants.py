@@ -205,3 +205,7 @@ def _arbitrary(chance: random.Random) -> list[Event]:
             at += took + chance.randint(1, length // 8)
     chance.shuffle(events)
     return events
+
+
+def test_a_view_is_found_by_the_name_of_its_file() -> None:
+    assert [view(known.name) for known in all_views()] == list(all_views())

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="visualprof" if chosen == _DEFAULT else f"visualprof {chosen}",
         description=module.__doc__,
-        epilog=_overview(names) if chosen == _DEFAULT else None,
+        epilog=_overview(names) if chosen == _DEFAULT and {"-h", "--help"} & {*words} else None,  # imports all of them
         formatter_class=argparse.RawDescriptionHelpFormatter,
         conflict_handler="resolve",  # `submit --version` is that of a runtime
     )

@@ -60,9 +60,16 @@ class Server:
 
         Raises: Unreachable, Refused.
         """
+        return self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: object = None) -> Json:
+        """The answer to an order of any method.
+
+        Raises: Unreachable, Refused.
+        """
         data = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method="POST"), TIMEOUT_S)
+        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress) -> Json:
         """Sends a file; progress gets bytes sent and all of them.

@@ -9,12 +9,13 @@ import time
 import uuid
 from pathlib import Path
 
-from visualprof.cli import _request, _watch
+from visualprof.cli import _fail_on, _request, _watch
 from visualprof.cli._server import Json, Server, Unreachable
-from visualprof.errors import VisualprofError
+from visualprof.errors import BadParameter, VisualprofError
 
 TRIES = 3
 REFUSED = 2
+MET = 4  # a condition of --fail-on
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
     parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
     parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")
+    when = "with --wait: exit 4 where this is so, e.g. 'unstable|busy|p99>5ms'"
+    parser.add_argument("--fail-on", default="", metavar="WHEN", help=when)
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
 
 
@@ -61,6 +64,9 @@ def _add_specs(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Submits, and waits when asked to."""
+    conditions = _fail_on.parse(args.fail_on)
+    if conditions and not args.wait:
+        raise BadParameter("--fail-on needs --wait", "nothing is measured yet when submit ends")
     server = Server(args.server)
     out = _watch.stream(args.json)
     problem = server.get("jobs")
@@ -76,12 +82,20 @@ def run(args: argparse.Namespace) -> int:
     job = answer["job"]["id"]
     specs, points = _counted(len(drafted["request"]["specs"]), "spec"), _counted(drafted["points"], "point")
     print(f"job {job}: {specs}, {points}: {server.url}#/run?job={job}", file=out)
-    if args.wait:
-        answer = _watch.wait(server, job, out)
-        _watch.summary(server, answer, out)
-    if args.json:
+    if not args.wait:
+        return _answered(answer, args.json, 0)
+    answer = _watch.wait(server, job, out)
+    _watch.summary(server, answer, out)
+    met = _fail_on.met(conditions, answer)
+    for told in met:
+        print(f"--fail-on: {_watch.plain(told)}", file=out)
+    return _answered({**answer, "fail_on": met}, args.json, _watch.exit_status(answer) or (MET if met else 0))
+
+
+def _answered(answer: Json, as_json: bool, status: int) -> int:
+    if as_json:
         print(json.dumps(answer))
-    return _watch.exit_status(answer) if args.wait else 0
+    return status
 
 
 def _counted(number: int, what: str) -> str:

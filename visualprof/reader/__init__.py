@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from visualprof.reader.registry import recognise
-from visualprof.reader.source import Progress, Source
-from visualprof.reader.trace import Trace
-from visualprof.reader.trace.builder import TraceBuilder
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from visualprof.reader.source import Progress
+    from visualprof.reader.trace import Trace
 
 __all__ = ["Trace", "read_trace"]
 
@@ -25,8 +26,20 @@ def read_trace(path: str | Path, progress: Progress | None = None) -> Trace:
         FormatError: the content breaks the promises of its format.
         SourceError: it cannot be opened or unpacked.
     """
+    from visualprof.reader.registry import recognise
+    from visualprof.reader.source import Source
+    from visualprof.reader.trace.builder import TraceBuilder
+
     source = Source(path, progress)
     chosen = recognise(source)
     builder = TraceBuilder(format=chosen.name)
     chosen.read(source, builder)
     return builder.build()
+
+
+def __getattr__(name: str) -> object:
+    if name == "Trace":  # numpy is imported only by those who read a trace
+        from visualprof.reader.trace import Trace
+
+        return Trace
+    raise AttributeError(f"module 'visualprof.reader' has no attribute {name!r}")

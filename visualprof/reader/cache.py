@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
-import tempfile
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
-from visualprof.reader import graph_file, read_trace
-from visualprof.reader.graph import ModelGraph
+from visualprof.reader import read_trace
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
 from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
 
-_log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from visualprof.reader.graph import ModelGraph
 
 _SUFFIX = ".vptrace"
 _GRAPH_SUFFIX = ".vpgraph"
@@ -52,11 +52,7 @@ class Cache:
     @staticmethod
     def default() -> Cache:
         """The user's cache: `VISUALPROF_CACHE_DIR` and `VISUALPROF_CACHE_MAX_BYTES`, or the system's habits."""
-        folder = os.environ.get("VISUALPROF_CACHE_DIR")
-        if not folder:
-            from platformdirs import user_cache_dir
-
-            folder = user_cache_dir("visualprof", appauthor=False)
+        folder = os.environ.get("VISUALPROF_CACHE_DIR") or _users_folder()
         try:
             limit = int(os.environ.get("VISUALPROF_CACHE_MAX_BYTES") or _DEFAULT_MAX_BYTES)
         except ValueError:
@@ -65,6 +61,8 @@ class Cache:
 
     def writable(self) -> bool:
         """Can traces be kept here? Tries it, because access bits do not tell of quotas and read-only mounts."""
+        import tempfile
+
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.folder) as probe:
@@ -101,6 +99,8 @@ class Cache:
 
     def load_graph(self, fingerprint: str) -> ModelGraph | None:
         """The graph of a model; None when it is not here or not whole."""
+        from visualprof.reader import graph_file
+
         path = self.graph_path(fingerprint)
         try:
             graph = graph_file.decode(path.read_bytes())
@@ -114,21 +114,25 @@ class Cache:
 
         Raises: Excess: it is larger than can be shown.
         """
+        from visualprof.reader import graph_file
+
         data = graph_file.encode(graph)
         return self._keep(self.graph_path(fingerprint), lambda file: file.write(data))
 
-    def _keep(self, path: Path, write: Callable[[BinaryIO], int]) -> bool:
+    def _keep(self, path: Path, write: Callable[[FileIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
-                with temporary.open("xb", buffering=0) as file:
+                with temporary.open("x+b", buffering=0) as file:
                     written = write(file)
                 temporary.replace(path)
             finally:
                 temporary.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("cannot keep parsed files in %s: %s", self.folder, error.strerror)
+            import logging
+
+            logging.getLogger(__name__).warning("cannot keep parsed files in %s: %s", self.folder, error.strerror)
             return False
         self._unmeasured += written
         if self._unmeasured > self.max_bytes // 100:
@@ -155,6 +159,17 @@ class Cache:
                 with contextlib.suppress(OSError):  # another process was faster, or has it mapped (Windows)
                     path.unlink()
                     excess -= size
+
+
+def _users_folder() -> str:
+    """Where the system keeps a user's caches. As `platformdirs` says, whose import takes as long as opening a trace."""
+    if sys.platform == "linux":
+        return os.path.join(
+            os.environ.get("XDG_CACHE_HOME", "").strip() or os.path.expanduser("~/.cache"), "visualprof"
+        )
+    from platformdirs import user_cache_dir
+
+    return user_cache_dir("visualprof", appauthor=False)
 
 
 def open_trace(

@@ -202,7 +202,10 @@ class File:
 
 @dataclass(frozen=True)
 class Lease:
-    """A task that an agent works on. run: folder of the result below the log directory."""
+    """A task that an agent works on. run: folder of the result below the log directory.
+
+    warnings: of the result, whatever comes of it: why the task begins again.
+    """
 
     task: str
     job: str
@@ -212,6 +215,7 @@ class Lease:
     spec: Spec
     request: Request
     files: list[File]
+    warnings: list[str] = field(default_factory=list[str])
 
     def path(self, what: str) -> str:
         """The address of a request about the task, below the agent's API."""

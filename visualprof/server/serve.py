@@ -63,6 +63,7 @@ class Server:
             read_only=self._settings.read_only,
             lease_s=self._settings.lease_s,
             waiters=_THREADS // 2,
+            keep_days=self._settings.keep_days,
         )
         self.models = open_models(cache)
         self._resources.callback(self.models.close)

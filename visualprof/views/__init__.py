@@ -26,8 +26,7 @@ class Params:
     step: str = ""
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """One way to look at something.
 
     Args:
@@ -73,18 +72,21 @@ class View:
 
 
 @cache
+def _names() -> tuple[str, ...]:
+    return tuple(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+
+
+@cache
 def all_views() -> tuple[View, ...]:
     """Every view of the folder, in the order of the tabs."""
-    modules = (importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
-    return tuple(sorted((m.VIEW for m in modules if hasattr(m, "VIEW")), key=lambda v: (v.order, v.name)))
+    return tuple(sorted(map(view, _names()), key=lambda v: (v.order, v.name)))
 
 
 def view(name: str) -> View:
-    """The view of that name.
+    """The view of that name, which is that of its file: no other one is imported.
 
     Raises: NotFound.
     """
-    for known in all_views():
-        if known.name == name:
-            return known
-    raise NotFound(f"there is no view {name!r}", f"views: {', '.join(v.name for v in all_views())}")
+    if name not in _names():
+        raise NotFound(f"there is no view {name!r}", f"views: {', '.join(v.name for v in all_views())}")
+    return importlib.import_module(f"{__name__}.{name}").VIEW

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -56,7 +55,7 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """The distinct (ph, cat, name) of many events."""
 
     ph: str
@@ -64,8 +63,7 @@ class Kind(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True)
-class ArgRows:
+class ArgRows(msgspec.Struct, frozen=True):
     """One argument: the rows that have it, ascending, and its values (ids of `texts` when text)."""
 
     rows: Ints
@@ -81,8 +79,7 @@ class Names(NamedTuple):
     order: dict[tuple[str, str], int]
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
@@ -140,7 +137,7 @@ class Document:
     @cached_property
     def names(self) -> Names:
         """What the metadata events (ph M) call processes and threads."""
-        rows = np.flatnonzero(self.each_kind(lambda kind: kind.ph == "M"))
+        rows = np.flatnonzero(np.array([kind.ph == "M" for kind in self.kinds], bool).take(self.kind))
         names, labels, order = (self._of_metadata(what, rows) for what in ("name", "labels", "sort_index"))
         found = Names({}, {}, {})
         metadata: list[int] = rows.tolist()

@@ -24,7 +24,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     fields = parts[0].reader.fields
     shared = Shared(list({id(part.reader): part.reader for part in parts}.values()))
     columns = join(parts, parts[0].reader.column_types)
-    *args, (flow_rows, flows), (sample_rows, series), (_, samples) = columns.columns
+    *args, (flow_rows, flows), (sample_rows, series), (_, sampled) = columns.columns
     words = np.arange(len(shared), dtype=np.int32)[:, None]
     kind, kinds = _labelled(shared, columns.kind, shared.parts(0))
     place, places = _labelled(shared, columns.place, shared.parts(1))
@@ -37,12 +37,14 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     )
     texts, strings = named(texts, [None, *_shown(shared.texts(order[1:]))], known=1)
     ids = iter(texts)
+    rows, numbers = cast("list[int]", sample_rows.tolist()), cast("list[float]", sampled.tolist())
+    samples = [*zip(rows, (titles[i][0] for i in series.tolist()), numbers, strict=True)]
     return Document(
         kind=kind,
         place=place,
         ts=columns.ts,
         dur=columns.dur,
-        kinds=list(map(Kind._make, kinds)),
+        kinds=[Kind(*words) for words in kinds],
         places=cast("list[tuple[str, str]]", places),
         texts=[text or "" for text in strings],
         args={
@@ -52,7 +54,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         flow_rows=flow_rows,
         flow_ids=flows.astype(np.int64),
         flow_names=[name for (name,) in flow_names],
-        samples=[*zip(sample_rows.tolist(), (titles[i][0] for i in series.tolist()), samples.tolist(), strict=True)],
+        samples=samples,
         head={},
         truncated=False,
         warnings=[],

@@ -44,11 +44,14 @@ TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|Te
 CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
 COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
+_FIRST = 256
 _MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')
 
 
 def sniff(head: bytes) -> bool:
-    """Its counters and lanes are its own; the metadata that says so stands at the end."""
+    """Its counters and lanes are its own; the metadata that says so stands at the end. No schema stands first."""
+    if b'"schemaVersion"' in head[:_FIRST]:
+        return False
     return b'"traceEvents"' in head and (
         any(mark in head for mark in _MARKS)
         or (b'"localTime"' in head and bool(re.search(rb'"localTime"\s*:\s*"\d+"', head)))
@@ -85,8 +88,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
-    for i, row in enumerate(steps):
-        builder.step(str(i), int(doc.ts[row]), int(dur[row]), int(tracks.of_row[row]))
+    for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
+        builder.step(str(i), int(doc.ts[row]), int(dur[row]), track)
     _describe(doc, builder, devices)
 
 

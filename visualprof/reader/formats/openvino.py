@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.values import Json, json_list, json_objects, load_object
@@ -25,8 +25,7 @@ DEVICES = {"GPU": "xpu", "NPU": "npu"}
 _PRECISION = re.compile(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """An operator of one run. executed: it ran on its own; what was fused or removed did not."""
 
     name: str

@@ -18,11 +18,12 @@ from visualprof.reader.chrome.events import (
     add_steps,
     describe,
     device_of,
+    used_texts,
 )
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Ints, TrackKind
+from visualprof.reader.trace import Category, Device, Ints, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
 
 
@@ -84,8 +85,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_args(doc, builder, _SHOWN, empty=("{}", "[]", ""))
     devices = _devices(doc.head.get("deviceProperties"))
     add_occupancy(doc, builder, devices)
-    device = np.array([_place_device(text) for text in doc.texts], np.int64)
-    add_allocs(doc, builder, lambda rows: device[doc.at("place", rows, 0)], ts)
+    add_allocs(doc, builder, lambda rows: _devices_of(doc, doc.at("place", rows, 0)), ts)
     add_steps(doc, builder, tracks, category, _step_label, ts, dur)
     _describe(source, doc, builder, devices)
 
@@ -127,20 +127,32 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
 
 
 def _argument_ns(doc: Document, name: str) -> Ints:
-    """Texts such as "11.317 us" as ns, -1 where there is none (0.6 us each)."""
+    """Texts such as "11.317 us" as ns, -1 where there is none (0.3 us each)."""
     rows, ids = doc.arg(name)
     out = np.full(len(doc.kind), -1, np.int64)
     values = np.full(len(doc.texts), -1, np.int64)
-    used: list[int] = np.unique(ids).tolist()
-    for i in used:
-        number, _, unit = doc.texts[i].partition(" ")
-        try:
-            ns = round(float(number) * UNITS_NS.get(unit, 1e3))
-            values[i] = ns if ns < 2**61 else -1
-        except (ValueError, OverflowError):
-            continue
+    used = used_texts(doc, ids)
+    ns = np.rint(np.array([_nanoseconds(doc.texts[i]) for i in used], np.float64))
+    sure = np.abs(ns) < 2**61
+    values[np.array(used, np.int64)[sure]] = ns[sure].astype(np.int64)
     out[rows] = values[ids]
     return out
+
+
+def _nanoseconds(text: str) -> float:
+    number, _, unit = text.partition(" ")
+    try:
+        return float(number) * UNITS_NS.get(unit, 1e3)
+    except ValueError:
+        return NAN
+
+
+def _devices_of(doc: Document, places: Values) -> Ints:
+    """Devices of many places, by their texts' ids."""
+    devices = np.zeros(len(doc.texts), np.int64)
+    for i in used_texts(doc, places):
+        devices[i] = _place_device(doc.texts[i])
+    return devices[places]
 
 
 def _place_device(place: str) -> int:

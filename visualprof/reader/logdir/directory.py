@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from visualprof.reader.cache import Cache
-from visualprof.reader.logdir.known import Found, Known
+from visualprof.reader.logdir.known import Known
 from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, new_span
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
@@ -31,6 +31,8 @@ _TICK_S = 0.25
 # No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
 _GROWING_TICK_S = 1.0
 _GROWS_FOR_S = 60
+# Times that a scan took, until the next one; while events tell of most changes.
+_REST, _WATCHED_REST = 10, 100
 _PROGRESS_STEP = 0.02
 _MISSES = 2
 _TRIES = 2
@@ -92,8 +94,7 @@ class LogDirectory:
         self._known = Known(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
         self._shown = ""
-        self._scans = 0
-        self._examined_s = 0.0
+        self._files_revision = 0
         self._jobs: dict[str, str] = {}
         self._last_job = 0
         self._traces: OrderedDict[str, Trace] = OrderedDict()
@@ -132,9 +133,9 @@ class LogDirectory:
             return self._arrangement.changes(since)
 
     @property
-    def scans(self) -> int:
-        """Grows with each look at the files; between two of them nothing is known to have changed."""
-        return self._scans
+    def files_revision(self) -> int:
+        """Grows when a file, shown or not, comes, changes or goes."""
+        return self._files_revision
 
     def files(self, wanted: Callable[[str], bool]) -> list[LogFile]:
         """Every file whose name is wanted as of the last look, whether it is shown or not."""
@@ -202,12 +203,15 @@ class LogDirectory:
     def rescan(self) -> float:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""
         with self._scanning:
-            began, self._examined_s = time.monotonic(), 0.0
+            began = time.monotonic()
             items = [item for root in self.roots for item in walk(root)]
             files = [item for item in items if isinstance(item, LogFile)]
             # The newest first: it is what a page shows, and what is parsed while the others are looked into.
-            for file in sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns):
+            news = sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns)
+            found = time.monotonic()
+            for file in news:
                 self._look(file)
+            began += time.monotonic() - found
             self._known.forget()
             with self._lock:
                 for name in self._files.keys() - {file.file for file in files}:
@@ -215,14 +219,12 @@ class LogDirectory:
                 for entry in self._files.values():
                     self._stop_growing(entry)
                 self._report([item for item in items if isinstance(item, Problem)])
-                self._scans += 1
-            return time.monotonic() - began - self._examined_s
+            return time.monotonic() - began
 
     def _report(self, problems: list[Problem]) -> None:
         """What the walk could not look at."""
-        for problem in self._walk_problems:
-            if problem not in problems:
-                self._arrangement.skip(problem.file, None)
+        for problem in set(self._walk_problems).difference(problems):
+            self._arrangement.skip(problem.file, None)
         for problem in problems:
             self._arrangement.skip(problem.file, problem)
         self._walk_problems = problems
@@ -235,8 +237,9 @@ class LogDirectory:
         while not self._closed:
             self._wake.clear()
             # A tree that takes long to walk is walked less often: at most a tenth of the time.
-            rest = 10 * self._scan()
-            self._wake.wait(max(rest, self._pause()))
+            took = self._scan()
+            rest = _REST * took
+            self._wake.wait(max(rest, self._pause(took)))
             if self._wake.is_set() and not self._closed:
                 time.sleep(max(0.1, rest))  # events come in showers
         watcher.stop()
@@ -248,13 +251,13 @@ class LogDirectory:
             _log.exception("looking at the log directories")
             return 0.0
 
-    def _pause(self) -> float:
-        """Seconds until the next scan: fewer while a file is expected to change."""
+    def _pause(self, took: float) -> float:
+        """Seconds until the next scan: fewer while a file is expected to change, more after one that took long."""
         with self._lock:
             files = list(self._files.values())
         if any(entry.restless_since for entry in files):
             return _TICK_S
-        pause = self._scan_s[0 if self.watching == "events" else 1]
+        pause = max(self._scan_s[0], _WATCHED_REST * took) if self.watching == "events" else self._scan_s[1]
         growing = any(entry.span and entry.span.state == "growing" and _changes(entry) for entry in files)
         return min(pause, _GROWING_TICK_S) if growing else pause
 
@@ -269,28 +272,25 @@ class LogDirectory:
         return False
 
     def _look(self, file: LogFile) -> None:
-        found = self._known.take(file)
-        if found is None:
-            began = time.monotonic()
-            found = Found(file.path, file.version, examine(file))
-            self._examined_s += time.monotonic() - began
-            if found.verdict.kind in ("other", "skipped"):
-                self._known.keep(found)
+        verdict, outcome = self._known.take(file)
+        if verdict is None:
+            verdict = examine(file)
+            self._known.keep(file, verdict)
         with self._lock:
+            self._files_revision += 1
             known = self._files.get(file.file)
             entry = self._files[file.file] = known or _Entry(file)
             if known:
                 entry.changed, entry.deaths = time.monotonic(), 0
             self._drop_job(entry)
             entry.file, entry.restless_since = file, time.monotonic()
-            span, verdict = None, found.verdict
+            span = None
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; one that is new may as well be whole.
                 state = "growing" if known or failure else "waiting"
                 span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
             self._show(entry, span, _problem(file, verdict) if verdict.kind == "skipped" else None)
-            outcome = found.summary or found.failure
             if outcome:
                 entry.restless_since = 0.0
                 self._take(entry, outcome)
@@ -341,6 +341,7 @@ class LogDirectory:
 
     def _forget(self, name: str) -> None:
         entry = self._files.pop(name)
+        self._files_revision += 1
         self._drop_job(entry)
         self._show(entry, None)
 
@@ -367,11 +368,7 @@ class LogDirectory:
                 self._submit(entry, entry.span)
                 return
             self._take(entry, outcome)
-            verdict = Verdict("profile", entry.span.format)
-            if isinstance(outcome, Summary):
-                self._known.keep(Found(entry.file.path, entry.file.version, verdict, summary=outcome))
-            elif outcome.status < 500:
-                self._known.keep(Found(entry.file.path, entry.file.version, verdict, failure=outcome))
+            self._known.keep(entry.file, Verdict("profile", entry.span.format), outcome)
 
     def _take(self, entry: _Entry, outcome: Outcome) -> None:
         """Shows what came of a parse, of this server or of one before it."""

@@ -19,7 +19,7 @@ import msgspec
 
 from visualprof.reader.cache import KNOWN_SUFFIX
 from visualprof.reader.logdir.scan import LogFile, Verdict, Version
-from visualprof.reader.logdir.summary import Failure, Summary
+from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.trace.codec import reader_version
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _SUPERFLUOUS = 1000  # lines of files that are gone or came again
 _UNUSED_S = 60 * 86400
 
 
-class Found(msgspec.Struct, array_like=True, frozen=True):
+class _Found(msgspec.Struct, array_like=True, frozen=True):
     """What a file was at one time. summary, failure: of a parse; neither when its head said enough."""
 
     path: str
@@ -40,7 +40,7 @@ class Found(msgspec.Struct, array_like=True, frozen=True):
     failure: Failure | None = None
 
 
-_LINE = msgspec.json.Decoder(Found)
+_LINE = msgspec.json.Decoder(_Found)
 
 
 class Known:
@@ -55,22 +55,29 @@ class Known:
         key = hashlib.blake2b("\n".join((reader_version(_SAYS), *roots)).encode("utf-8", "replace"), digest_size=16)
         self._path = folder / f"{key.hexdigest()}{KNOWN_SUFFIX}"
         self._earlier = self._load()
-        self._used: list[Found] | None = []
+        self._used: list[_Found] | None = []
         self._failed = False
         self._lock = threading.Lock()
 
-    def take(self, file: LogFile) -> Found | None:
-        """What an earlier server found of this very version of a file; until `forget`."""
+    def take(self, file: LogFile) -> tuple[Verdict | None, Outcome | None]:
+        """What an earlier server found of this very version of a file, if it did; until `forget`."""
         found = self._earlier.pop(file.path, None)
         if found is None or found.version != file.version:
-            return None
+            return None, None
         with self._lock:
             if self._used is not None:
                 self._used.append(found)
-        return found
+        return found.verdict, found.summary or found.failure
 
-    def keep(self, found: Found) -> None:
-        """Adds a finding. One of a name that is not UTF-8, or that cannot be written, is made again next time."""
+    def keep(self, file: LogFile, verdict: Verdict, outcome: Outcome | None = None) -> None:
+        """Adds a finding: what a file is, or, of a profile, what came of a parse, if that was up to the file.
+
+        One of a name that is not UTF-8, or that cannot be written, is made again next time.
+        """
+        summary, failure = (outcome, None) if isinstance(outcome, Summary) else (None, outcome)
+        if (failure and failure.status >= 500) or (outcome is None and verdict.kind in ("profile", "growing")):
+            return
+        found = _Found(file.path, file.version, verdict, summary, failure)
         with self._lock, contextlib.suppress(UnicodeEncodeError):
             if self._used is not None:
                 self._used.append(found)
@@ -91,7 +98,7 @@ class Known:
                         path.unlink()
             self._earlier, self._used = {}, None
 
-    def _write(self, path: Path, how: int, findings: Sequence[Found]) -> bool:
+    def _write(self, path: Path, how: int, findings: Sequence[_Found]) -> bool:
         """In one call, as two servers may add lines."""
         data = b"".join(msgspec.json.encode(found) + b"\n" for found in findings)
         try:
@@ -108,9 +115,9 @@ class Known:
             return False
         return True
 
-    def _load(self) -> dict[str, Found]:
+    def _load(self) -> dict[str, _Found]:
         self._lines = 0
-        earlier: dict[str, Found] = {}
+        earlier: dict[str, _Found] = {}
         with contextlib.suppress(OSError):
             lines = self._path.read_bytes().splitlines()
             os.utime(self._path)  # its time of change is its time of use

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Rows
 from visualprof.reader.trace.builder import TraceBuilder
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Chunks, all columns (n,).
 
     begin, end: ns; end -1 where a chunk stays. addr, size: bytes. device: number, -1 host. made, freed: rows in the

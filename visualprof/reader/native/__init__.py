@@ -11,9 +11,10 @@ import platform
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 OFF = "VISUALPROF_NATIVE"  # set to 0: do as if it had not been compiled
 FOLDER = Path(__file__).parent
@@ -68,7 +69,7 @@ def _load(folder: Path) -> tuple[ctypes.CDLL | None, str]:
         return None, "not compiled"
     compiled_ns = path.stat().st_mtime_ns
     if any(source.stat().st_mtime_ns > compiled_ns for source in folder.glob("*.[ch]")):  # only where C is worked on
-        return None, "older than its sources (`make native`)"
+        return None, "older than its sources (any `make` target compiles them)"
     try:
         return ctypes.CDLL(str(path)), ""
     except OSError as error:  # of another processor or C library

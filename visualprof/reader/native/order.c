@@ -33,11 +33,24 @@ static int before(const int64_t *ts, const int64_t *dur, int64_t b, int64_t a)
     return ts[b] != ts[a] ? ts[b] < ts[a] : dur[b] > dur[a];
 }
 
+/* Sorts a few rows: each goes down to its place. */
+static void sort_few(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++) {
+        int64_t row = rows[i], to = i;
+        for (; to && before(ts, dur, row, rows[to - 1]); to--) rows[to] = rows[to - 1];
+        rows[to] = row;
+    }
+}
+
 /* Sorts n rows, equal ones as they stand; what is sorted already costs one look. */
 static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n, int64_t *spare)
 {
     int64_t half = n / 2, a = 0, b = half, to = 0;
-    if (n < 2) return;
+    if (n < 32) {
+        sort_few(ts, dur, rows, n);
+        return;
+    }
     sort(ts, dur, rows, half, spare);
     sort(ts, dur, rows + half, n - half, spare);
     while (a < half && !before(ts, dur, rows[half], rows[a])) a++; /* these stay where they are */
@@ -55,4 +68,27 @@ static void sort(const int64_t *ts, const int64_t *dur, int64_t *rows, int64_t n
 API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, int64_t groups, int64_t *rows, int64_t *spare)
 {
     for (int64_t g = 0; g < groups; g++) sort(ts, dur, rows + first[g], first[g + 1] - first[g], spare);
+}
+
+/*
+ * Of numbers that are nearly always different the ascending ones without -1, and their places.
+ *
+ * number: (n,) below `most`. place: (most,) to work in. ascending: (n,), order: (n,) written. Returns how many there are,
+ * or -1 where one is there twice.
+ */
+API int64_t vp_ascending(const int32_t *number, int64_t n, int64_t most, int32_t *place, int32_t *ascending, int64_t *order)
+{
+    int64_t count = 0;
+    memset(place, 0xff, (size_t)most * sizeof *place);
+    for (int64_t i = 0; i < n; i++) {
+        if (number[i] < 0) continue;
+        if (place[number[i]] >= 0) return -1;
+        place[number[i]] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < most; i++)
+        if (place[i] >= 0) {
+            ascending[count] = (int32_t)i;
+            order[count++] = place[i];
+        }
+    return count;
 }

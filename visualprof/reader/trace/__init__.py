@@ -8,11 +8,11 @@ Time is int64 nanoseconds, size is int bytes, everywhere. Rows of `events` are s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,8 +66,7 @@ class LinkKind(IntEnum):
     FLOW = 3
 
 
-@dataclass(frozen=True)
-class Events:
+class Events(msgspec.Struct, frozen=True, dict=True):
     """One row an event; all columns have the same length n.
 
     ts, dur: ns; dur is -1 for an instant. name: string id. category: Category. track: row of tracks.
@@ -106,8 +105,7 @@ class Events:
         return found
 
 
-@dataclass(frozen=True)
-class Track:
+class Track(msgspec.Struct, frozen=True):
     """A thread, stream or counter: `first` and `count` give its slice of the events."""
 
     kind: TrackKind
@@ -122,8 +120,7 @@ class Track:
     count: int = 0
 
 
-@dataclass(frozen=True)
-class ArgColumn:
+class ArgColumn(msgspec.Struct, frozen=True):
     """A typed argument that some events have.
 
     events: (m,) int32 rows of events, ascending. values: (m,) numbers, or string ids when text.
@@ -147,8 +144,7 @@ class ArgColumn:
         return np.where(self.events[place] == rows, self.values[place].astype(dtype), np.asarray(missing, dtype))
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(msgspec.Struct, frozen=True):
     """src, dst: rows of events; kind: LinkKind."""
 
     src: Ids
@@ -156,8 +152,7 @@ class Links:
     kind: Bytes
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """Samples of the counter tracks, sorted by (track, ts)."""
 
     track: Ids
@@ -165,8 +160,7 @@ class Counters:
     value: Floats
 
 
-@dataclass(frozen=True)
-class Allocs:
+class Allocs(msgspec.Struct, frozen=True):
     """Memory events in order of time.
 
     ts ns; addr, NO_ADDRESS where unknown; bytes, positive for an allocation, negative for a release; device (-1 is
@@ -188,8 +182,7 @@ class Allocs:
     next: Ids
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """Training or inference steps in order of time: name string id, ts, dur ns, track row."""
 
     name: Ids
@@ -201,8 +194,7 @@ class Steps:
         return len(self.ts)
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(msgspec.Struct, frozen=True):
     """A device as the profile describes it; 0 or "" where it does not say."""
 
     id: int
@@ -213,8 +205,7 @@ class Device:
     max_threads_per_multiprocessor: int = 0
 
 
-@dataclass(frozen=True)
-class Meta:
+class Meta(msgspec.Struct, frozen=True):
     """What the file says about itself and what the reader noticed.
 
     clock_origin_ns: Unix epoch ns that ts 0 stands for; 0 when ts is epoch time already, -1 when unknown.
@@ -241,11 +232,10 @@ class Meta:
     system_cpu_ratio: float = -1.0
     truncated: bool = False
     warnings: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True, dict=True):
     """One profile file. Build it with `TraceBuilder` only.
 
     strings: the dictionary; id 0 is "". args: typed arguments by name (docs/trace-model.md lists them).

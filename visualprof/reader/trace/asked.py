@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from ctypes import c_int64
+
 import numpy as np
 
+from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import Category, Events, Ids, Ints, LinkKind, Links, Mask, Steps, Track, TrackKind
+from visualprof.reader.trace.order import grouped
 
 
 def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) -> Ids:
@@ -19,34 +23,50 @@ def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) ->
     ts = events.ts
     if len(steps) == 0 or len(ts) == 0:
         return np.full(len(ts), -1, np.int32)
-    step = _at(ts, steps, np.arange(len(steps)))
-    marking: list[int] = np.unique(steps.track).tolist()
-    for number in (n for n in marking if n >= 0 and len(marking) > 1):  # threads that run steps side by side
-        rows = slice(tracks[number].first, tracks[number].first + tracks[number].count)
-        step[rows] = _at(ts[rows], steps, np.flatnonzero(steps.track == number))
-    kinds = np.array([t.kind for t in tracks], np.int8)[events.track]
-    queued, from_queue = _marked(links, LinkKind.ASYNC, np.ones(len(ts), bool), step)
-    for track in np.unique(events.track[queued & (kinds == TrackKind.THREAD)]):
-        _follow_queue(step, from_queue, events, tracks[int(track)], queued)
+    end = steps.ts + steps.dur
+    step = _held(ts, steps.ts, end)
+    marking: list[int] = np.flatnonzero(np.bincount(steps.track + 1)).tolist()
+    if len(marking) > 1:  # threads that run steps side by side
+        order, bounds = grouped(steps.track + 1, len(tracks) + 1)
+        for number in filter(None, marking):
+            own = order[bounds[number] : bounds[number + 1]]
+            rows = _slice(tracks[number - 1])
+            step[rows] = np.append(own, -1)[_held(ts[rows], steps.ts[own], end[own])]
+    kinds = np.repeat(np.array([t.kind for t in tracks], np.int8), [t.count for t in tracks])
+    queued, from_queue = _marked(links, LinkKind.ASYNC, None, step)
+    following: list[int] = np.flatnonzero(np.bincount(events.track[queued & (kinds == TrackKind.THREAD)])).tolist()
+    for track in following:
+        _follow_queue(step, from_queue, events, tracks[track], queued)
     launched, from_call = _marked(links, LinkKind.LAUNCH, kinds == TrackKind.STREAM, step)
     step[launched] = from_call[launched]
     if launched.any():
         first = int(ts[launched].min())
         for track in (t for t in tracks if t.kind == TrackKind.STREAM and t.count):
-            _follow_stream(step, track, launched, before=ts < first)
+            rows = _slice(track)
+            _follow_stream(step[rows], launched[rows], before=ts[rows] < first)
     return step
 
 
-def _at(ts: Ints, steps: Steps, among: Ints) -> Ids:
-    """Which of some steps holds each time, -1 for none."""
-    place = np.searchsorted(steps.ts[among], ts, side="right") - 1
-    held = (place >= 0) & (ts < (steps.ts + steps.dur)[among[place]])
-    return np.where(held, among[place], -1).astype(np.int32)
+def _slice(track: Track) -> slice:
+    return slice(track.first, track.first + track.count)
 
 
-def _marked(links: Links, kind: LinkKind, allowed: Mask, step: Ids) -> tuple[Mask, Ids]:
-    """Of each event: does a link of that kind lead to it, and the step of where it comes from."""
-    chosen = (links.kind == kind) & allowed[links.dst]
+def _held(ts: Ints, start: Ints, end: Ints) -> Ids:
+    """Of each time the last of the steps that has begun, if it has not ended, else -1. start: ascending."""
+    native = function("vp_held", None, INT64, c_int64, INT64, INT64, c_int64, INT32)
+    if native:
+        held = np.empty(len(ts), np.int32)
+        native(ts, len(ts), np.ascontiguousarray(start), np.ascontiguousarray(end), len(start), held)
+        return held
+    place = np.searchsorted(start, ts, side="right") - 1
+    return np.where((place >= 0) & (ts < end[place]), place, -1).astype(np.int32)
+
+
+def _marked(links: Links, kind: LinkKind, allowed: Mask | None, step: Ids) -> tuple[Mask, Ids]:
+    """Of each event (that is allowed): does a link of that kind lead to it, and the step of where it comes from."""
+    chosen = links.kind == kind
+    if allowed is not None:
+        chosen &= allowed[links.dst]
     linked, origin = np.zeros(len(step), bool), np.full(len(step), -1, np.int32)
     linked[links.dst[chosen]] = True
     origin[links.dst[chosen]] = step[links.src[chosen]]
@@ -66,15 +86,14 @@ def _follow_queue(step: Ids, origin: Ids, events: Events, track: Track, queued: 
     step[rows[known]] = origin[work[place[known]]]
 
 
-def _follow_stream(step: Ids, track: Track, launched: Mask, before: Mask) -> None:
+def _follow_stream(step: Ids, launched: Mask, before: Mask) -> None:
     """Sets the steps of a stream's work without a launch: that of the launched work before it, none at the head.
 
     A stream on which nothing was launched keeps the steps by time, but for what started before all launched work.
     """
-    rows = np.arange(track.first, track.first + track.count)
-    known = np.flatnonzero(launched[rows])
+    known = np.flatnonzero(launched)
     if not len(known):
-        step[rows[before[rows]]] = -1
+        step[before] = -1
         return
-    last = np.searchsorted(known, np.arange(len(rows)), side="right") - 1
-    step[rows] = np.where(last >= 0, step[rows[known[np.maximum(last, 0)]]], -1)
+    last = np.cumsum(launched) - 1
+    step[:] = np.where(last >= 0, step[known[np.maximum(last, 0)]], -1)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.reader.trace import (
     NO_ADDRESS,
@@ -35,7 +35,7 @@ from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
-from visualprof.reader.trace.order import order_of_events
+from visualprof.reader.trace.order import ascending, order_of_events
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
@@ -49,6 +49,7 @@ _ALLOCS: _Dtypes = {
     "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64, "allocated": np.int64,
     "reserved": np.int64, "category": np.int32, "complete": np.bool_,
 }  # fmt: skip
+_COUNTERS: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
 
 
 class TraceBuilder:
@@ -65,7 +66,7 @@ class TraceBuilder:
         self._args: dict[str, list[tuple[Rows, Values, bool]]] = {}
         self._links: list[tuple[Rows, Rows, LinkKind]] = []
         self._flows: list[tuple[Ids, Ints, Ids, Ints, LinkKind, Rows]] = []
-        self._counters: list[tuple[int, Ints, Floats]] = []
+        self._counters: list[dict[str, Values]] = []
         self._allocs: list[dict[str, Values]] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
@@ -126,9 +127,9 @@ class TraceBuilder:
         """
         self._flows.append((src_track.astype(np.int32), src_ts, dst_track.astype(np.int32), dst_ts, kind, dst_row))
 
-    def counter(self, track: int, ts: Ints, value: Floats) -> None:
-        """Adds samples of a counter track."""
-        self._counters.append((track, ts, value))
+    def counter(self, track: Rows | int, ts: Ints, value: Floats) -> None:
+        """Adds samples of counter tracks: all (n,), or one track for all."""
+        self._counters.append(_columns({"track": track, "ts": ts, "value": value}, _COUNTERS, len(ts)))
 
     def allocs(
         self,
@@ -263,13 +264,7 @@ class TraceBuilder:
         return Links(src[order], dst[order], kinds[order])
 
     def _joined_counters(self) -> Counters:
-        tracks, ts, values = [list(column) for column in zip(*self._counters, strict=True)] or [[], [], []]
-        columns: dict[str, Values] = {
-            "track": np.repeat(np.array(tracks, np.int32), list(map(len, ts))),
-            "ts": np.concatenate([np.zeros(0, np.int64), *ts]),
-            "value": np.concatenate([np.zeros(0), *values]),
-        }
-        columns = self._possible(columns, "samples")
+        columns = self._possible(_joined(self._counters, _COUNTERS), "samples")
         order = np.lexsort((columns["ts"], columns["track"]))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
@@ -328,7 +323,7 @@ def _launches(corr: Ints, track: Ids, category: Bytes, tracks: Sequence[Track]) 
 def _event_of(row: Ints) -> Ids:
     """Events of the rows of a file, from row -1 to one behind the last, -1 where a row became none."""
     out = np.full(int(row.max()) + 3 if len(row) else 2, -1, np.int32)
-    out[row + 1] = np.arange(len(row), dtype=np.int32)
+    out[1:][row] = np.arange(len(row), dtype=np.int32)
     return out
 
 
@@ -340,23 +335,14 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
 def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
     """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
     columns: dict[str, ArgColumn] = {}
-    known: tuple[Rows, Ids, Ints] | None = None
+    known: dict[int, tuple[Rows, Ids, Ints]] = {}  # by the number of rows
     for name in list(args):
         parts = args.pop(name)
-        rows = np.concatenate([rows for rows, _, _ in parts])
-        values = np.concatenate([values for _, values, _ in parts])
-        if known is None or not np.array_equal(rows, known[0]):
-            known = rows, *_in_order(_lookup(event_of, rows), len(event_of))
-        columns[name] = ArgColumn(known[1], values[known[2]], parts[0][2])
+        rows, values, text = parts[0]
+        if len(parts) > 1:
+            rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+        if len(rows) not in known or not np.array_equal(rows, known[len(rows)][0]):
+            known[len(rows)] = rows, *ascending(_lookup(event_of, rows), len(event_of))
+        _, events, order = known[len(rows)]
+        columns[name] = ArgColumn(events, values[order], text)
     return columns
-
-
-def _in_order(events: Ids, most: int) -> tuple[Ids, Ints]:
-    """Events in ascending order, without -1, and their places; they are nearly always each there once."""
-    place = np.full(most + 1, -1, np.int64)
-    place[events] = np.arange(len(events))
-    there = np.flatnonzero(place[:-1] >= 0)
-    if len(there) < np.count_nonzero(events >= 0):
-        there = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
-        return events[there], there
-    return there.astype(np.int32), place[there]

@@ -8,9 +8,9 @@ their number and the longest of them. Every second level is stored if it saves s
 from __future__ import annotations
 
 from ctypes import c_int64
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +22,7 @@ LEVEL_STEP = 2
 WORTH = 0.7  # a level is stored when it has at most this share of the entries of the one before
 
 
-@dataclass(frozen=True)
-class Pyramid:
+class Pyramid(msgspec.Struct, frozen=True):
     """All levels as columns.
 
     lane_track, lane_depth: (lanes,) track and line of each lane. lane_of_track: (tracks + 1,) slice of lanes.

@@ -98,6 +98,7 @@ class Models:
         self._logdir = logdir
         self._reader = reader
         self._heads: dict[tuple[str, int, int], str] = {}
+        self._found: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
         self._uploads: dict[str, Entry] = {}
         self._folder = ""
         self._others: list[Callable[[], Iterable[Entry]]] = []
@@ -110,13 +111,21 @@ class Models:
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
+        kept = {model.id: (model, path) for others in self._others for model, path in others()}
+        entries, skipped = self._in_folders()
+        return [*self._uploads.values(), *kept.values(), *entries], skipped
+
+    def _in_folders(self) -> tuple[list[Entry], list[SkippedFile]]:
+        """Those of the log directories; looked for again when files change, or one could not be opened."""
+        revision, entries, skipped = self._found
+        if revision == self._logdir.files_revision:
+            return entries, skipped
+        revision, entries, skipped = self._logdir.files_revision, list[Entry](), list[SkippedFile]()
         spans = [(s.log_file, r.id) for r in self._logdir.listing().runs for w in r.workers for s in w.spans]
         folders: dict[tuple[str, str], set[str]] = {}
         for file, run in spans:
             folders.setdefault((file.root.prefix, file.folder), set()).add(run)
         files = {f.path: run for f, run in spans}
-        kept = {model.id: (model, path) for others in self._others for model, path in others()}
-        entries, skipped = [*self._uploads.values(), *kept.values()], list[SkippedFile]()
         candidates = list(self._candidates())
         known = self._heads
         self._heads = {key: known[key] for key in map(_version, candidates) if key in known}
@@ -125,6 +134,7 @@ class Models:
                 format = self._format(file)
             except VisualprofError as error:
                 skipped.append(SkippedFile(file.file, error.error, error.hint or None))
+                revision = revision if isinstance(error, UnknownFormat) else -1
                 continue
             if format:
                 around = folders.get((file.root.prefix, file.folder), ())
@@ -132,6 +142,7 @@ class Models:
                 size, modified_ns = file.version.size, file.version.mtime_ns
                 model = ModelEntry(file.file, file.name, file.file, format, run, size, modified_ns, uploaded=False)
                 entries.append((model, Path(file.path)))
+        self._found = revision, entries, skipped
         return entries, skipped
 
     def graph(self, name: str) -> ModelGraph:

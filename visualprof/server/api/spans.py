@@ -5,6 +5,7 @@ from __future__ import annotations
 from visualprof.errors import BadParameter, NotReady, SourceError
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.trace import Trace
 
 
@@ -30,13 +31,25 @@ class Unreadable(SourceError):
         self.status = failure.status if failure else 422
 
 
-def columns_of(logdir: LogDirectory, span: Span) -> Trace:
-    """The columns of a span.
+def summary_of(logdir: LogDirectory, span: Span) -> Summary:
+    """What is known of a span since it was parsed.
 
     Raises: Unreadable: its parse failed. Parsing: it is not there yet, and jumps the queue.
     """
     if span.state == "failed":
         raise Unreadable(span)
+    if span.summary is None:
+        logdir.hurry(span)
+        raise Parsing(span)
+    return span.summary
+
+
+def columns_of(logdir: LogDirectory, span: Span) -> Trace:
+    """The columns of a span.
+
+    Raises: like `summary_of`; Parsing, too, when they are gone from the cache.
+    """
+    summary_of(logdir, span)
     trace = logdir.open(span)
     if trace is None:
         logdir.hurry(span)
@@ -44,10 +57,10 @@ def columns_of(logdir: LogDirectory, span: Span) -> Trace:
     return trace
 
 
-def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, Span, Trace]]:
+def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, Span]]:
     """Every worker of a run with its span of that id, or its first one; workers whose file cannot be read are left out.
 
-    Raises: NotFound: there is no such run. Parsing: one of them is not there yet. Unreadable: none can be read.
+    Raises: NotFound: there is no such run. Unreadable: none can be read.
     """
     listing = logdir.listing()
     first = listing.find(run)
@@ -59,7 +72,7 @@ def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, S
     if not readable:
         raise Unreadable(first)
     logdir.hurry(*(span for _, span in readable))
-    return [(worker, span, columns_of(logdir, span)) for worker, span in readable]
+    return readable
 
 
 def within(name: str, value: int, most: int, least: int = 0) -> int:

@@ -21,6 +21,7 @@ from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
 from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
+from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, tile_bytes
 from visualprof.views.measure.timeline import Place, TimelineEvent, TimelineMeta, details, place, timeline_meta
 from visualprof.views.measure.window import (
@@ -182,8 +183,10 @@ class Timeline(Resource):
     def counter(self, query: CounterQuery) -> Response:
         """A tile of a counter."""
         trace = self._chosen(query)[1]
-        track = within("track", query.track, len(trace.tracks) - 1)
-        return _immutable(counter_bytes(trace, track, query.level, query.index), query)
+        counter = counter_tracks(trace).get(query.track)
+        if counter is None:
+            raise BadParameter(f"track={query.track} is no counter of this trace")
+        return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
     @get("/timeline/strings", refuses=SPAN)
     def strings(self, query: StringsQuery) -> TimelineStrings:
@@ -242,7 +245,8 @@ class Timeline(Resource):
     @get("/timeline/alignment", refuses=SPAN)
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
-        workers = [(name, trace) for name, _, trace in whole_run(self._logdir, query.run, query.span)]
+        spans = whole_run(self._logdir, query.run, query.span)
+        workers = [(name, columns_of(self._logdir, span)) for name, span in spans]
         origin = workers[0][1].span_ns[0]
         pairs = zip(workers, offsets([trace for _, trace in workers]), strict=True)
         return AlignmentAnswer([_alignment(name, o, trace.span_ns[0] - origin) for (name, trace), o in pairs])

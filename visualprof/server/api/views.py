@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.answers import csv_file
+from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
-from visualprof.server.api.spans import columns_of, whole_run, within
+from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
@@ -28,6 +28,7 @@ KEPT = 64  # results
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
+TABS = "text/tab-separated-values"
 _ROW_FILTERS = ("search.", "is.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",
@@ -64,7 +65,7 @@ class ViewQuery(SubjectQuery):
     ] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")] = 0
     limit: Limit | None = None
-    format: Annotated[Literal["json", "csv"], Meta(description="of the answer")] = "json"
+    format: Annotated[Literal["json", "csv", "tsv"], Meta(description="of the answer")] = "json"
 
 
 class Parameter(msgspec.Struct):
@@ -135,12 +136,15 @@ class Views(Resource):
         """Every view, in the order of the tabs."""
         return ViewsAnswer([ViewInfo(v.name, v.subject, parameters(v), v.charts is not None) for v in all_views()])
 
-    @get("/view/<name>", media=("application/json", "text/csv"), refuses=SPAN)
+    @get("/view/<name>", media=("application/json", "text/csv", TABS), refuses=SPAN)
     def view(self, name: str, query: ViewQuery) -> Answer | Response:
         """A view."""
         chosen = view(name)
         rows = rows_of(query)
         result = self._compute(chosen, query)[1]
+        if query.format == "tsv":
+            text = page(named_table(result, query.table), rows).to_csv("\t")
+            return raw(text.encode("utf-8", "replace"), TABS)
         if query.format == "csv":
             text = page(named_table(result, query.table), rows).to_csv()
             return csv_file(text, f"{name}-{query.table}" if query.table else name)
@@ -165,34 +169,35 @@ class Views(Resource):
         params = chosen.parse(texts)
         version, subject = self._subject(chosen, query)
         if chosen.subject == "model":  # drawn in milliseconds; kept, it would keep the whole model in memory
-            return params, chosen.compute(subject, params)
-        return params, self._results.get((version, chosen.name, params), lambda: chosen.compute(subject, params))
+            return params, chosen.compute(subject(), params)
+        return params, self._results.get((version, chosen.name, params), lambda: chosen.compute(subject(), params))
 
-    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[object, Any]:
-        """What the view is computed from, with something that differs when its content does."""
+    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[object, Callable[[], Any]]:
+        """What differs when the content does, and what opens that for a view whose answer is not kept."""
         if chosen.subject == "model":
             model = self._models.graph(_required(query, "model"))
-            return model, model
+            return model, lambda: model
         if chosen.subject == "reports":
             reports = self._reports.chosen([_required(query, "reports")])
-            return (self._reports.current()[0], *(report.id for report in reports)), reports
+            return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
         run = _required(query, "run")
         if chosen.subject == "run":
             spans = whole_run(self._logdir, run, query.span)
-            if not any(chosen.needs(trace) for _, _, trace in spans):
+            summaries = [summary_of(self._logdir, span) for _, span in spans]
+            if not any(chosen.name in summary.views for summary in summaries):
                 raise MissingData(
                     f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
                 )
-            versions = tuple(span.summary.fingerprint for _, span, _ in spans if span.summary)
-            return versions, [(name, trace) for name, _, trace in spans]
+            versions = tuple(summary.fingerprint for summary in summaries)
+            return versions, lambda: [(name, columns_of(self._logdir, span)) for name, span in spans]
         span = self._logdir.listing().find(run, query.worker, query.span)
-        trace = columns_of(self._logdir, span)
-        if not chosen.needs(trace):
+        summary = summary_of(self._logdir, span)
+        if chosen.name not in summary.views:
             raise MissingData(
                 f"{span.log_file.name} has no data for the view {chosen.name!r}",
-                "it has data for: " + ", ".join(span.summary.views if span.summary else ()),
+                "it has data for: " + ", ".join(summary.views),
             )
-        return span.summary.fingerprint if span.summary else "", trace
+        return summary.fingerprint, lambda: columns_of(self._logdir, span)
 
 
 def parameters(chosen: View) -> list[Parameter]:

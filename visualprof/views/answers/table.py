@@ -6,7 +6,6 @@ import csv
 import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
@@ -40,7 +39,9 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self.text, self.values.tolist())
+        values: list[int] = self.values.tolist()
+        texts = {value: self.text(value) for value in set(values)}
+        return map(texts.__getitem__, values)
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""
@@ -118,10 +119,10 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
         """The columns by name, in order."""
         return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
-    def to_csv(self) -> str:
-        """Comma-separated text with a header line; text that a spreadsheet would run is quoted with '."""
+    def to_csv(self, separator: str = ",") -> str:
+        """Comma-separated text, or by another separator, with a header line; text that a spreadsheet would run is quoted with '."""
         out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
+        rows = csv.writer(out, delimiter=separator, lineterminator="\n")
         columns = self.named()
         rows.writerow(columns)
         rows.writerows(zip(*(map(_cell, plain(column)) for column in columns.values()), strict=True))
@@ -160,8 +161,7 @@ def named_table(answer: Answer, name: str) -> Table[Any]:
     raise BadParameter(what, f"tables: {', '.join(filter(None, tables))}")
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """Which rows of a table, in which order.
 
     sort: column; "" keeps the view's order. search: part of a column's text, any case. equal: exact text.
@@ -170,10 +170,10 @@ class Selection:
 
     sort: str = ""
     descending: bool = True
-    search: Mapping[str, str] = field(default_factory=dict[str, str])
-    equal: Mapping[str, str] = field(default_factory=dict[str, str])
-    least: Mapping[str, float] = field(default_factory=dict[str, float])
-    most: Mapping[str, float] = field(default_factory=dict[str, float])
+    search: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    equal: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    least: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
+    most: Mapping[str, float] = msgspec.field(default_factory=dict[str, float])
     offset: int = 0
     limit: int | None = None
 

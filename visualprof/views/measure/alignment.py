@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace, TrackKind
 from visualprof.views.measure.groups import group
 
 
-@dataclass(frozen=True)
-class Offset:
+class Offset(msgspec.Struct, frozen=True):
     """What to add to a trace's times to stand on the first trace's axis.
 
     clock_ns: by the recorded clock origins, None when one is unknown. residual_ns: how much later this trace's

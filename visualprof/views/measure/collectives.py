@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
@@ -26,8 +26,7 @@ MAX_ELEMENTS = 1 << 40  # of a message
 HOST, KERNEL, INSIDE = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class Collectives:
+class Collectives(msgspec.Struct, frozen=True):
     """The collectives of one rank in order of time, n calls with m parts: a host operator, its kernels.
 
     name: (n,) ids of names. group: (n,) ids of groups, the process groups' names, "" unknown. bytes, group_size: (n,)
@@ -62,8 +61,7 @@ class Collectives:
         return lengths(call, start, end, len(self))
 
 
-@dataclass(frozen=True)
-class Matched:
+class Matched(msgspec.Struct, frozen=True):
     """The collectives of a rank with what its ranks share; -1 for a call that some rank lacks.
 
     transfer: (n,) ns. part_transfer: (m,) ns, the shortest of the part over the ranks. exchange: (n,) ns, the shortest

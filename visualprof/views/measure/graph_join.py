@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,8 +38,7 @@ class Unmatched(NamedTuple):
     event: int
 
 
-@dataclass(frozen=True)
-class Join:
+class Join(msgspec.Struct, frozen=True):
     """Columns by node of the model, NaN and -1 where nothing was measured.
 
     total_ns: of everything that was measured; matched_ns: of what found a node. rule: id of the way they were joined.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
+from visualprof.reader.trace.order import grouped
 
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(msgspec.Struct, frozen=True):
     """first: (g,) a member row of each group. of: (n,) group of each row. count: (g,) rows in each."""
 
     first: Ints
@@ -56,9 +55,8 @@ class Groups:
 
     def members(self) -> list[Ints]:
         """The rows of each group, ascending."""
-        small = np.uint16 if len(self.first) <= 1 << 16 else np.int64  # of 16 bits numpy sorts by counting
-        order = np.argsort(self.of.astype(small), kind="stable")
-        return np.split(order, np.cumsum(self.count)[:-1]) if len(order) else []
+        order, first = grouped(self.of.astype(np.int32), len(self.first))
+        return np.split(order, first[1:-1]) if len(order) else []
 
 
 def group(*keys: Rows | Mask) -> Groups:
@@ -70,6 +68,11 @@ def group(*keys: Rows | Mask) -> Groups:
     first = np.empty(number, np.int64)
     first[of[::-1]] = np.arange(len(of) - 1, -1, -1)  # of several assignments the last one stays
     return Groups(first, of, np.bincount(of, minlength=number))
+
+
+def distinct(key: Rows) -> Rows:
+    """The distinct ones of some keys (n,), ascending."""
+    return key[group(key).first]
 
 
 def _numbered(key: Rows | Mask) -> tuple[Ints, int]:

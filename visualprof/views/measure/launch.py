@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,8 +16,7 @@ OPERATORS = (Category.OP, Category.COMM)
 RANGES = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
 
 
-@dataclass(frozen=True)
-class Launches:
+class Launches(msgspec.Struct, frozen=True):
     """Rows of events, -1 for none.
 
     work: device events, ascending. call: what launched each. issue: what asked for it on the host, the call itself
@@ -156,15 +154,15 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     column = trace.args.get("external_id")
     if column is None:
         return np.full(len(work), -1, np.int32)
-    own = _is_operator_event(trace)[column.events] & (column.values > 0)
+    own = np.flatnonzero(_is_operator_event(trace)[column.events])
+    own = own[column.values[own] > 0]
     rows = column.events[own]
-    pid = processes(t.pid for t in trace.tracks)[trace.events.track]
-    place = entries_of(column.values[own], pid[rows], column.at(work, 0), pid[work])
+    pid, track = processes(t.pid for t in trace.tracks), trace.events.track
+    place = entries_of(column.values[own], pid[track[rows]], column.at(work, 0), pid[track[work]])
     return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[place])
 
 
-@dataclass(frozen=True)
-class OperatorTimes:
+class OperatorTimes(msgspec.Struct, frozen=True):
     """rows: rows of operators. parent: place in `rows` of the enclosing operator, -1 for none. The others: (n,) ns."""
 
     rows: Ids

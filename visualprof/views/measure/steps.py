@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
+from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.once import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
@@ -50,8 +50,7 @@ class DroppedStep(msgspec.Struct, frozen=True):
     before: Count | None
 
 
-@dataclass(frozen=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """Events by category and whether on a device. rows: of events, grouped. keys: of the groups.
 
     spans: disjoint intervals in which those of each group ran.
@@ -63,8 +62,7 @@ class Busy:
     spans: list[Ints]
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(msgspec.Struct, frozen=True):
     """Steps. start, end: (n,) ns, ascending, disjoint. asked: (n, 2) ns in which the host asked for their work.
 
     index: place of each in trace.steps, -1 for none. dropped: those that are left out.
@@ -179,8 +177,8 @@ def busy(trace: Trace, inside: Mask) -> Busy:
     key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
     groups = group(key)
     places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
-    spans = [union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members()]
-    return Busy(rows, groups, [(Category(category), side > 0) for category, side in places], spans)
+    keys = [(Category(category), side > 0) for category, side in places]
+    return Busy(rows, groups, keys, unions(groups, events.ts[rows], events.end[rows]))
 
 
 def exposed(ran: Busy) -> dict[str, Ints]:
@@ -205,8 +203,7 @@ def breakdown(parts: Mapping[str, Ints], windows: Windows) -> dict[str, Ints]:
     return out
 
 
-@dataclass(frozen=True)
-class Kernels:
+class Kernels(msgspec.Struct, frozen=True):
     """What ran on a device. spans: disjoint intervals in which at least one kernel ran.
 
     rows: (n,) kernels with a duration. tensor_core: (n,) does it use tensor cores, by its name?
@@ -225,8 +222,8 @@ def kernels(trace: Trace) -> dict[int, Kernels]:
     device = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
     groups = group(device)
     core = names_with(trace, events.name[rows], uses_tensor_core)
-    members = [(rows[of], core[of]) for of in groups.members()]
-    found = [Kernels(mine, union(events.ts[mine], events.end[mine]), used) for mine, used in members]
+    spans = unions(groups, events.ts[rows], events.end[rows])
+    found = [Kernels(rows[of], own, core[of]) for of, own in zip(groups.members(), spans, strict=True)]
     return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 

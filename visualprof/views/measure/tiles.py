@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Ids, Ints, Trace, TrackKind
 from visualprof.reader.trace.pyramid import place_of_longest
+from visualprof.views.measure.counter_tracks import CounterTrack
 
 TILE_BUCKETS = 256
 GROUP_LANES = 10
 TILE_MAGIC, COUNTER_MAGIC = 0x31545056, 0x31435056  # "VPT1", "VPC1"
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """Columns of one tile, all (n,), by (lane, start).
 
     lane: of the pyramid. start, end: ns since the trace's first event. count: events that start in the bucket, 0 for
@@ -140,19 +140,16 @@ def tile_bytes(trace: Trace, tracks: range, level: int, index: int) -> bytes:
     return struct.pack("<II", TILE_MAGIC, len(start)) + b"".join(_padded(c.tobytes()) for c in columns)
 
 
-def counter_bytes(trace: Trace, track: int, level: int, index: int) -> bytes:
-    """A tile of a counter, little-endian.
+def counter_bytes(origin: int, counter: CounterTrack, level: int, index: int) -> bytes:
+    """A tile of a counter, little-endian. origin: first ns of the trace.
 
     u32 magic, u32 n, f32 value before the tile (NaN: none), u32 0, then columns of n: f32 bucket, f32 smallest,
     f32 largest, f32 last value.
     """
-    counters = trace.counters
-    first, last = np.searchsorted(counters.track, [track, track + 1])
-    times = counters.ts[first:last]
-    low = trace.span_ns[0] + (index * TILE_BUCKETS << level)
-    a, b = np.searchsorted(times, [low, low + (TILE_BUCKETS << level)])
-    bucket, values = counter_buckets(times[a:b], counters.value[first + a : first + b], low, level)
-    before = float(counters.value[first + a - 1]) if a > 0 else float("nan")
+    low = origin + (index * TILE_BUCKETS << level)
+    a, b = np.searchsorted(counter.ts, (low, low + (TILE_BUCKETS << level)))
+    bucket, values = counter_buckets(counter.ts[a:b], counter.value[a:b], low, level)
+    before = float(counter.value[a - 1]) if a > 0 else float("nan")
     columns = [bucket.astype("<f4"), *(values[:, i].astype("<f4") for i in range(3))]
     return struct.pack("<IIfI", COUNTER_MAGIC, len(bucket), before, 0) + b"".join(c.tobytes() for c in columns)
 

@@ -10,6 +10,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Kind
 from visualprof.views.measure.alignment import epoch_ns
+from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.origin import Role, origin
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
@@ -164,14 +165,10 @@ def _tracks(trace: Trace) -> list[TimelineTrack]:
 
 
 def _counters(trace: Trace) -> list[TimelineCounter]:
-    counters: list[TimelineCounter] = []
-    for i, track in enumerate(trace.tracks):
-        first, last = np.searchsorted(trace.counters.track, [i, i + 1])
-        values = trace.counters.value[first:last]
-        if track.kind == TrackKind.COUNTER and len(values):
-            low, high = float(values.min()), float(values.max())
-            counters.append(TimelineCounter(i, track.name, track.process, len(values), low, high))
-    return counters
+    return [
+        TimelineCounter(i, one.name, one.process, len(one.ts), float(one.value.min()), float(one.value.max()))
+        for i, one in counter_tracks(trace).items()
+    ]
 
 
 def place(trace: Trace, row: int) -> Place:

@@ -61,7 +61,7 @@ export function word(value: string): string {
 
 const slug = (text: string) => text.toLowerCase().replace(/[^a-z0-9]+/g, "_");
 // "cuda:0 SM clock": what stands before the last words is the device's own name.
-const COUNTERS = ["involuntary switches", "mem utilization", "CPU pressure", "utilization", "temperature", "child CPU", "mem clock", "throttled", "SM clock", "memory", "power", "steal", "load", "CPU", "RSS"];
+const COUNTERS = ["host memory allocated", "host memory reserved", "memory allocated", "memory reserved", "involuntary switches", "mem utilization", "CPU pressure", "utilization", "temperature", "child CPU", "mem clock", "throttled", "SM clock", "memory", "power", "steal", "load", "CPU", "RSS"];
 
 /** What the monitor counts, by the locale's name; anything else as it is. A unit at the end stays. */
 export function counter_name(name: string): string {

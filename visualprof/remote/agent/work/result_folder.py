@@ -93,6 +93,12 @@ def assemble(
         _write(work.out, name, body)
 
 
+def warnings_told(work: WorkFolder) -> list[str]:
+    """The warnings of a result that is complete already."""
+    status: dict[str, Any] = json.loads((work.out / "status.json").read_text("utf-8"))
+    return list(map(str, status["warnings"]))
+
+
 def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:
     """Where a task ran, for env.json. agent: its name and id."""
     capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)

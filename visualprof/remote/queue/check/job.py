@@ -52,7 +52,7 @@ def check_request(request: Request, known: Known) -> Findings:
 
 def points_of(request: Request) -> int:
     """How many points a job measures."""
-    return len(request.specs) * (len(request.sweep.values) if shapes.swept(request) else 1)
+    return len(request.specs) * shapes.points_of_spec(request)
 
 
 def _specs(request: Request, model: InspectedModel | None, known: Known) -> Findings:
@@ -105,7 +105,7 @@ def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
 
 def _time(request: Request) -> list[FieldError]:
     """A deadline that the points cannot keep."""
-    needed = points_of(request) / max(len(request.specs), 1) * request.measure.min_s
+    needed = shapes.points_of_spec(request) * request.measure.min_s
     if not needed > request.timeout_s:
         return []
     error = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"

@@ -126,11 +126,12 @@ class Jobs:
         with self._database.read() as connection:
             return revision(connection)
 
-    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job]]:
-        """The revision, and the jobs that changed after `known`, newest first."""
+    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job], set[str]]:
+        """The revision, the jobs that changed after `known`, newest first, and the ids of all."""
         newest = visible_jobs(owner).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
         with self._database.read() as connection:
-            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known))
+            ids = set(connection.execute(select(jobs.c.id)).scalars())
+            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known)), ids
 
     def running(self, owner: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""

@@ -119,12 +119,13 @@ class Results:
     def vacant(self, job: str, run: str) -> str:
         """Where a job's result may be put: `run`, or beside it when that folder is somebody else's."""
         names = (f"{run}{'' if i == 1 else f'-{i}'}" for i in itertools.count(1))
-        return next(name for name in names if self._may_replace(job, self._root / name))
+        return next(
+            name for name in names if not os.path.lexists(self._root / name) or self.is_of(job, self._root / name)
+        )
 
     @staticmethod
-    def _may_replace(job: str, target: Path) -> bool:
-        if not os.path.lexists(target):
-            return True
+    def is_of(job: str, target: Path) -> bool:
+        """Is that folder a result of the job?"""
         try:
             with (target / "job.json").open("rb") as file:
                 head = msgspec.json.decode(file.read(MAX_HEAD), type=dict[str, Any])
