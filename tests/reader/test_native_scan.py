@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -52,7 +52,7 @@ def differences(one: Document | str, other: Document | str) -> list[str]:
     if isinstance(one, str) or isinstance(other, str):
         return [] if one == other else [f"{one!s:.200} / {other!s:.200}"]
     found: list[str] = []
-    for field in dataclasses.fields(Document):
+    for field in msgspec.structs.fields(Document):
         a, b = getattr(one, field.name), getattr(other, field.name)
         if field.name == "args":
             pairs = {

@@ -11,7 +11,6 @@ import gc
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cached_property
 from itertools import count
@@ -20,6 +19,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.joined import interleaved, scanned_document
@@ -35,7 +35,7 @@ from visualprof.reader.trace.types import Floats, Ints, Mask, Values
 EXACT_US = 2.0**43
 SURE_US = 2.0**41  # and one that has more digits than that to the nearest one
 _NANO, _DIGITS = Decimal("0.001"), Context(prec=60)
-_MOST_NS = 2**62  # the builder leaves such times out
+_LEAST_NS, _MOST_NS = 1 - 2**62, 2**62  # the builder leaves such times out
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
@@ -379,22 +379,22 @@ def _nanoseconds(us: list[Any], missing: int) -> Ints:
     values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
     whole = np.floor(values)
     ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
-    return np.where(known, np.clip(ns, -_MOST_NS, _MOST_NS), missing)
+    return np.where(known, np.clip(ns, _LEAST_NS, _MOST_NS), missing)
 
 
 def _decimal_ns(us: Decimal) -> int:
     if abs(us) > _MOST_NS:
-        return _MOST_NS if us > 0 else -_MOST_NS
+        return _MOST_NS if us > 0 else _LEAST_NS
     ns = int(us * 1000)
     return _clip(ns if ns == us * 1000 else int(us.quantize(_NANO, ROUND_HALF_UP, _DIGITS).scaleb(3, _DIGITS)))
 
 
 def _clip(ns: int) -> int:
-    return max(-_MOST_NS, min(_MOST_NS, ns))
+    return max(_LEAST_NS, min(_MOST_NS, ns))
 
 
 def _held(value: int) -> int:
-    return value if -(2**63) <= value < 2**63 else _clip(value)
+    return value if -(2**63) <= value < 2**63 else _MOST_NS if value > 0 else NO_INT
 
 
 def _integers(values: list[Any]) -> Ints:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from visualprof.reader.chrome.document import ArgRows, Document, Kind
 from visualprof.reader.chrome.numbering import named, renumbered
@@ -37,8 +38,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     )
     texts, strings = named(texts, [None, *_shown(shared.texts(order[1:]))], known=1)
     ids = iter(texts)
-    rows, numbers = cast("list[int]", sample_rows.tolist()), cast("list[float]", sampled.tolist())
-    samples = [*zip(rows, (titles[i][0] for i in series.tolist()), numbers, strict=True)]
+    samples = zip(_list(sample_rows), (titles[i][0] for i in _list(series)), _list(sampled), strict=True)
     return Document(
         kind=kind,
         place=place,
@@ -54,7 +54,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         flow_rows=flow_rows,
         flow_ids=flows.astype(np.int64),
         flow_names=[name for (name,) in flow_names],
-        samples=samples,
+        samples=[*samples],
         head={},
         truncated=False,
         warnings=[],
@@ -124,11 +124,15 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     (ids,), order = renumbered([ids], len(parts))
     words, places = np.unique(parts[order], return_inverse=True)
     labels = _labels(shared.texts(words))
-    columns = cast("list[list[int]]", places.reshape(len(order), parts.shape[1]).T.tolist())
+    columns = _list(places.reshape(len(order), parts.shape[1]).T)
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
         (ids,), names = named([ids], names)
     return ids, names
+
+
+def _list(column: NDArray[Any]) -> list[Any]:
+    return cast("list[Any]", column.tolist())
 
 
 def _labels(texts: list[bytes]) -> list[str]:
