@@ -38,7 +38,8 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     )
     texts, strings = named(texts, [None, *_shown(shared.texts(order[1:]))], known=1)
     ids = iter(texts)
-    samples = zip(_list(sample_rows), (titles[i][0] for i in _list(series)), _list(sampled), strict=True)
+    at: list[int] = _list(series)
+    samples = zip(_list(sample_rows), map([name for (name,) in titles].__getitem__, at), _list(sampled), strict=True)
     return Document(
         kind=kind,
         place=place,
@@ -124,7 +125,7 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     (ids,), order = renumbered([ids], len(parts))
     words, places = np.unique(parts[order], return_inverse=True)
     labels = _labels(shared.texts(words))
-    columns = _list(places.reshape(len(order), parts.shape[1]).T)
+    columns = _list(np.asarray(places, np.int64).reshape(len(order), parts.shape[1]).T)
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
         (ids,), names = named([ids], names)
