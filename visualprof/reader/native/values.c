@@ -232,23 +232,24 @@ Text time_at(Reader *r, Text p, int64_t *ns)
     return *p == 'e' || *p == 'E' ? scientific_at(r, start, ns) : fault(r, p);
 }
 
-/* A whole number; unsigned ones of 64 bits that stand for negative numbers are wrapped back. */
+/* A whole number, also as a string; unsigned ones of 64 bits that stand for negative numbers are wrapped back. */
 Text integer_at(Reader *r, Text p, int64_t *value)
 {
     Text start = p;
-    int negative = *p == '-';
+    int quoted = *p == '"', negative = p[quoted] == '-';
     uint64_t v;
-    p += negative;
+    p += quoted + negative;
     Text end = natural_at(r, p, &v);
-    if (!end) { /* 20 digits */
+    if (!end && !quoted) { /* 20 digits */
         end = digits_end(p);
         if (end - p != 20 || *p != '1' || negative) return NULL;
         if (!natural_at(r, p + 1, &v) || v > UINT64_C(8446744073709551615)) return fault(r, start);
         v += UINT64_C(10000000000000000000);
     }
-    if (!delimits(*end) || (negative && v > (uint64_t)INT64_MAX)) return fault(r, start);
+    if (!end || (quoted ? *end != '"' : !delimits(*end))) return fault(r, start);
+    if ((negative || quoted) && v > (uint64_t)INT64_MAX) return fault(r, start);
     *value = negative ? -(int64_t)v : (int64_t)v;
-    return end;
+    return end + quoted;
 }
 
 /* A number as the nearest double. Up to 15 digits and a power of ten below 10^22 are exact, so their quotient is right. */
