@@ -98,10 +98,11 @@ class _Rows:
 
     def document(self) -> Document:
         """All columns joined."""
-        if not self._scanned:
-            return self._decoded.document()
-        scanned = scanned_document(self._scanned)
-        return interleaved([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
+        with _without_gc():
+            if not self._scanned:
+                return self._decoded.document()
+            scanned = scanned_document(self._scanned)
+            return interleaved([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
 
 
 @contextmanager

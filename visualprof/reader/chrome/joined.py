@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import chain
 from operator import itemgetter
@@ -15,8 +16,10 @@ from visualprof.reader.chrome.document import ArgRows, Document, Kind
 from visualprof.reader.chrome.numbering import named, renumbered
 from visualprof.reader.chrome.values import label, shown
 from visualprof.reader.native.scanner import TEXT, Part, Shared, join
+from visualprof.reader.source import UNDECODABLE
 from visualprof.reader.trace.types import Ids, Ints, Values
 
+NATURAL = re.compile(rb"\[[0-9,]*[0-9]\]")
 Names = list[tuple[str, ...]]
 
 
@@ -26,20 +29,20 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     shared = Shared(list({id(part.reader): part.reader for part in parts}.values()))
     columns = join(parts, parts[0].reader.column_types)
     *args, (flow_rows, flows), (sample_rows, series), (_, sampled) = columns.columns
-    words = np.arange(len(shared), dtype=np.int32)[:, None]
     kind, kinds = _labelled(shared, columns.kind, shared.parts(0))
     place, places = _labelled(shared, columns.place, shared.parts(1))
-    flows, flow_names = _labelled(shared, flows, words)
-    series, titles = _labelled(shared, series, words)
-    texts, order = renumbered(
+    flows, flow_names = _titled(shared, flows)
+    series, titles = _titled(shared, series)
+    ids, order = renumbered(
         [values for (_, values), type_ in zip(args, fields.types.values(), strict=True) if type_ == TEXT],
         len(shared),
         known=1,
     )
-    texts, strings = named(texts, [None, *_shown(shared.texts(order[1:]))], known=1)
-    ids = iter(texts)
-    at: list[int] = _list(series)
-    samples = zip(_list(sample_rows), map([name for (name,) in titles].__getitem__, at), _list(sampled), strict=True)
+    texts = ["", *_shown(shared, order[1:])]
+    if len(set(texts)) < len(texts):
+        ids, texts = named(ids, [None, *texts[1:]], known=1)
+    next_ids = iter(ids)
+    samples = zip(_list(sample_rows), map(titles.__getitem__, _list(series)), _list(sampled), strict=True)
     return Document(
         kind=kind,
         place=place,
@@ -47,14 +50,14 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         dur=columns.dur,
         kinds=[Kind(*words) for words in kinds],
         places=cast("list[tuple[str, str]]", places),
-        texts=[text or "" for text in strings],
+        texts=[text or "" for text in texts],
         args={
-            name: ArgRows(rows, next(ids) if type_ == TEXT else values, type_ == TEXT)
+            name: ArgRows(rows, next(next_ids) if type_ == TEXT else values, type_ == TEXT)
             for (name, type_), (rows, values) in zip(fields.types.items(), args, strict=True)
         },
         flow_rows=flow_rows,
         flow_ids=flows.astype(np.int64),
-        flow_names=[name for (name,) in flow_names],
+        flow_names=flow_names,
         samples=[*samples],
         head={},
         truncated=False,
@@ -121,26 +124,46 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
 
 
 def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
-    """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name."""
+    """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name, (n, k)."""
     (ids,), order = renumbered([ids], len(parts))
-    words, places = np.unique(parts[order], return_inverse=True)
-    labels = _labels(shared.texts(words))
-    columns = _list(np.asarray(places, np.int64).reshape(len(order), parts.shape[1]).T)
+    words, places = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
+    labels = _labels(shared, words)
+    columns = _list(places.reshape(len(order), parts.shape[1]).T)
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
         (ids,), names = named([ids], names)
     return ids, names
 
 
+def _titled(shared: Shared, words: Ids) -> tuple[Ids, list[str]]:
+    """As `_labelled`, of names that are one word each."""
+    (ids,), order = renumbered([words], len(shared))
+    labels = _labels(shared, order)
+    if len(set(labels)) < len(labels):
+        (ids,), labels = named([ids], labels)
+    return ids, labels
+
+
+def _labels(shared: Shared, words: Ids) -> list[str]:
+    text, _ = shared.words(words)
+    if NATURAL.fullmatch(text):
+        return text[1:-1].decode().split(",")
+    return [value if type(value) is str else label(value) for value in msgspec.json.decode(text)]
+
+
+def _shown(shared: Shared, words: Ids) -> list[str]:
+    """As `shown`, all strings among them at once."""
+    text, ends = shared.words(words)
+    values: list[Any]
+    try:
+        values = msgspec.json.decode(text)
+    except UNDECODABLE:  # a number that is too large for it
+        values = [None] * len(words)
+    for i, value in enumerate(values):
+        if type(value) is not str:
+            values[i] = shown(text[ends[i - 1] + 1 if i else 1 : ends[i]])
+    return values
+
+
 def _list(column: NDArray[Any]) -> list[Any]:
     return cast("list[Any]", column.tolist())
-
-
-def _labels(texts: list[bytes]) -> list[str]:
-    return [label(value) for value in msgspec.json.decode(b"[%b]" % b",".join(text or b'""' for text in texts))]
-
-
-def _shown(texts: list[bytes]) -> list[str]:
-    """As `shown`, all strings among them at once."""
-    strings = iter(_labels([text for text in texts if text.startswith(b'"')]))
-    return [next(strings) if text.startswith(b'"') else shown(text) for text in texts]

@@ -216,15 +216,22 @@ API int64_t vp_parts(const Shared *shared, int32_t which, int32_t *out)
 /* How many words there are. */
 API int64_t vp_word_count(const Shared *shared) { return shared->words.count; }
 
-/* Sizes, and unless out is NULL the bytes one after the other, of words; returns how many bytes. */
-API int64_t vp_texts(const Shared *shared, const int32_t *numbers, int64_t count, int64_t *sizes, uint8_t *out)
+/*
+ * Sizes of words, and unless out is NULL all of them as a JSON list; an empty string for NONE. Returns how many bytes
+ * the list has.
+ */
+API int64_t vp_list(const Shared *shared, const int32_t *numbers, int64_t count, int64_t *sizes, uint8_t *out)
 {
-    int64_t total = 0;
+    int64_t total = 1;
     for (int64_t i = 0; i < count; i++) {
         const Word *word = shared->words.words + numbers[i];
-        if (out && word->size) memcpy(out + total, word->text, word->size);
-        sizes[i] = word->size;
-        total += word->size;
+        sizes[i] = word->size ? word->size : 2;
+        if (out) {
+            out[total - 1] = i ? ',' : '[';
+            memcpy(out + total, word->size ? word->text : (Text)"\"\"", (size_t)sizes[i]);
+        }
+        total += sizes[i] + 1;
     }
+    if (out && count) out[total - 1] = ']';
     return total;
 }

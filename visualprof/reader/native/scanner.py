@@ -127,15 +127,14 @@ class Shared:
         call(self.at, which, out.ctypes.data)
         return out
 
-    def texts(self, numbers: Ids) -> list[bytes]:
-        """JSON texts of words; an empty one for 0."""
-        call = _call("vp_texts", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
+    def words(self, numbers: Ids) -> tuple[bytes, Ints]:
+        """Words as one JSON list, (n,), and where each ends in it; an empty string for 0."""
+        call = _call("vp_list", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
         numbers, sizes = np.ascontiguousarray(numbers, np.int32), np.zeros(len(numbers), np.int64)
         at = (self.at, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
         out = np.empty(call(*at, None), np.uint8)
         call(*at, out.ctypes.data)
-        text, ends = out.tobytes(), np.cumsum(sizes).tolist()
-        return [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return out.tobytes() if len(numbers) else b"[]", np.cumsum(sizes + 1)
 
 
 def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
