@@ -26,7 +26,7 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
-from visualprof.server.api.jobs import BackendsAnswer
+from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
@@ -72,6 +72,7 @@ def agent(id: str, name: str, platform: str, runtimes: list[Json], **more: Any) 
         "address": "192.168.7.21",
         "public": True,
         "local": False,
+        "standing": "works",
         "online": True,
         "last_seen_ns": ago(4),
         "registered_ns": ago(86_400),
@@ -283,6 +284,9 @@ def points(row: Json) -> list[Json]:
                     "qps": 1e9 / p50,
                     "p50_ns": int(p50),
                     "stable": i != 3,
+                    "samples_per_s": batch * 1e9 / p50,
+                    **dict.fromkeys(("mean_ns", "p90_ns", "p95_ns", "p99_ns", "throttled")),
+                    "host_busy": i == 2,
                 }
             )
     return made
@@ -322,6 +326,7 @@ class JobsFake:
         self.uploads: dict[str, Json] = {}
         self.kept: dict[str, Json] = {}  # what was uploaded last, by blob
         self.log = LOG
+        self.token = "3f9c1d0a7b5e4c2f8d6a"
         self.revision = 1
         self.held: set[str] = set()
         self.refusals: list[tuple[int, Json]] = []
@@ -392,6 +397,10 @@ class JobsFake:
         if parts[1:] == ["draft"]:
             asked = msgspec.convert(self._answer_of(found)["request"], Request)
             return 200, msgspec.to_builtins(draft_of(asked, self._known().machines)), Draft
+        if parts[1:] == ["space"] or method == "DELETE":
+            self.jobs = [row for row in self.jobs if method != "DELETE" or row is not found]
+            self.revision += method == "DELETE"
+            return 200, {"runs": [t["run"] for t in found["tasks"] if t["run"]], "size_bytes": 12_345_678}, FreedAnswer
         if parts[1:] in (["cancel"], ["retry"]):
             found["state"] = {"cancel": "cancelled", "retry": "waiting"}[parts[1]]
             for t in found["tasks"]:
@@ -409,6 +418,7 @@ class JobsFake:
                 msgspec.convert(row["capabilities"], Capabilities),
                 row["registered_ns"],
                 time.time_ns() if row["online"] else 0,
+                row["standing"],
             )
             for row in self.agents
         ]
@@ -441,7 +451,7 @@ class JobsFake:
         known = self._known()
         online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
         unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not takers(spec, online)]
-        return {"job": row, "request": asked, "points": points(row), "unserved": unserved}
+        return {"job": row, "request": asked, "points": points(row), "unserved": unserved, "results": []}
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         offset, data = int(query.get("offset", 0)), self.log.encode()
@@ -460,12 +470,14 @@ class JobsFake:
         found = next((row for row in self.agents if parts and row["id"] == parts[0]), None)
         if method == "PATCH" and found:
             found.update(content)
+        if parts == ["token"]:
+            self.token = "another"
         if method == "DELETE" and found:
             self.agents.remove(found)
         answer = {
             "revision": self.revision,
             "agents": self.agents,
-            "command": "visualprof agent --server http://192.168.7.2:8040 --token 3f9c1d0a7b5e4c2f8d6a",
+            "command": f"visualprof agent --server http://192.168.7.2:8040 --token {self.token}",
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
@@ -500,6 +512,7 @@ def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: A
         "dims": {"batch": 1},
         "backends": ["onnxruntime", "openvino"],
         "warnings": [],
+        "external": [],
         "fixed_inputs": changes.get("format", "onnx") == "onnx",
     } | changes
     return {

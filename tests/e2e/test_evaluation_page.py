@@ -91,6 +91,14 @@ def test_the_newest_job_is_shown_unasked(opened: Callable[..., Page]) -> None:
     expect(points(page).get_by_role("row")).to_have_count(1 + 15)
 
 
+def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: Dashboard) -> None:
+    newest, *_, older = reports.get("evaluation")["reports"]
+    assert newest["job"] != older["job"]
+    page = opened(run=older["id"])
+    chosen = [each["points"] for each in reports.get("evaluation")["reports"] if each["job"] == older["job"]]
+    expect(points(page).get_by_role("row")).to_have_count(1 + sum(chosen))
+
+
 def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
 ) -> None:

@@ -436,6 +436,45 @@ def test_a_machine_is_made_private_and_a_lost_one_removed(open_page: Callable[..
     assert len(fake.sent("DELETE", "agents/a3")) == 1
 
 
+def test_a_job_is_deleted_with_what_it_frees(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page(job="j-done")
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("group", name="Delete this job and its")).to_contain_text("2 results, 11.8 MiB?")
+    assert fake.sent("DELETE", "jobs/j-done") == []
+    page.get_by_role("button", name="Yes, delete").click()
+    expect(page.locator(".detail")).to_have_count(0)
+    assert len(fake.sent("DELETE", "jobs/j-done")) == 1
+    assert "job=" not in page.url
+    expect(open_page(job="j-run").get_by_role("button", name="Cancel job")).to_be_visible()
+    expect(page.get_by_role("button", name="Delete")).to_have_count(0)
+
+
+def test_a_machine_is_drained_shut_out_and_let_in_again(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page("agents")
+    card = page.get_by_role("region", name="gpu-box")
+    card.get_by_role("button", name="Drain").click()
+    expect(card.get_by_text("drained", exact=True)).to_be_visible()
+    card.get_by_role("button", name="Give it tasks again").click()
+    expect(card.get_by_role("button", name="Drain")).to_be_visible()
+    card.get_by_role("button", name="Shut out").click()
+    expect(card).to_contain_text("What it is doing goes to others.")
+    card.get_by_role("button", name="Shut out").click()
+    expect(card.get_by_text("shut out", exact=True)).to_be_visible()
+    expect(card.get_by_role("button", name="Remove")).to_be_visible()
+    card.get_by_role("button", name="Let in again").click()
+    sent = [body["standing"] for body in fake.sent("PATCH", "agents/a2")]
+    assert sent == ["drained", "works", "out", "works"]
+
+
+def test_the_registration_token_is_changed(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page("agents")
+    page.get_by_role("button", name="New token").click()
+    expect(page.get_by_role("group", name="The commands above stop working")).to_be_visible()
+    page.get_by_role("button", name="Make a new one").click()
+    expect(page.locator("main")).to_contain_text("--token another")
+    assert len(fake.sent("POST", "agents/token")) == 1
+
+
 @pytest.mark.parametrize(("language", "page_name"), [("en", "run"), ("zh", "run"), ("en", "agents"), ("zh", "agents")])
 def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], language: str, page_name: str) -> None:
     page = open_page(page_name, language=language, job="j-run")

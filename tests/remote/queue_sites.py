@@ -91,7 +91,7 @@ def result(job: str, task: str, **more: bytes) -> dict[str, bytes]:
     """The files of a small result."""
     head = {"schema": "visualprof.job/1", "job": job, "task": task, "model": {"name": "net.onnx", "file": "net.onnx"}}
     files = {"job.json": json.dumps(head).encode(), "env.json": b"{}", "status.json": b'{"state": "succeeded"}'}
-    return {**files, "points.jsonl": b"{}\n", **more}
+    return {**files, "points.jsonl": json.dumps(point()).encode() + b"\n", **more}
 
 
 def announced(files: dict[str, bytes]) -> list[dict[str, Any]]:

@@ -18,7 +18,8 @@ import pytest
 
 from tests.remote.agent_runs import ROOT, AgentProcess, StartAgent, agents, server, start
 from tests.remote.fake_server import FakeServer, Task
-from visualprof.remote.protocol import Intervals
+from visualprof.remote.agent.daemon import AGAIN
+from visualprof.remote.protocol import Intervals, Profile
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +47,7 @@ def test_after_sigkill_the_orphan_is_gone_and_the_task_is_done_again(server: Fak
     assert task.finishes == 1
     assert not set(old) & set(agent.children())
     assert task.result["log.txt"] == b"done\n", "the log is that of the second time"
+    assert report["warnings"] == task.json("status.json")["warnings"] == [AGAIN]
 
 
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
@@ -82,7 +84,7 @@ def test_a_task_that_kills_its_agent_twice_is_left_to_the_server(server: FakeSer
 
 
 def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: FakeServer, start: StartAgent) -> None:
-    task = server.submit(b"measure=1 file=extra.json")
+    task = server.submit(b"measure=1 file=extra.json profile.fail=crashed", profile=Profile(2))
     agent = start()
     server.wait(lambda: agent.children())
     server.down = True
@@ -96,6 +98,9 @@ def test_a_result_that_was_not_reported_is_reported_after_the_restart(server: Fa
     start()
     assert server.finished(task)["state"] == "succeeded"
     assert task.result["points.jsonl"] == measured, "it was not measured again"
+    assert task.report
+    assert task.report["warnings"] == task.json("status.json")["warnings"] != []
+    assert AGAIN not in task.report["warnings"]
     assert task.result["extra.json"] == b"content of extra.json"
 
 

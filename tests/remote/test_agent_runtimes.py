@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine import runtimes
 from visualprof.remote.agent.machine.runtimes import fitting, install, installed, pythons
 from visualprof.remote.backends import backend
+from visualprof.remote.protocol import Gpu
 
 MakePython = Callable[..., Path]
 
@@ -22,7 +24,9 @@ PYTHON = """#!/bin/sh
 case "$*" in
   *"-I -c"*) echo '[[3, {minor}], true]' ;;
   *"-m venv"*) [ -z "{no_venv}" ] || {{ echo no ensurepip >&2; exit 1; }}
-     for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python" ;;
+     for last; do :; done; mkdir -p "$last/bin"; cp "$0" "$last/bin/python"
+     printf '#!/bin/sh\\n[ -x %s ] && echo "found $0"\\n' "$last/bin/python" > "$last/bin/script"
+     chmod +x "$last/bin/script"; ln -s /bin/sh "$last/bin/linked"; echo "command = $last" > "$last/pyvenv.cfg" ;;
   *"-m pip"*) echo "$@" >> {notes}; exit {pip} ;;
   *probe.pyz*) echo '{answer}' ;;
 esac
@@ -55,6 +59,38 @@ def test_an_environment_is_made_and_named_by_its_version(tmp_path: Path, python:
     assert "numpy" in asked
     assert "ready" in said[-1]
     assert list((tmp_path / "runtimes").iterdir()) == [made], "nothing half made is left"
+
+
+def test_scripts_of_an_environment_work(tmp_path: Path, python: MakePython) -> None:
+    made = install("onnxruntime", str(python()), tmp_path / "runtimes", print)
+    script = made / "bin" / "script"
+    assert subprocess.run([script], capture_output=True, text=True, check=True).stdout == f"found {script}\n"
+    assert (made / "pyvenv.cfg").read_text() == f"command = {made}\n"
+    assert (made / "bin" / "linked").is_symlink()
+
+
+CPU = "--index-url https://download.pytorch.org/whl/cpu torch==1.19.2"
+GPU = Gpu("cuda:0", "H200", 1)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "index", "gpus", "asked"),
+    [
+        ("torch==1.19.2", "", [], [CPU, "torch==1.19.2 numpy"]),
+        ("torch==1.19.2", "", [GPU], ["torch==1.19.2 numpy"]),
+        ("torch", "https://mirror/simple", [], ["--index-url https://mirror/simple torch", "torch numpy"]),
+        ("onnxruntime", "", [], ["onnxruntime numpy"]),
+    ],
+)
+def test_without_a_gpu_torch_comes_without_cuda(
+    tmp_path: Path, python: MakePython, requirement: str, index: str, gpus: list[Gpu], asked: list[str]
+) -> None:
+    said: list[str] = []
+    install(requirement, str(python()), tmp_path / "runtimes", said.append, index, lambda: gpus)
+    pip = "-m pip install --disable-pip-version-check --no-input "
+    notes = (tmp_path / "notes").read_text().splitlines()
+    assert [line.partition(pip)[2] for line in notes] == asked
+    assert any("without CUDA" in line for line in said) == (asked[0] == CPU)
 
 
 def test_an_environment_that_pip_could_not_fill_does_not_count(tmp_path: Path, python: MakePython) -> None:

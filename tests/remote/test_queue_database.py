@@ -7,13 +7,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from queue_sites import together
+from msgspec.json import encode
+from queue_sites import capabilities, together
 from sqlalchemy import create_engine, inspect, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.queue.store import database as module
+from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
 from visualprof.remote.queue.store.tables import metadata
 from visualprof.remote.queue.tasks.jobs import revision
@@ -22,8 +24,8 @@ REAL = Path(module.__file__).parent / "migrations"
 LATER = """
 import sqlalchemy as sa
 from alembic import op
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 def upgrade():
     op.add_column("agents", sa.Column("colour", sa.String(9), nullable=True))
 """
@@ -46,7 +48,7 @@ def schema_of(path: Path) -> str:
 def later(tmp_path: Path, more: str = "") -> Path:
     folder = tmp_path / "migrations"
     shutil.copytree(REAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0002_later.py").write_text(LATER + more)
+    (folder / "versions" / "0003_later.py").write_text(LATER + more)
     return folder
 
 
@@ -73,7 +75,7 @@ def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Pa
     with database.read() as connection:
         assert revision(connection) == 1
     database.close()
-    assert schema_of(path) == "0002"
+    assert schema_of(path) == "0003"
     assert "colour" in columns(path, "agents")
 
 
@@ -83,8 +85,23 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
     with pytest.raises(ZeroDivisionError):
         migrate(database, "jobs", later(tmp_path, "    1 / 0\n"))
     database.close()
-    assert schema_of(path) == "0001"
+    assert schema_of(path) == "0002"
     assert "colour" not in columns(path, "agents")
+
+
+def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.sqlite"
+    open_sqlite(path).close()
+    older = sqlite3.connect(path)
+    older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
+    row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)
+    names = "id, name, token_sha256, public, local, address, capabilities, registered_ns, seen_ns"
+    older.execute(f"INSERT INTO agents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    older.commit()
+    older.close()
+    database = open_sqlite(path)
+    assert [(a.name, a.standing) for a in Agents(database, 30).all()] == [("box", "works")]
+    database.close()
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
@@ -92,7 +109,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     database = open_sqlite(path)
     migrate(database, "jobs", later(tmp_path))
     database.close()
-    with pytest.raises(VisualprofError, match=r"jobs.sqlite was made by a newer visualprof \(schema 0002\)"):
+    with pytest.raises(VisualprofError, match=r"jobs.sqlite was made by a newer visualprof \(schema 0003\)"):
         open_sqlite(path)
 
 

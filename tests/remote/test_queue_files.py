@@ -218,7 +218,6 @@ def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
     assert remote.existing() is None
     assert remote.agents() == []
     assert remote.inspected("0" * 64) is None
-    assert remote.token.startswith("vp_r_")
     remote.start()
     assert list(tmp_path.iterdir()) == []
     remote.close()
@@ -227,11 +226,24 @@ def test_nothing_is_made_before_it_is_needed(tmp_path: Path) -> None:
 def test_the_token_that_was_shown_is_the_one_that_is_kept(tmp_path: Path) -> None:
     remote = Remote(Root(tmp_path, ""))
     shown = remote.token
-    upload(remote)
+    assert shown.startswith("vp_r_")
     remote.close()
     again = Remote(Root(tmp_path, ""))
+    assert again.token == shown, "also where nothing else was ever kept"
+    upload(again)
     assert again.token == shown
     again.close()
+
+
+def test_a_new_registration_token_replaces_the_old_one_for_every_server(tmp_path: Path) -> None:
+    remote, other = Remote(Root(tmp_path, "")), Remote(Root(tmp_path, ""))
+    old = remote.token
+    remote.rotate_token()
+    assert remote.token == other.token != old
+    file = tmp_path / ".visualprof" / "agent-token"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (remote.token, 0o600)
+    remote.close()
+    other.close()
 
 
 def test_in_a_single_file_nothing_can_be_kept(tmp_path: Path) -> None:

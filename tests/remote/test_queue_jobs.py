@@ -210,10 +210,11 @@ def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: Queue) -> None:
 def test_only_what_changed_is_listed_again(queue: Queue) -> None:
     first, _ = queue.jobs.submit(request("1"))
     second, _ = queue.jobs.submit(request("2"))
-    revision, jobs = queue.jobs.since(0)
+    revision, jobs, there = queue.jobs.since(0)
+    assert there == {first, second}
     assert [job.id for job in jobs] == [second, first]
     queue.jobs.cancel(first)
-    newer, jobs = queue.jobs.since(revision)
+    newer, jobs, _ = queue.jobs.since(revision)
     assert newer > revision
     assert [job.id for job in jobs] == [first]
     assert queue.jobs.since(newer)[1] == []

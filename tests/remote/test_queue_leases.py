@@ -209,9 +209,12 @@ def test_a_lost_task_is_given_out_again(queue: Queue, upkeep: Upkeep) -> None:
     lost = taken(queue, first)
     later(queue, lost, lease_until_ns=1)
     upkeep.look()
+    assert lost.warnings == task_of(queue, lost).warnings == []
     again = taken(queue, second)
     assert (again.task, again.attempt) == (lost.task, 2)
     assert again.lease != lost.lease
+    assert again.warnings == ["measured again from the beginning (attempt 2): agent first was lost"]
+    assert task_of(queue, again).warnings == again.warnings
     assert beat(queue, first, lost) == ([], [lost.task])
     assert beat(queue, second, again) == ([], [])
 
@@ -271,6 +274,7 @@ def test_after_a_retry_all_its_tries_are_there_again(queue: Queue, upkeep: Upkee
     queue.jobs.retry(job)
     lease = taken(queue, agent)
     assert lease.attempt == 2
+    assert lease.warnings == [], "whoever asked for it knows"
     assert beat(queue, agent, lease) == ([], [])
 
 

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_sites import MODEL, announced, member, opened, point, request, result, tiny_disk, together, upload
@@ -16,14 +17,14 @@ from sqlalchemy import update
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.scan import Root, walk
-from visualprof.remote.protocol import Lease, Spec
+from visualprof.remote.protocol import Input, Lease, Spec, Sweep
+from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artefacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
 from visualprof.remote.queue.tasks.leases import Report
-from visualprof.remote.queue.tasks.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
@@ -78,9 +79,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield leased(remote)
 
 
-def leased(remote: Remote, key: str = "k") -> Bench:
+def leased(remote: Remote, key: str = "k", **changes: Any) -> Bench:
     queue = remote.opened()
-    queue.jobs.submit(request(key))
+    queue.jobs.submit(request(key, **changes))
     agent = member(queue)
     lease = queue.leases.lease(agent, ["cpu"], 0)
     assert lease
@@ -333,6 +334,51 @@ def test_a_failure_with_a_result_is_published_too(bench: Bench) -> None:
     bench.finish(files, "failed", "out_of_memory")
     assert (bench.task.state, bench.task.reason) == ("failed", "out_of_memory")
     assert (bench.run / "points.jsonl").exists()
+
+
+def lines(*batches: int, qps: float = 99.0) -> bytes:
+    """A result's points."""
+    return b"".join(json.dumps({**point(batch), "qps": qps}).encode() + b"\n" for batch in batches)
+
+
+def kept(bench: Bench) -> dict[int, float]:
+    """Runs a second of the points that the API has, by size."""
+    job = bench.queue.jobs.one(bench.lease.job)
+    return {one["batch"]: one["qps"] for one in bench.queue.jobs.points(job)[bench.lease.task]}
+
+
+def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Path) -> None:
+    """Of three points the first came, as it was before its agent began again; the network was cut for the others."""
+    with opened(tmp_path / "runs") as remote:
+        swept = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
+        bench = leased(remote, **swept)
+        bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 1, point(1))
+        assert kept(bench) == {1: 10.0}
+        partial = bench.result(**{"points.jsonl": lines(1, 2) + lines(4)[:-20]})
+        bench.send(partial)
+        with pytest.raises(Unfit, match=r"points.jsonl has 2 of 3 points"):
+            bench.finish(partial)
+        assert (bench.task.state, kept(bench)) == ("running", {1: 10.0})
+        whole = bench.result(**{"points.jsonl": lines(1) + b"no point\n" + lines(2, 4) + b'{"batch": '})
+        bench.send(whole)
+        bench.finish(whole)
+        assert bench.task.state == "succeeded"
+        assert kept(bench) == {1: 99.0, 2: 99.0, 4: 99.0}
+        assert bench.queue.jobs.counts([bench.queue.jobs.one(bench.lease.job)]) == {bench.lease.task: 3}
+
+
+def test_a_failure_has_the_points_of_its_result_too(bench: Bench) -> None:
+    files = bench.result(**{"points.jsonl": lines(1, 2)})
+    bench.send(files)
+    bench.finish(files, "failed", "crashed")
+    assert kept(bench) == {1: 99.0, 2: 99.0}
+
+
+def test_a_result_of_more_points_than_any_job_is_cut(bench: Bench) -> None:
+    files = bench.result(**{"points.jsonl": lines(*range(100))})
+    bench.send(files)
+    bench.finish(files)
+    assert sorted(kept(bench)) == list(range(64))
 
 
 def test_a_failure_with_nothing_is_no_run(bench: Bench) -> None:

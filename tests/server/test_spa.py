@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
-from tests.e2e.live import DIST
+from visualprof.server.settings import DIST
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from visualprof.views.answers import kinds
 from visualprof.views.answers.encoding import LONG, encode
+from visualprof.views.answers.table import Answer, Columns, Table
 
 
 @pytest.mark.parametrize("name", ["plain", "cut \udc80 in half"])
@@ -41,3 +44,29 @@ def test_long_columns_are_written_as_lists_of_their_numbers_are(
         column = np.resize(np.array(numbers, dtype), LONG if numbers else 0)
         for written in (column, np.stack((column, column), axis=1)[:, 0]):  # the second one with gaps between its rows
             assert encode({"column": written}) == msgspec.json.encode({"column": column.tolist()})
+
+
+class Rows(Columns):
+    name: kinds.Names
+    took_ns: kinds.Durations
+
+
+class Part(msgspec.Struct):
+    share: kinds.Ratio | None
+
+
+class Whole(Answer):
+    size: Annotated[int, msgspec.Meta(ge=0)] | kinds.Size
+    by_step: Annotated[dict[str, int], kinds.keyed(step="word", left="count")]
+    parts: list[Part] | None
+    ranks: list[kinds.Identifier]
+    beside: Table[Rows]
+    note: str = ""
+
+
+def test_kinds_are_those_of_fields_and_structures_but_not_of_tables_or_single_values_in_lists() -> None:
+    own = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
+    rows = Table(columns=Rows(name=["a"], took_ns=[1]))
+    assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == own
+    assert rows.kinds == {"name": "name", "took_ns": "ns"}
+    assert Table(columns={"x": [1]}, kinds={"x": "ns"}).kinds == {"x": "ns"}

@@ -7,9 +7,12 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from visualprof.cli._server import Server, Unreachable
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
 
 Json = dict[str, Any]
 
@@ -118,30 +121,50 @@ def _state(task: Json) -> str:
 
 
 def _point(point: Json) -> str:
-    unstable = "" if point["stable"] else "  unstable"
+    marks = ("  unstable" * (not point["stable"])) + ("  host busy" * bool(point["host_busy"]))
     median = "too few runs for a p50" if point["p50_ns"] is None else f"p50 {point['p50_ns'] / 1e6:,.3f} ms"
-    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{unstable}"
+    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{marks}"
+
+
+_POINTS: dict[str, Kind] = {
+    "spec": "name", "batch": "count", "qps": "count", "p50_ns": "ns", "p99_ns": "ns", "stable": "flag",
+    "host_busy": "flag",
+}  # fmt: skip
+_RESULTS: dict[str, Kind] = {
+    "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name",
+}  # fmt: skip
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:
-    """Points as a table, what failed and why, and where everything opens."""
-    from visualprof.cli._terminal import render
-    from visualprof.views.answers.kinds import Kind
-    from visualprof.views.answers.table import Table
-
-    points: list[Json] = answer["points"]
-    if points:
-        columns: dict[str, Any] = {
-            name: [point[name] for point in points] for name in ("spec", "batch", "qps", "p50_ns", "stable")
-        }
-        kinds: dict[str, Kind] = {"spec": "name", "batch": "count", "qps": "count", "p50_ns": "ns", "stable": "flag"}
-        table = Table(columns=columns, kinds=kinds)
-        print(render(table, "", shutil.get_terminal_size().columns, len(points)), file=out)
+    """Points as a table, where and how they ran, what failed and why, and where everything opens."""
+    results: list[Json] = answer["results"]
+    for rows, kinds in ((answer["points"], _POINTS), (results, _RESULTS)):
+        if rows:
+            print(_table(rows, kinds), file=out)
+    for result in results:
+        if verdicts := "; ".join(map(_verdict, result["verdicts"])):
+            print(f"{plain(result['spec'])}: {verdicts}", file=out)
     for task in answer["job"]["tasks"]:
         for line in _ending(server, task):
             print(line, file=out)
-    if points:
-        print(f"compare: {server.url}#/evaluation", file=out)
+    reports = [r["report"] for r in results if any(point["task"] == r["task"] for point in answer["points"])]
+    if reports:
+        ids = ",".join(text.replace("%", "%25").replace(",", "%2C") for text in reports)  # as the page writes them
+        print(f"compare: {server.url}#/evaluation?{urllib.parse.urlencode({'reports': ids}, safe=',/')}", file=out)
+
+
+def _table(rows: list[Json], kinds: dict[str, Kind]) -> str:
+    from visualprof.cli._terminal import render
+    from visualprof.views.answers.table import Table
+
+    columns = {name: [plain(row[name]) if kinds[name] == "name" else row[name] for row in rows] for name in kinds}
+    return render(Table(columns=columns, kinds=kinds), "", shutil.get_terminal_size().columns, len(rows))
+
+
+def _verdict(verdict: Json) -> str:
+    """Its name, and the sizes for which it holds unless it is about all of them."""
+    sizes = f" (batch {', '.join(map(str, verdict['batches']))})" if verdict["batch"] is not None else ""
+    return f"{verdict['id'].replace('_', ' ')}{sizes}"
 
 
 def _ending(server: Server, task: Json) -> Iterator[str]:

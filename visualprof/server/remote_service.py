@@ -34,10 +34,17 @@ def intervals_of(lease_s: float) -> Intervals:
 
 
 def open_remote(
-    root: Root, data: Path | None = None, *, read_only: bool = False, lease_s: float = _LEASE_S, waiters: int = 16
+    root: Root,
+    data: Path | None = None,
+    *,
+    read_only: bool = False,
+    lease_s: float = _LEASE_S,
+    waiters: int = 16,
+    keep_days: float = 0.0,
 ) -> Remote:
     """The queue of a log directory; nothing is made before it is needed."""
-    return Remote(root, data, read_only=read_only, intervals=intervals_of(lease_s), waiters=waiters)
+    intervals = intervals_of(lease_s)
+    return Remote(root, data, read_only=read_only, intervals=intervals, waiters=waiters, keep_days=keep_days)
 
 
 def _agent_state(data: Path) -> Path:

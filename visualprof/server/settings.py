@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_DIST = Path(__file__).parents[1] / "frontend" / "dist"
+DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,15 @@ class Settings:
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
+    keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     """
 
     language: str = ""
     read_only: bool = False
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
-    dist: Path = field(default=_DIST)
+    dist: Path = field(default=DIST)
     data: Path | None = None
     with_agent: bool = False
     lease_s: float = 30.0
+    keep_days: float = 0.0

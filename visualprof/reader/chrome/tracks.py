@@ -112,7 +112,8 @@ def add_flows(
     joined = (ids[a] == ids[b]) & (cat[a] == cat[b]) & (phase[a] < 2) & (phase[b] > 0)
     src, dst, links = rows[a[joined]], rows[b[joined]], links[a[joined]]
     at = _track_of_places(doc, tracks)
-    for kind in np.unique(links).tolist():
+    kinds: list[int] = np.flatnonzero(np.bincount(links)).tolist()
+    for kind in kinds:
         s, d = src[links == kind], dst[links == kind]
         named = np.full(len(d), -1) if begins is None or kind != LinkKind.LAUNCH else _last_begin(doc, begins, d)
         builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(kind), named)

@@ -51,6 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     install = actions.add_parser("install-runtime", help="make a Python environment with a runtime")
     install.add_argument("requirement", help="a backend, with its version or without: megengine==1.13.0")
     install.add_argument("--python", default="", metavar="PATH", help="the Python to start from")
+    index = "where pip looks for it (default for torch without a GPU: the build without CUDA)"
+    install.add_argument("--index-url", default="", metavar="URL", help=index)
     install.add_argument("--folder", metavar="DIR", help="where environments are (VISUALPROF_RUNTIMES)")
     actions.add_parser("probe", help="print what this machine is and has")
 
@@ -72,7 +74,7 @@ def _install(args: argparse.Namespace) -> int:
     from visualprof.remote.agent.machine import runtimes
 
     folder = Path(args.folder).absolute() if args.folder else runtimes.folder()
-    runtimes.install(args.requirement, args.python, folder, say)
+    runtimes.install(args.requirement, args.python, folder, say, args.index_url)
     return 0
 
 

@@ -31,6 +31,7 @@ PARENT_S = 0.5
 ANSWER_S = 15.0  # beyond what a poll waits
 LEAVE_S = 15.0
 RESTARTS = 1
+AGAIN = "measured again from the beginning: its agent ended while it ran, and was started again"
 
 
 class AgentDaemon:
@@ -211,7 +212,8 @@ class AgentDaemon:
                 journal.remove(entry.lease)
                 continue
             journal.again(entry.lease)
-            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome))
+            again = [] if entry.outcome else [AGAIN]
+            self._tasks.append(LeasedTask(entry.lease, self._context, entry.outcome, again))
         if self._tasks:
             with suppress(Unreachable, Answered):  # the next one says it too
                 self._beat(None)

@@ -123,6 +123,7 @@ class Backend:
         requires: further requirements for pip, e.g. "numpy<2".
         python: versions it has packages for, e.g. "3.9 3.10", "" any.
         short: its name in the ids of specs, "" the name itself.
+        cpu_index: where pip finds the package without the libraries of a GPU, "" where it has none.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Backend:
     requires: tuple[str, ...] = ()
     python: str = ""
     short: str = ""
+    cpu_index: str = ""
 
     def version(self) -> str:
         """Version of the runtime in this interpreter; the distribution may have another name (onnxruntime-gpu)."""

@@ -6,6 +6,7 @@ VisualprofError
 ├── Elsewhere   409  bytes that do not continue what is there; says what is
 ├── Untrusted   401  no token, or none that is known
 ├── BadSignature 403 an address that was not signed here, or whose time is over
+├── PutOut      403  an agent that somebody put out
 ├── Oversize    413  more bytes than announced or allowed
 ├── Unfit       422  result files that are missing, differ or have impossible names
 ├── Crowded     503  too many agents wait at once, or the database is busy
@@ -55,6 +56,12 @@ class Untrusted(VisualprofError):
 
 class BadSignature(VisualprofError):
     """An address that was not made here, or that is too old."""
+
+    status = 403
+
+
+class PutOut(VisualprofError):
+    """An agent that somebody put out; it ends."""
 
     status = 403
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any
 from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
-from visualprof.remote.queue.refusals import disk
+from visualprof.remote.queue.refusals import DiskFull, disk
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database, open_sqlite
@@ -27,6 +29,7 @@ from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
 from visualprof.remote.queue.tasks.notifier import Notifier
+from visualprof.remote.queue.tasks.removal import Removal
 from visualprof.remote.queue.tasks.results import Results
 from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
 
@@ -52,6 +55,7 @@ class Queue:
     logs: Logs
     results: Results
     finisher: Finisher
+    removal: Removal
 
     def keep(self, name: str, read: Read) -> tuple[str, int]:
         """Stores an uploaded file, for which jobs may wait; its sha256 and size.
@@ -78,6 +82,7 @@ class Remote:
         read_only: nothing is changed.
         intervals: of leases, heartbeats and polls, for the agents.
         waiters: how many agents may wait at a time.
+        keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     """
 
     def __init__(
@@ -88,12 +93,14 @@ class Remote:
         read_only: bool = False,
         intervals: Intervals | None = None,
         waiters: int = WAITERS,
+        keep_days: float = 0.0,
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
         self._file = self.folder / "jobs.sqlite"
         self._opened: tuple[int, int] | None = None
         self.read_only = read_only
+        self._keep_days = keep_days
         self.intervals = intervals or Intervals()
         self._notifier = Notifier(waiters)
         self._queue: Queue | None = None
@@ -121,9 +128,21 @@ class Remote:
 
     @property
     def token(self) -> str:
-        """With it machines register. It is written down when the first one does, or something else is kept."""
+        """With it machines register. It is written down when it is first shown, so that it outlives this server."""
         with self._opening:
             return self._known_token()
+
+    def rotate_token(self) -> None:
+        """Makes another one; machines that are registered stay.
+
+        Raises: VisualprofError: nothing can be kept here.
+        """
+        self.opened()
+        with self._opening, disk(str(self.folder)):
+            path = self.folder / "agent-token"
+            part = path.with_name(f"agent-token.{uuid.uuid4().hex}")
+            _kept(part, TOKEN + secrets.token_urlsafe(24))
+            part.replace(path)
 
     def opened(self) -> Queue:
         """The queue; its folder is made when it is not there.
@@ -230,7 +249,7 @@ class Remote:
         with disk(str(self.folder)):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
-            self._token = _kept(self.folder / "agent-token", self._known_token())
+            _kept(self.folder / "agent-token", self._known_token())
         signer = Signer(secret.encode())
         store = Store(self.folder, signer)
         database = open_sqlite(self._file)
@@ -240,19 +259,33 @@ class Remote:
         leases = Leases(database, store, self._notifier, lease_s)
         results = Results(database, store, self.root.path)
         blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
+        removal = Removal(database, jobs, results, self.folder, self.root.path)
         finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
         if not self.read_only:
             leases.grace()
-            remove = partial(remove_leftovers, database, self.folder, results.partial)
+            remove = partial(self._tidy, database, results, removal)
             remove()
             self._upkeep = Upkeep(database, self._notifier, lease_s, finisher.salvage, remove)
             self._upkeep.start()
-        return Queue(database, store, signer, self._notifier, blobs, jobs, agents, leases, logs, results, finisher)
+        return Queue(
+            database, store, signer, self._notifier, blobs, jobs, agents, leases, logs, results, finisher, removal
+        )
+
+    def _tidy(self, database: Database, results: Results, removal: Removal) -> None:
+        """At the start and every hour."""
+        remove_leftovers(database, self.folder, results.partial)
+        for job in removal.remove_older(self._keep_days) if self._keep_days else ():
+            _log.warning("removed job %s: it ended more than %g days ago", job, self._keep_days)
 
     def _known_token(self) -> str:
-        if not self._token:
-            path = self.folder / "agent-token"
-            self._token = path.read_text().strip() if path.is_file() else TOKEN + secrets.token_urlsafe(24)
+        """That of the file, which is made; one of this server alone while nothing can be written."""
+        path = self.folder / "agent-token"
+        if path.is_file():
+            return path.read_text().strip()
+        self._token = self._token or TOKEN + secrets.token_urlsafe(24)
+        with contextlib.suppress(DiskFull), disk(str(self.folder)):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return _kept(path, self._token)
         return self._token
 
 

@@ -15,13 +15,13 @@ from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import Beat, Report
+from visualprof.remote.queue.tasks.points import MAX_POINT, batch_of
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.server.answers import answer
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query, Resource, change, get, read
 
 LOG_PIECE = 64 << 10
-MAX_POINT = 64 << 10
 _BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
 _RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15}|\*)")
 
@@ -36,6 +36,9 @@ class Registration(msgspec.Struct):
     address: str = ""
     agent: str = ""
     token: str = ""
+
+
+RegistrationBody = Annotated[bytes, Registration]
 
 
 class Registered(msgspec.Struct):
@@ -82,15 +85,6 @@ class LogQuery(LeaseQuery, kw_only=True):
     offset: Annotated[int, Meta(ge=0, lt=10**15)]
 
 
-class PointHead(msgspec.Struct):
-    """What the server reads of a point."""
-
-    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    qps: float
-    p50_ns: int | None
-    stable: bool
-
-
 class Size(msgspec.Struct, omit_defaults=True):
     """Bytes of a file that are there. cut: some are beyond the cap."""
 
@@ -127,15 +121,33 @@ class AgentLink(Resource):
             g.sender = _sender(self._remote)
 
     @change("POST", "/agent/register")
-    def register(self, body: Registration) -> Registered:
+    def register(self, body: RegistrationBody) -> Registered:
         """Register an agent."""
-        if body.protocol != PROTOCOL:
-            error = f"this server speaks version {PROTOCOL} of the protocol, not {body.protocol}"
+        asked = self._asked(body)
+        if asked.protocol != PROTOCOL:
+            error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
-        address = body.address or request.remote_addr or ""
-        agents, known = self._remote.opened().agents, (body.agent, body.token)
-        agent, token = agents.register(body.name, body.public, g.local, address, body.capabilities, known)
+        address, known = asked.address or request.remote_addr or "", (asked.agent, asked.token)
+        agents, local = self._remote.opened().agents, bool(g.local)
+        agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known)
         return Registered(agent, token, self._remote.intervals)
+
+    def _asked(self, body: bytes) -> Registration:
+        """The body, of somebody who may register: with the registration token, or as one that was there before.
+
+        Raises: Untrusted. BadParameter.
+        """
+        refused = Untrusted("this is not the server's token", "the Machines page shows it")
+        try:
+            asked = msgspec.json.decode(body, type=Registration)
+        except (ValueError, RecursionError) as error:
+            if g.local is None:
+                raise refused from error
+            raise BadParameter(f"this is no registration: {error}", "docs/remote.md describes it") from error
+        queue = self._remote.existing()
+        if g.local is None and not (queue and queue.agents.known((asked.agent, asked.token))):
+            raise refused
+        return asked
 
     @change("POST", "/agent/heartbeat")
     def heartbeat(self, body: Heartbeat) -> Beaten:
@@ -167,7 +179,7 @@ class AgentLink(Resource):
         agent, queue = _sending()
         text = read(MAX_POINT)
         try:
-            batch = msgspec.json.decode(text, type=PointHead).batch
+            batch = batch_of(text)
             point: dict[str, Any] = msgspec.json.decode(text)
         except (ValueError, RecursionError) as error:
             raise BadParameter(f"this is no point: {error}", "docs/remote.md describes one") from error
@@ -239,17 +251,17 @@ def _elsewhere(error: Elsewhere) -> Response:
     return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
 
 
-def _registers(remote: Remote) -> bool:
-    """May the sender register? True for the agent that this server started.
+def _registers(remote: Remote) -> bool | None:
+    """Is the sender the agent that this server started? None: it has no token by which a new one may register.
 
-    Raises: Untrusted.
+    Raises: Untrusted: it has none at all.
     """
     token = _bearer().encode("utf-8", "replace")
     if hmac.compare_digest(token, remote.token.encode()):
         return False
     if hmac.compare_digest(token, remote.local_token.encode()):
         return True
-    raise Untrusted("this is not the server's token", "the Machines page shows it")
+    return None
 
 
 def _sender(remote: Remote) -> tuple[Agent, Queue]:

@@ -7,6 +7,7 @@ from flask import Response, request
 
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Phase
+from visualprof.remote.queue.store.records import Standing
 from visualprof.remote.queue.tasks.jobs import revision
 from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
@@ -28,13 +29,17 @@ class AgentTask(msgspec.Struct):
 
 
 class AgentRow(msgspec.Struct):
-    """A machine that measures. online: its last heartbeat is not older than a lease."""
+    """A machine that measures. online: its last heartbeat is not older than a lease.
+
+    standing: `drained` gets no further task, `out` is refused until it is let in again.
+    """
 
     id: str
     name: str
     address: str
     public: bool
     local: bool
+    standing: Standing
     online: bool
     last_seen_ns: int
     registered_ns: int
@@ -57,6 +62,7 @@ class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
 
     name: str | None = None
     public: bool | None = None
+    standing: Standing | None = None
 
 
 class Agents(Resource):
@@ -70,18 +76,25 @@ class Agents(Resource):
         """Every agent."""
         return _agents(self._remote)
 
-    @change("PATCH", "/agents/<agent>", refuses=CHANGED)
+    @change("PATCH", "/agents/<agent>", refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"})
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
             raise BadParameter("name: 1 to 200 visible characters")
-        self._changing().agents.change(agent, body.name, body.public)
+        self._changing().agents.change(agent, body.name, body.public, body.standing)
         return _agents(self._remote)
 
-    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is running a task"})
+    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"})
     def forget(self, agent: str) -> AgentsAnswer:
         """Forget an agent."""
         self._changing().agents.remove(agent)
+        return _agents(self._remote)
+
+    @change("POST", "/agents/token", refuses=READ_ONLY)
+    def rotate(self) -> AgentsAnswer:
+        """Make another registration token; machines that are registered stay."""
+        self._remote.refuse_read_only()
+        self._remote.rotate_token()
         return _agents(self._remote)
 
     @get("/agent.pyz", media=("application/octet-stream",), root="")

@@ -19,12 +19,13 @@ from visualprof.reader.results.report import PARTS, Profile, Report, folders, re
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
+from visualprof.server.api.job_results import ran_in
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples, precision_name
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples
 from visualprof.views.measure.point import (
     PointFacts,
     WorkColumns,
@@ -224,11 +225,10 @@ class Evaluation(Resource):
 
 def _row(report: Report, runs: set[str]) -> ReportRow:
     top = most_samples(report)
-    effective = report.effective.get("precision", "")
     return row(
         ReportRow,
         report,
-        precision=precision_name(effective) or effective or report.precision,
+        precision=ran_in(report),
         points=len(report.points),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,

@@ -11,7 +11,9 @@ from msgspec import Meta
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Job, Task
+from visualprof.remote.queue.tasks.points import PointHead
 from visualprof.server.answers import row
+from visualprof.server.api.job_results import ResultRow, Results
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
 from visualprof.views.answers.encoding import encode
@@ -69,24 +71,24 @@ class JobsAnswer(msgspec.Struct):
     hint: str | None
 
 
-class PointRow(msgspec.Struct):
-    """A point that was measured, while the job still runs; the result's folder has the whole of it."""
+class PointRow(PointHead, kw_only=True):
+    """A point that was measured, also while the job still runs; the result's folder has the whole of it."""
 
     task: str
     spec: str
-    batch: int
-    qps: float
-    p50_ns: int | None
-    stable: bool
 
 
 class JobAnswer(msgspec.Struct):
-    """One job with what was submitted and the points so far. unserved: specs that no online machine can run."""
+    """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
+
+    results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
+    """
 
     job: JobRow
     request: Request
     points: list[PointRow]
     unserved: list[str]
+    results: list[ResultRow]
 
 
 class LogQuery(Query):
@@ -112,6 +114,7 @@ class JobList:
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
+        self._results = Results(remote.root)
         self._lock = threading.Lock()
         self._rows: dict[str, JobRow] = {}
         self._revision = -1
@@ -149,17 +152,19 @@ class JobList:
         job = queue.jobs.one(name)
         points = queue.jobs.points(job)
         rows = [
-            PointRow(task.id, task.spec.id, point["batch"], point["qps"], point["p50_ns"], point["stable"])
+            msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
             for task in job.tasks
             for point in points[task.id]
         ]
         online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
-        return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved)
+        results = [result for task in job.tasks if (result := self._results.of(task))]
+        return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved, results)
 
     def _refresh(self, queue: Queue) -> None:
-        self._revision, changed = queue.jobs.since(self._revision)
+        self._revision, changed, there = queue.jobs.since(self._revision)
         self._rows |= {shown.id: shown for shown in self._shown(queue, changed)}
+        self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
     def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}

@@ -72,6 +72,13 @@ class BackendsAnswer(msgspec.Struct):
     measures: list[MeasureEntry]
 
 
+class FreedAnswer(msgspec.Struct):
+    """What removing a job frees. runs: its results, below the first log directory. size_bytes: on the disk."""
+
+    runs: list[str]
+    size_bytes: int
+
+
 class Jobs(Resource):
     """The routes over the queue of a server."""
 
@@ -134,6 +141,16 @@ class Jobs(Resource):
         """Run what failed or was cancelled again."""
         self._changing().jobs.retry(job, query.task)
         return self._jobs.one(job)
+
+    @get("/jobs/<job>/space", refuses=NO_JOB)
+    def space(self, job: str) -> FreedAnswer:
+        """What removing a job would free."""
+        return row(FreedAnswer, self._jobs.queue().removal.frees(job))
+
+    @change("DELETE", "/jobs/<job>", refuses=CHANGED)
+    def remove(self, job: str) -> FreedAnswer:
+        """Remove a job that has ended, with its results."""
+        return row(FreedAnswer, self._changing().removal.remove(job))
 
     @get("/tasks/<task>/log", refuses={404: "there is no such task"})
     def log(self, task: str, query: LogQuery) -> LogAnswer:

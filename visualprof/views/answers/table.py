@@ -121,7 +121,7 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
         return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
     def to_csv(self, separator: str = ",") -> str:
-        """Comma-separated text, or by another separator, with a header line; text that a spreadsheet would run is quoted with '."""
+        """Text by commas, or another separator, with a header line; what a spreadsheet would run is quoted with '."""
         out = io.StringIO()
         rows = csv.writer(out, delimiter=separator, lineterminator="\n")
         columns = self.named()

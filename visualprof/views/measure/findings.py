@@ -333,8 +333,8 @@ def _host_busy(case: Case) -> Iterator[Finding]:
 
 def cpu_pressure(trace: Trace) -> float | None:
     """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
-    tracks = [i for i, track in enumerate(trace.tracks) if track.name == PRESSURE_COUNTER]
-    samples = trace.counters.value[np.isin(trace.counters.track, tracks)]
+    measured = np.array([track.name == PRESSURE_COUNTER for track in trace.tracks], bool)
+    samples = trace.counters.value[measured[trace.counters.track]]
     return float(samples.mean()) / 100 if len(samples) else None
 
 

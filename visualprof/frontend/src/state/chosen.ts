@@ -16,9 +16,9 @@ export function parse_list(text: string): string[] {
   return [...new Set(text.split(",").filter(Boolean).map((id) => id.replaceAll("%2C", ",").replaceAll("%25", "%")))];
 }
 
-/** Without a choice, what was measured last: the newest report and those of the same job. */
-export function newest(reports: readonly ReportRow[]): string[] {
-  const [first] = reports;
+/** Without a choice, the run that is open, else what was measured last, with those of the same job. */
+export function newest(reports: readonly ReportRow[], run: string | null = null): string[] {
+  const first = reports.find((one) => one.id === run) ?? reports[0];
   return reports.filter((one) => one.points > 0 && one.job === first?.job && one.model_sha256 === first.model_sha256).slice(0, MOST_UNASKED).map((one) => one.id);
 }
 
@@ -30,7 +30,7 @@ export interface Chosen {
 }
 
 export function useChosen(reports: () => readonly ReportRow[]): Chosen {
-  const wanted = computed(() => (query_value("reports") === null ? newest(reports()) : parse_list(query_value("reports") ?? "")));
+  const wanted = computed(() => (query_value("reports") === null ? newest(reports(), query_value("run")) : parse_list(query_value("reports") ?? "")));
   const known = computed(() => new Set(reports().map((one) => one.id)));
   return {
     ids: computed(() => wanted.value.filter((id) => known.value.has(id)).slice(0, MOST_REPORTS)),

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from visualprof.remote.agent.faults import AgentError
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Interpreter, Machine, ProbeError, Say, ask, probe
 from visualprof.remote.backends import Backend, all_backends
+from visualprof.remote.protocol import Gpu
 
 VARIABLE = "VISUALPROF_RUNTIMES"
 PLACES = (
@@ -38,6 +40,10 @@ class Python:
 
     path: str
     version: str
+
+
+def _gpus() -> list[Gpu]:
+    return Nvml().gpus()
 
 
 def folder() -> Path:
@@ -66,7 +72,9 @@ def probe_all(named: list[Interpreter], tags: list[str], level: int, nvml: Nvml,
     return probe([*named, *map(Interpreter, installed(folder())), Interpreter()], tags, level, nvml, say)
 
 
-def install(requirement: str, python: str, runtimes: Path, say: Say) -> Path:
+def install(
+    requirement: str, python: str, runtimes: Path, say: Say, index: str = "", gpus: Callable[[], list[Gpu]] = _gpus
+) -> Path:
     """Makes an environment with a backend's package, e.g. "megengine==1.13.0"; pip's output goes to the terminal.
 
     Args:
@@ -74,18 +82,25 @@ def install(requirement: str, python: str, runtimes: Path, say: Say) -> Path:
         python: the interpreter to start from, "" the first that fits.
         runtimes: the folder that gets it.
         say: takes a line about the progress.
+        index: where pip looks for the backend's package; "" where a machine without a GPU finds a small one, else
+            where pip looks by itself.
+        gpus: finds those of this machine.
     Returns: its folder. An environment of that name is replaced once the new one works.
     Raises: AgentError.
     """
     backend, version = _parsed(requirement)
     base = _chosen(backend, python)
     say(f"{backend.name} with Python {base.version} ({base.path})")
+    if not index and backend.cpu_index and not gpus():
+        index = backend.cpu_index
+        say(f"no NVIDIA GPU was found, so it comes without CUDA from {index}; --index-url chooses another place")
     runtimes.mkdir(parents=True, exist_ok=True)
     part = runtimes / f".{backend.name}-{os.getpid()}"
     try:
-        _made(backend, version, base, part)
+        _made(backend, version, base, part, index)
         actual = _verified(backend, part)
         target = runtimes / f"{backend.name}-{actual}"
+        _move_scripts(part, target)
         if target.exists():
             shutil.rmtree(target)
         part.rename(target)
@@ -155,13 +170,26 @@ def _python(path: str) -> Python | None:
     return Python(path, f"{major}.{minor}") if major == 3 and minor >= 8 else None
 
 
-def _made(backend: Backend, version: str, base: Python, part: Path) -> None:
+def _made(backend: Backend, version: str, base: Python, part: Path, index: str) -> None:
     wanted = f"{backend.package}=={version}" if version else backend.package
     requires = [*backend.requires, *(() if any(r.startswith("numpy") for r in backend.requires) else ("numpy",))]
     hint = f"on Debian: apt install python{base.version}-venv; or give another Python with --python"
     _run([base.path, "-m", "venv", str(part)], hint)
     pip = [str(part / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-    _run([*pip, wanted, *requires], f"is there a {wanted} for Python {base.version}? pip's lines above say it")
+    hint = f"is there a {wanted} for Python {base.version}? pip's lines above say it"
+    if index:
+        elsewhere = f"{hint}; --index-url https://pypi.org/simple is another place"
+        _run([*pip, "--index-url", index, wanted], elsewhere)
+    _run([*pip, wanted, *requires], hint)
+
+
+def _move_scripts(part: Path, target: Path) -> None:
+    """The scripts of an environment name its folder: they are to work in the one that it gets."""
+    for script in (part / "pyvenv.cfg", *(part / "bin").iterdir()):
+        if script.is_file() and not script.is_symlink():
+            text = script.read_bytes()
+            if os.fsencode(part) in text and b"\0" not in text:
+                script.write_bytes(text.replace(os.fsencode(part), os.fsencode(target)))
 
 
 def _run(command: list[str], hint: str) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
-from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec
+from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
@@ -67,6 +68,18 @@ def plain_name(name: str) -> str:
     return f"model-{plain}" if plain in RESERVED else plain
 
 
+def beside(folder: Path, path: str) -> Path:
+    """Where a file that the model names lies, in the model's folder; its own folder is made.
+
+    Raises: TaskFailure: it leads out of it.
+    """
+    if not transfer.is_shown(path):
+        raise TaskFailure("agent_error", f"the server names {path[:100]!r} as a file beside the model")
+    target = folder / path
+    target.parent.mkdir(exist_ok=True)
+    return target
+
+
 def assemble(
     work: WorkFolder, lease: Lease, outcome: Outcome, progress: TaskProgress, env: Mapping[str, Any], started_ns: int
 ) -> None:
@@ -91,6 +104,12 @@ def assemble(
     }
     for name, body in (("job.json", _job(lease)), ("env.json", env), ("status.json", status)):
         _write(work.out, name, body)
+
+
+def warnings_told(work: WorkFolder) -> list[str]:
+    """The warnings of a result that is complete already."""
+    status: dict[str, Any] = json.loads((work.out / "status.json").read_text("utf-8"))
+    return list(map(str, status["warnings"]))
 
 
 def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress: TaskProgress) -> dict[str, Any]:

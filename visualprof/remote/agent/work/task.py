@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,14 @@ from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
-from visualprof.remote.agent.work.result_folder import WorkFolder, assemble, environment, plain_name
+from visualprof.remote.agent.work.result_folder import (
+    WorkFolder,
+    assemble,
+    beside,
+    environment,
+    plain_name,
+    warnings_told,
+)
 from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
@@ -59,8 +66,10 @@ class AgentContext:
 class LeasedTask:
     """A task that this agent has leased; it is run in a thread of its own."""
 
-    def __init__(self, lease: Lease, context: AgentContext, outcome: Outcome | None = None) -> None:
-        """Takes a lease. outcome: how it ended already; only the report is missing."""
+    def __init__(
+        self, lease: Lease, context: AgentContext, outcome: Outcome | None = None, warnings: Sequence[str] = ()
+    ) -> None:
+        """Takes a lease. outcome: how it ended already; only the report is missing. warnings: of its result."""
         self.lease = lease
         self._context = context
         self._machine = context.machine
@@ -70,7 +79,7 @@ class LeasedTask:
         self._stop = threading.Event()  # the work ends
         self._leave = threading.Event()  # the report ends too
         self._work = WorkFolder(work_folder(context.state, lease))
-        self._progress = TaskProgress(lambda _: None, context.changed)
+        self._progress = TaskProgress(lambda _: None, context.changed, warnings=[*lease.warnings, *warnings])
         self._uploading = outcome is not None
         self._stages: list[str] = []
         self._done = 0
@@ -108,6 +117,8 @@ class LeasedTask:
         journal, lease, warnings = self._context.journal, self.lease, self._progress.warnings
         try:
             self._check()
+            if self._outcome:
+                warnings[:] = self._told() or warnings
             outcome = self._outcome or self._worked()
             journal.ended(lease, outcome)
             self._uploading = True
@@ -122,6 +133,13 @@ class LeasedTask:
         journal.remove(lease)
         remove(self._work.folder)
         return ending
+
+    def _told(self) -> list[str]:
+        """What the result of an earlier start warns of."""
+        try:
+            return warnings_told(self._work)
+        except (OSError, ValueError, LookupError, TypeError):  # the disk was full, so it has none
+            return []
 
     def _worked(self) -> Outcome:
         """Does the work and completes the result's folder. Raises: StopRequested: stale or abandoned."""
@@ -169,13 +187,18 @@ class LeasedTask:
         self._run_stages(runtime)
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
-        """The model and the inputs, as plain files with safe names."""
-        state, model = self._context.state, self._work.files / plain_name(self.lease.request.model.name)
+        """The model, in a folder of its own with the files that it names, and the inputs, as plain files."""
+        state, folder = self._context.state, self._work.files / "model"
+        model = folder / plain_name(self.lease.request.model.name)
+        folder.mkdir()
         inputs: dict[str, Path] = {}
         for i, file in enumerate(self.lease.files):
             blob = state.blob(file.sha256)
             transfer.fetch(self._client, file, blob, self._stop)
-            target = model if file.role == "model" else inputs.setdefault(file.name, model.with_name(f"input{i}.npy"))
+            if file.role == "input":
+                target = inputs.setdefault(file.name, self._work.files / f"input{i}.npy")
+            else:
+                target = model if file.role == "model" else beside(folder, file.name)
             link(blob, target)
         state.trim()
         if not model.exists():

@@ -69,7 +69,9 @@ def agent_warnings(specs: Sequence[Spec], agents: Sequence[Agent], online: Seque
         agent = by_id.get(spec.agent)
         if spec.backend not in backends:  # an error already
             continue
-        if agent is not None and agent not in online:
+        if agent is not None and agent.standing != "works":
+            yield FieldError(f"specs[{i}].agent", f"{agent.name} is given no task now: this waits until it is again")
+        elif agent is not None and agent not in online:
             yield FieldError(f"specs[{i}].agent", f"{agent.name} is not there now: this waits until it is back")
         elif not spec.agent and not takers(spec, online):
             field = f"specs[{i}].{'platform' if spec.platform else 'version' if spec.version else 'backend'}"

@@ -41,8 +41,9 @@ def lacks(spec: Spec, agent: Agent) -> Iterator[FieldError]:
 
 
 def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
-    """The machines that can run a spec."""
-    return [a for a in agents if spec.agent in ("", a.id) and not any(lacks(spec, a))]
+    """The machines that can run a spec, and are given tasks."""
+    working = [a for a in agents if a.standing == "works"]
+    return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
 
 
 def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
@@ -50,6 +51,8 @@ def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
 
     A private machine works for its own owner alone; without accounts that is everybody.
     """
+    if agent.standing != "works":
+        return false()
     anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
     allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
     if not agent.public:

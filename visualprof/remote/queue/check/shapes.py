@@ -147,5 +147,10 @@ def swept(request: Request) -> bool:
     return bool(request.sweep.dim) and any(request.sweep.dim in i.dims for i in request.inputs)
 
 
+def points_of_spec(request: Request) -> int:
+    """How many points each spec of a job has."""
+    return len(request.sweep.values) if swept(request) else 1
+
+
 def _bytes(row: Input, sizes: Mapping[str, int]) -> int:
     return math.prod(sizes.get(d, 1) if isinstance(d, str) else d for d in row.dims) * ITEM_BYTES[row.dtype]

@@ -9,16 +9,20 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
-from visualprof.remote.queue.refusals import Conflict, Untrusted
+from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
 from visualprof.remote.queue.store.database import Database, changed
-from visualprof.remote.queue.store.records import Agent, agent_of
+from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, tasks
 
 TOKEN = "vp_a_"
+MAX_CAPABILITIES = 64 << 10
+MAX_AGENTS = 1000
+MAX_NEW = 60  # in a minute
+_MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -39,6 +43,28 @@ def visible_agents(owner: str | None) -> Select[tuple[object, ...]]:
     return by_name if owner is None else by_name.where((agents.c.owner == owner) | agents.c.public)
 
 
+def _known(known: tuple[str, str]) -> ColumnElement[bool]:
+    return (agents.c.id == known[0]) & (agents.c.token_sha256 == hashed(known[1]))
+
+
+def _encoded(capabilities: Capabilities) -> str:
+    """Raises: Oversize: a list of agents would be megabytes."""
+    text = msgspec.json.encode(capabilities).decode()
+    if len(text) > MAX_CAPABILITIES:
+        raise Oversize(f"a machine says at most {MAX_CAPABILITIES >> 10} KiB of itself, not {len(text) >> 10}")
+    return text
+
+
+def _refuse_crowd(connection: Connection, now: int) -> None:
+    """Raises: Crowded: whoever has the registration token must not fill the table."""
+    lately = func.count().filter(agents.c.registered_ns > now - _MINUTE_NS)
+    new, everybody = connection.execute(select(lately, func.count()).select_from(agents)).one()
+    if new >= MAX_NEW:
+        raise Crowded(f"{MAX_NEW} machines registered in the last minute", "wait a minute")
+    if everybody >= MAX_AGENTS:
+        raise Crowded(f"{MAX_AGENTS:,} machines are registered", "remove some on the Machines page")
+
+
 class Agents:
     """The table of agents."""
 
@@ -55,22 +81,33 @@ class Agents:
         capabilities: Capabilities,
         known: tuple[str, str] = ("", ""),
     ) -> tuple[str, str]:
-        """Id and token of a machine. known: those it had, which it keeps if they are right."""
+        """Id and token of a machine. known: those it had, which it keeps if they are right.
+
+        Raises: PutOut. Oversize: it says too much of itself. Crowded: too many new ones at once, or at all.
+        """
         now = time.time_ns()
         values = {
             "name": name[:200],
             "public": public,
             "local": local,
             "address": address[:200],
-            "capabilities": msgspec.json.encode(capabilities).decode(),
+            "capabilities": _encoded(capabilities),
             "seen_ns": now,
         }
         with self._database.write() as connection:
             changed(connection, "agents")
-            same = (agents.c.id == known[0]) & (agents.c.token_sha256 == hashed(known[1]))
-            if known[0] and connection.execute(update(agents).where(same).values(values)).rowcount:
-                return known
-            return self._new(connection, values)
+            earlier = connection.execute(select(agents).where(_known(known))).first() if known[0] else None
+            if earlier is None:
+                return self._new(connection, values)
+            if earlier.standing == "out":
+                raise PutOut(f"{earlier.name} was put out of this server", "the Machines page lets it in again")
+            connection.execute(update(agents).where(agents.c.id == earlier.id).values(values))
+            return known
+
+    def known(self, known: tuple[str, str]) -> bool:
+        """Are these the id and the token of an agent?"""
+        with self._database.read() as connection:
+            return connection.execute(select(agents.c.id).where(_known(known))).first() is not None
 
     @staticmethod
     def _new(connection: Connection, values: dict[str, Any]) -> tuple[str, str]:
@@ -82,6 +119,7 @@ class Agents:
         if earlier:
             connection.execute(update(agents).where(agents.c.id == earlier).values(values))
             return earlier, token
+        _refuse_crowd(connection, values["seen_ns"])
         identity = short_id()
         connection.execute(insert(agents).values(id=identity, registered_ns=values["seen_ns"], **values))
         return identity, token
@@ -96,6 +134,8 @@ class Agents:
             row = connection.execute(select(agents).where(agents.c.token_sha256 == digest)).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
+        if row.standing == "out":
+            raise Untrusted(f"{row.name} was put out of this server", "the Machines page lets it in again")
         return agent_of(row)
 
     def seen(self, agent: Agent, capabilities: Capabilities | None = None) -> None:
@@ -105,7 +145,7 @@ class Agents:
             return
         values: dict[str, object] = {"seen_ns": now}
         if capabilities is not None:
-            values["capabilities"] = msgspec.json.encode(capabilities).decode()
+            values["capabilities"] = _encoded(capabilities)
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
 
@@ -114,16 +154,26 @@ class Agents:
         with self._database.read() as connection:
             return [agent_of(row) for row in connection.execute(visible_agents(owner))]
 
-    def change(self, identity: str, name: str | None, public: bool | None) -> None:
-        """Gives an agent another name, gives it to everybody or takes it back; None leaves it as it is.
+    def change(self, identity: str, name: str | None, public: bool | None, standing: Standing | None = None) -> None:
+        """Changes what is not None of an agent. What one that is put out was doing goes to others.
 
-        Raises: NotFound.
+        Raises: NotFound. Conflict: it is the server's own, and is to be put out.
         """
-        wanted = {"name": name, "public": public}
+        wanted = {"name": name, "public": public, "standing": standing}
         values = {field: value for field, value in wanted.items() if value is not None} or {"id": identity}
         with self._database.write() as connection:
-            if not connection.execute(update(agents).where(agents.c.id == identity).values(values)).rowcount:
+            row = connection.execute(
+                update(agents).where(agents.c.id == identity).values(values).returning(agents)
+            ).first()
+            if row is None:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
+            if standing == "out" and row.local:
+                raise Conflict(
+                    f"{row.name} belongs to this server", "drain it, or start the server without --with-agent"
+                )
+            if standing == "out":  # `Upkeep` takes back what it has
+                held = update(tasks).where(tasks.c.agent == identity, tasks.c.state == "running")
+                connection.execute(held.values(lease_until_ns=0))
             changed(connection, "agents")
 
     def remove(self, identity: str) -> None:
@@ -136,7 +186,7 @@ class Agents:
             if row is None:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
             holds = select(tasks.c.id).where(tasks.c.agent == identity, tasks.c.state == "running").limit(1)
-            if agent_of(row).online(self._lease_s) or connection.execute(holds).first():
-                raise Conflict(f"{row.name} is online", "end it there first: it would come back by itself")
+            if (agent_of(row).online(self._lease_s) and row.standing != "out") or connection.execute(holds).first():
+                raise Conflict(f"{row.name} is online", "end it there, or put it out: it would come back by itself")
             connection.execute(delete(agents).where(agents.c.id == identity))
             changed(connection, "agents")

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from visualprof.remote.protocol import FINAL, Capabilities, Phase, Reason, Request, Spec, State
 
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
+
+
+# `drained` gets no further task, `out` is refused until it is let in again.
+Standing = Literal["works", "drained", "out"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Agent:
     capabilities: Capabilities
     registered_ns: int
     seen_ns: int
+    standing: Standing = "works"
 
     def online(self, lease_s: float) -> bool:
         """Was it heard of within a lease? A clock may go back."""

@@ -48,6 +48,7 @@ agents = Table(
     Column("public", Boolean, nullable=False),
     Column("local", Boolean, nullable=False),
     Column("address", String(200), nullable=False),
+    Column("standing", String(16), nullable=False, server_default="works"),  # `records.Standing`
     Column("capabilities", Text, nullable=False),
     Column("registered_ns", BigInteger, nullable=False),
     Column("seen_ns", BigInteger, nullable=False),

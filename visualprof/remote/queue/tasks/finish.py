@@ -16,7 +16,9 @@ from typing import Any
 from sqlalchemy import update
 
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
-from visualprof.remote.queue.refusals import DiskFull
+from visualprof.remote.queue.check.names import REQUIRED, model_name
+from visualprof.remote.queue.check.shapes import points_of_spec
+from visualprof.remote.queue.refusals import DiskFull, Unfit
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
@@ -25,7 +27,8 @@ from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
 from visualprof.remote.queue.tasks.leases import Leases, Report
 from visualprof.remote.queue.tasks.logs import Logs
-from visualprof.remote.queue.tasks.names import REQUIRED, model_name
+from visualprof.remote.queue.tasks.points import FILE as POINTS
+from visualprof.remote.queue.tasks.points import read_points
 from visualprof.remote.queue.tasks.results import Results, place
 
 _log = logging.getLogger(__name__)
@@ -68,7 +71,7 @@ class Finisher:
             except DiskFull as full:
                 failure = Report("failed", "disk_full", full.error, full.hint, report.warnings)
                 with self._database.write() as connection:
-                    self._leases.end(connection, agent, task, token, failure, None)
+                    self._leases.end(connection, agent, task, token, failure)
                 self._forget(held)
                 raise
             self._forget(held)
@@ -86,9 +89,12 @@ class Finisher:
         folder = self._results.prepare(task, job.request, report.files) if publishing else None
         run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if folder else None
         try:
+            measured = read_points(folder / POINTS) if folder else None
+            if report.state == "succeeded":
+                _refuse_part(len(measured or ()), job)
             # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
             with self._database.write() as connection:
-                self._leases.end(connection, agent, task.id, token, report, run)
+                self._leases.end(connection, agent, task.id, token, report, run, measured)
                 if folder and run:
                     self._results.publish(folder, run)
         finally:
@@ -132,11 +138,18 @@ class Finisher:
             (folder / name).write_text(json.dumps(content), "utf-8")
         # Samples come with the result alone, so a point of these has none.
         lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in points]
-        (folder / "points.jsonl").write_text("".join(lines), "utf-8")
+        (folder / POINTS).write_text("".join(lines), "utf-8")
         place(self._blobs.path(model.blob), folder / file)
         log = self._logs.path(task, task.attempt)
         if log.is_file():
             place(log, folder / "log.txt")
+
+
+def _refuse_part(points: int, job: Job) -> None:
+    """Raises: Unfit: a result that lacks points did not succeed."""
+    wanted = points_of_spec(job.request)
+    if points < wanted:
+        raise Unfit(f"{POINTS} has {points} of {wanted} points", "a task that succeeded has measured every size")
 
 
 def _job(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:

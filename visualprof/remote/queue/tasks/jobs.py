@@ -126,11 +126,12 @@ class Jobs:
         with self._database.read() as connection:
             return revision(connection)
 
-    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job]]:
-        """The revision, and the jobs that changed after `known`, newest first."""
+    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job], set[str]]:
+        """The revision, the jobs that changed after `known`, newest first, and the ids of all."""
         newest = visible_jobs(owner).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
         with self._database.read() as connection:
-            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known))
+            ids = set(connection.execute(select(jobs.c.id)).scalars())
+            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known)), ids
 
     def running(self, owner: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
@@ -272,7 +273,7 @@ def _wanted(spec: Spec) -> dict[str, Any]:
 
 def _lacks(connection: Connection, request: Request) -> bool:
     """Is a file of the job not here yet?"""
-    named = {request.model.blob, *(row.blob for row in request.inputs if row.fill == "file")}
+    named = list(request.blobs)
     here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(named))).scalar_one()
     return here < len(named)
 

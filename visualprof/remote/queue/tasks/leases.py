@@ -5,23 +5,23 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
 
 from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
-from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.check.matching import placed, tasks_for
-from visualprof.remote.queue.refusals import Oversize, Stale
+from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
-from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
+from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
+from visualprof.remote.queue.tasks.points import keep_point, replace_points
 
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
@@ -139,13 +139,7 @@ class Leases:
         """
         with self._database.write() as connection:
             row = self.hold(connection, agent.id, task, token)
-            key = {"task": task, "attempt": row.attempt, "batch": batch}
-            connection.execute(delete(points).filter_by(**key))
-            kept = select(func.count()).select_from(points).filter_by(task=task, attempt=row.attempt)
-            if connection.execute(kept).scalar_one() >= MAX_VALUES:
-                raise Oversize(f"task {task} has {MAX_VALUES} points already", "a sweep has no more sizes")
-            text = msgspec.json.encode(point).decode()
-            connection.execute(insert(points).values(point=text, owner=row.owner, **key))
+            keep_point(connection, row, batch, point)
             touch(connection, row.job)
 
     def finished(self, agent: Agent, task: str, token: str, state: State) -> bool:
@@ -161,13 +155,24 @@ class Leases:
             raise Stale(task)
         return True
 
-    def end(self, connection: Connection, agent: Agent, task: str, token: str, report: Report, run: str | None) -> None:
-        """The last transition of a lease.
+    def end(
+        self,
+        connection: Connection,
+        agent: Agent,
+        task: str,
+        token: str,
+        report: Report,
+        run: str | None = None,
+        measured: Mapping[int, str] | None = None,
+    ) -> None:
+        """The last transition of a lease. measured: the points of its result, None without a file of them.
 
         Raises: Stale.
         """
         row = self.hold(connection, agent.id, task, token)
         failed = report.state == "failed"
+        if measured is not None:
+            replace_points(connection, row, measured)
         connection.execute(
             update(tasks)
             .where(tasks.c.id == task, tasks.c.lease == token)
@@ -203,14 +208,15 @@ class Leases:
             if row is None:
                 return None
             job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
-            taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns)
+            again = _again(connection, row)
+            taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns, again)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
             if not connection.execute(claim.values(taken)).rowcount:
                 return None
             touch(connection, row.job)
-            return self._lease(connection, row, job, taken)
+            return self._lease(connection, row, job, taken, again)
 
-    def _taken(self, agent: str, device: str, version: str, timeout_ns: int) -> dict[str, Any]:
+    def _taken(self, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]) -> dict[str, Any]:
         now = time.time_ns()
         return {
             "state": "running",
@@ -226,21 +232,26 @@ class Leases:
             "started_ns": now,
             "deadline_ns": now + timeout_ns + self._lease_ns,
             "updated_ns": now,
-            "warnings": "[]",
+            "warnings": _texts(warnings),
             "log_bytes": 0,
             "log_cut": 0,
         }
 
-    def _lease(self, connection: Connection, row: AnyRow, job: AnyRow, taken: dict[str, Any]) -> Lease:
+    def _lease(
+        self, connection: Connection, row: AnyRow, job: AnyRow, taken: dict[str, Any], again: list[str]
+    ) -> Lease:
         request = msgspec.json.decode(job.request, type=Request)
         asked = msgspec.json.decode(row.spec, type=Spec)
         spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
         run = f"{job.folder}/{spec.id}"
         files = self._files(connection, request)
-        return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files)
+        return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files, again)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
-        files: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]
+        files: list[tuple[Literal["model", "input", "part"], str, str]] = [
+            ("model", request.model.name, request.model.blob),
+            *(("part", part.path, part.blob) for part in request.model.parts),
+        ]
         files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
         kept = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in files})))
         sizes = {row.sha256: row.size_bytes for row in kept}
@@ -262,6 +273,14 @@ class Leases:
         connection.execute(update(tasks).where(tasks.c.id == row.id).values(values))
         if shown:
             touch(connection, row.job)
+
+
+def _again(connection: Connection, row: AnyRow) -> list[str]:
+    """Why a task begins once more, as a warning of its result; nothing for one that nobody lost."""
+    if not row.tries:
+        return []
+    name = connection.execute(select(agents.c.name).where(agents.c.id == row.agent)).scalar()
+    return [f"measured again from the beginning (attempt {row.attempt + 1}): agent {name or row.agent} was lost"]
 
 
 def _same(row: AnyRow, agent: str, token: str) -> bool:

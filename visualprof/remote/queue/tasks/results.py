@@ -18,12 +18,12 @@ from sqlalchemy import delete, insert, select
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
+from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import CHUNK, Store
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks.names import REQUIRED, check_all, check_distinct, check_name, model_name
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
@@ -119,12 +119,13 @@ class Results:
     def vacant(self, job: str, run: str) -> str:
         """Where a job's result may be put: `run`, or beside it when that folder is somebody else's."""
         names = (f"{run}{'' if i == 1 else f'-{i}'}" for i in itertools.count(1))
-        return next(name for name in names if self._may_replace(job, self._root / name))
+        return next(
+            name for name in names if not os.path.lexists(self._root / name) or self.is_of(job, self._root / name)
+        )
 
     @staticmethod
-    def _may_replace(job: str, target: Path) -> bool:
-        if not os.path.lexists(target):
-            return True
+    def is_of(job: str, target: Path) -> bool:
+        """Is that folder a result of the job?"""
         try:
             with (target / "job.json").open("rb") as file:
                 head = msgspec.json.decode(file.read(MAX_HEAD), type=dict[str, Any])
@@ -216,6 +217,9 @@ class Results:
         if name not in names:
             check_distinct([*names, name])
             place(self._store.path(f"blobs/{request.model.blob}"), folder / name)
+        for part in request.model.parts:
+            if not (folder / part.path).exists():
+                place(self._store.path(f"blobs/{part.blob}"), folder / part.path)
 
 
 def place(source: Path, target: Path) -> None:

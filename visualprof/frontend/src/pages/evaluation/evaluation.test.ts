@@ -20,6 +20,8 @@ describe("reports in the address", () => {
   it("are those of the newest job until others are chosen", () => {
     const all = [report("new/a", { job: "2" }), report("new/empty", { job: "2", points: 0 }), report("old", { job: "1" })];
     expect(newest(all)).toEqual(["new/a"]);
+    expect(newest(all, "old"), "unless a run of another is open").toEqual(["old"]);
+    expect(newest(all, "a trace")).toEqual(["new/a"]);
   });
 });
 

@@ -1,0 +1,93 @@
+"""Lists the jobs of a server, and removes those that have ended, with their results.
+
+visualprof jobs                       every job, newest first
+visualprof jobs remove ID [ID...]     these, and what each frees
+visualprof jobs remove --older-than 30   those that ended more than 30 days ago
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import time
+import urllib.parse
+from typing import TYPE_CHECKING
+
+from visualprof.cli._server import Json, Server
+from visualprof.cli._watch import FINAL, plain
+from visualprof.errors import BadParameter
+
+if TYPE_CHECKING:
+    from visualprof.views.answers.kinds import Kind
+
+SHOWN: dict[str, Kind] = {
+    "id": "name", "name": "name", "model": "name", "state": "name", "submitted": "name", "specs": "count",
+    "points": "count",
+}  # fmt: skip
+DAY_NS = 24 * 3600 * 10**9
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    parser.add_argument("--json", action="store_true", help="print the answers as JSON")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    remove = actions.add_parser("remove", help="remove jobs with their results")
+    remove.add_argument("jobs", nargs="*", metavar="ID", help="of jobs that have ended")
+    remove.add_argument("--older-than", type=float, metavar="DAYS", help="those that ended so long ago")
+    remove.add_argument("--dry-run", action="store_true", help="only say what it would free")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Lists or removes."""
+    server = Server(args.server)
+    jobs: list[Json] = server.get("jobs")["jobs"]
+    return _remove(server, args, jobs) if args.action == "remove" else _list(jobs, args.json)
+
+
+def _list(jobs: list[Json], as_json: bool) -> int:
+    from visualprof.cli._terminal import render
+    from visualprof.views.answers.table import Table
+
+    if as_json:
+        print(json.dumps(jobs))
+        return 0
+    rows = [_row(job) for job in jobs]
+    columns = {name: [row[name] for row in rows] for name in SHOWN}
+    print(render(Table(columns=columns, kinds=SHOWN), "", shutil.get_terminal_size().columns, len(rows)), end="")
+    return 0
+
+
+def _row(job: Json) -> Json:
+    submitted = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["submitted_ns"] / 1e9))
+    tasks = job["tasks"]
+    texts = {name: plain(job[name]) for name in ("id", "name", "model", "state")}
+    return {**texts, "submitted": submitted, "specs": len(tasks), "points": sum(task["points"] for task in tasks)}
+
+
+def _remove(server: Server, args: argparse.Namespace, jobs: list[Json]) -> int:
+    names: list[str] = list(args.jobs)
+    if args.older_than is not None:
+        before = time.time_ns() - args.older_than * DAY_NS
+        names += [job["id"] for job in jobs if job["state"] in FINAL and job["updated_ns"] < before]
+    elif not names:
+        raise BadParameter("no job is named", "visualprof jobs remove ID, or --older-than DAYS")
+    answers: dict[str, Json] = {}
+    for name in dict.fromkeys(names):
+        path = f"jobs/{urllib.parse.quote(name, safe='')}"
+        answers[name] = server.get(f"{path}/space") if args.dry_run else server.send("DELETE", path)
+        if not args.json:
+            print(_told(name, answers[name], "would free" if args.dry_run else "removed, which frees"))
+    if args.json:
+        print(json.dumps(answers))
+    elif len(answers) > 1:
+        total = sum(answer["size_bytes"] for answer in answers.values())
+        print(f"{len(answers)} jobs: {total / 1e6:,.1f} MB", file=sys.stdout)
+    return 0
+
+
+def _told(name: str, freed: Json, how: str) -> str:
+    runs = f" with {len(freed['runs'])} results" if len(freed["runs"]) != 1 else " with its result"
+    return f"{plain(name)}{runs}: {how} {freed['size_bytes'] / 1e6:,.1f} MB"

@@ -1,0 +1,82 @@
+"""The points of a task: what the server reads of one, and how they are kept while the task runs and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+from sqlalchemy import Connection, delete, func, insert, select
+
+from visualprof.reader.source import UNDECODABLE
+from visualprof.remote.queue.check.limits import MAX_VALUES
+from visualprof.remote.queue.refusals import Oversize
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import points
+
+MAX_POINT = 64 << 10
+FILE = "points.jsonl"
+
+
+class PointHead(msgspec.Struct):
+    """What the server reads of a point; null where it is not known, or n is too small for it."""
+
+    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    qps: float
+    p50_ns: int | None
+    stable: bool
+    samples_per_s: float | None = None
+    mean_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+    host_busy: bool | None = None
+    throttled: bool | None = None
+
+
+def batch_of(text: bytes) -> int:
+    """The size of a point.
+
+    Raises: ValueError, RecursionError: it is none.
+    """
+    return msgspec.json.decode(text, type=PointHead).batch
+
+
+def read_points(file: Path) -> dict[int, str] | None:
+    """The points of a result's file by size, the last line of each; None without a file. Other lines are left out."""
+    try:
+        with file.open("rb") as lines:
+            text = lines.read(MAX_VALUES * MAX_POINT)
+    except FileNotFoundError:
+        return None
+    found: dict[int, str] = {}
+    for line in text.split(b"\n"):
+        try:
+            found[batch_of(line)] = line.decode()
+        except UNDECODABLE:  # noqa: PERF203 - a few lines, each alone
+            continue
+    return dict(list(found.items())[:MAX_VALUES])
+
+
+def keep_point(connection: Connection, task: AnyRow, batch: int, point: Mapping[str, Any]) -> None:
+    """Keeps a point of the present attempt; the same size again replaces it.
+
+    Raises: Oversize: it has more of them than a job can ask for.
+    """
+    key = {"task": task.id, "attempt": task.attempt, "batch": batch}
+    connection.execute(delete(points).filter_by(**key))
+    kept = select(func.count()).select_from(points).filter_by(task=task.id, attempt=task.attempt)
+    if connection.execute(kept).scalar_one() >= MAX_VALUES:
+        raise Oversize(f"task {task.id} has {MAX_VALUES} points already", "a sweep has no more sizes")
+    connection.execute(insert(points).values(point=msgspec.json.encode(point).decode(), owner=task.owner, **key))
+
+
+def replace_points(connection: Connection, task: AnyRow, measured: Mapping[int, str]) -> None:
+    """The points of the present attempt are those of its result: some may not have come while it ran."""
+    key = {"task": task.id, "attempt": task.attempt}
+    connection.execute(delete(points).filter_by(**key))
+    rows = [{"batch": batch, "point": text, "owner": task.owner, **key} for batch, text in measured.items()]
+    if rows:
+        connection.execute(insert(points), rows)

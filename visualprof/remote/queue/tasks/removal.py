@@ -1,0 +1,137 @@
+"""Removing jobs: with their results, points, logs, and the files that no other job names."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, delete, exists, select
+
+from visualprof.errors import VisualprofError
+from visualprof.remote.protocol import FINAL
+from visualprof.remote.queue.refusals import Conflict, disk
+from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.records import Job
+from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, points, tasks
+from visualprof.remote.queue.tasks.jobs import Jobs
+from visualprof.remote.queue.tasks.results import Results
+
+DAY_NS = 24 * 3600 * 10**9
+
+
+@dataclass(frozen=True)
+class Freed:
+    """What removing a job frees. runs: its results, below the log directory. size_bytes: on the disk."""
+
+    runs: list[str]
+    size_bytes: int
+
+
+class Removal:
+    """Removes what has ended.
+
+    Args:
+        database, jobs, results: of the queue.
+        folder: of the queue.
+        root: the log directory.
+    """
+
+    def __init__(self, database: Database, jobs: Jobs, results: Results, folder: Path, root: Path) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._results = results
+        self._folder = folder
+        self._root = root
+
+    def frees(self, name: str) -> Freed:
+        """What removing a job would free.
+
+        Raises: NotFound.
+        """
+        job = self._jobs.one(name)
+        with self._database.read() as connection:
+            unnamed = _own_blobs(connection, job)
+        runs = self._runs(job)
+        return Freed(runs, _size((*(self._root / run for run in runs), *self._files(job, unnamed))))
+
+    def remove(self, name: str) -> Freed:
+        """Removes a job, and says what that freed.
+
+        Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
+        """
+        freed = self.frees(name)
+        with self._database.write() as connection:
+            states = connection.execute(select(tasks.c.state).where(tasks.c.job == name)).scalars()
+            if not set(states) <= set(FINAL):
+                raise Conflict(f"job {name[:40]} has not ended", "cancel it first")
+            job = self._jobs.one(name)
+            unnamed = _own_blobs(connection, job)
+            _forget(connection, job, unnamed)
+        with disk(str(self._root)):
+            for run in freed.runs:  # whole, or not at all
+                self._results.partial.mkdir(parents=True, exist_ok=True)
+                aside = self._results.partial / uuid.uuid4().hex
+                with contextlib.suppress(FileNotFoundError):
+                    (self._root / run).rename(aside)
+                    shutil.rmtree(aside, ignore_errors=True)
+        for file in self._files(job, unnamed):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody's notes lie there, too
+            (self._root / job.folder).rmdir()
+        return freed
+
+    def remove_older(self, days: float) -> list[str]:
+        """Removes the jobs that ended so long ago; their ids."""
+        before = time.time_ns() - int(days * DAY_NS)
+        old = [job.id for job in self._jobs.since(-1)[1] if job.state in FINAL and job.updated_ns < before]
+        for name in old:
+            with contextlib.suppress(VisualprofError):  # somebody else was faster
+                self.remove(name)
+        return old
+
+    def _runs(self, job: Job) -> list[str]:
+        """The folders of its results, as far as they are still where they were put."""
+        folder = self._root / job.folder
+        found = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
+        return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
+
+    def _files(self, job: Job, unnamed: Iterable[str]) -> list[Path]:
+        """Its logs, and uploaded files."""
+        logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
+        return [*logs, *(self._folder / "blobs" / blob for blob in unnamed)]
+
+
+def _own_blobs(connection: Connection, job: Job) -> list[str]:
+    """The uploaded files that no other job names."""
+    others = exists().where(jobs.c.id != job.id, jobs.c.request.contains(blobs.c.sha256))
+    mine = blobs.c.sha256.in_(list(job.request.blobs))
+    return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
+
+
+def _forget(connection: Connection, job: Job, unnamed: Iterable[str]) -> None:
+    names = [task.id for task in job.tasks]
+    for table in (points, artefacts):
+        connection.execute(delete(table).where(table.c.task.in_(names)))
+    connection.execute(delete(tasks).where(tasks.c.job == job.id))
+    connection.execute(delete(jobs).where(jobs.c.id == job.id))
+    connection.execute(delete(blobs).where(blobs.c.sha256.in_(unnamed)))
+    changed(connection)
+
+
+def _size(paths: Iterable[Path]) -> int:
+    """Bytes that these files and folders alone hold: one that has a name elsewhere, too, stays."""
+    names, links, sizes = Counter[tuple[int, int]](), dict[tuple[int, int], int](), dict[tuple[int, int], int]()
+    for path in paths:
+        for file in path.rglob("*") if path.is_dir() else (path,):
+            with contextlib.suppress(OSError):
+                status = file.lstat()
+                key = (status.st_dev, status.st_ino)
+                names[key] += 1
+                links[key], sizes[key] = status.st_nlink, status.st_size
+    return sum(sizes[key] for key, count in names.items() if count >= links[key])

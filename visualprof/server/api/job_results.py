@@ -1,0 +1,83 @@
+"""What the results of a job say of where and how it ran, for `visualprof submit` and the Run page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from visualprof.reader.logdir.scan import LogFile, Root, Version
+from visualprof.reader.results.report import PARTS, Report, read_report
+from visualprof.remote.queue.store.records import Task
+from visualprof.server.answers import row
+from visualprof.views.measure.evaluation import Verdict, judge, precision_name
+
+_KEPT = 512
+
+
+class ResultRow(msgspec.Struct):
+    """A result in the log directory. report: its id on the Evaluation page. agent: name of the machine.
+
+    precision: what really ran, as the runtime says it; what was asked for where it says nothing, "" unknown.
+    effective: what else the runtime says. environment: the machine.
+    """
+
+    task: str
+    report: str
+    spec: str
+    agent: str
+    backend: str
+    version: str
+    device: str
+    precision: str
+    environment: dict[str, str]
+    effective: dict[str, str]
+    verdicts: list[Verdict]
+
+
+class Results:
+    """The results of tasks, read from their folders: the watcher may not have seen them yet."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._kept: dict[tuple[str, int, int], ResultRow | None] = {}
+
+    def of(self, task: Task) -> ResultRow | None:
+        """The result of a task; None before it has one, or when its folder is gone."""
+        if task.run is None:
+            return None
+        key = (task.run, task.attempt, task.updated_ns)
+        if key not in self._kept:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            self._kept[key] = self._read(task.id, task.run)
+        return self._kept[key]
+
+    def _read(self, task: str, run: str) -> ResultRow | None:
+        parts = {name: file for name in PARTS if (file := _file(self._root, run, name))}
+        folder = f"{self._root.prefix}/{run}".lstrip("/")
+        report = read_report(folder, parts) if "points.jsonl" in parts else None
+        return _row(task, report) if report else None
+
+
+def ran_in(report: Report) -> str:
+    """The precision that really ran, as far as the runtime says it; else what was asked for."""
+    effective = report.effective.get("precision", "")
+    return precision_name(effective) or effective or report.precision
+
+
+def _row(task: str, report: Report) -> ResultRow:
+    return row(
+        ResultRow, report, task=task, report=report.id, precision=ran_in(report), verdicts=judge([report]),
+        environment=dict(report.environment), effective=dict(report.effective),
+    )  # fmt: skip
+
+
+def _file(root: Root, run: str, name: str) -> LogFile | None:
+    path = Path(root.path, run, name)
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    version = Version(status.st_size, status.st_mtime_ns, status.st_ino)
+    return LogFile(str(path), f"{run}/{name}", root, run, name, version)
