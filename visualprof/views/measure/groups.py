@@ -83,7 +83,10 @@ def group(*keys: Rows | Mask) -> Groups:
 
 def distinct(key: Rows) -> Rows:
     """The distinct ones of some keys (n,), ascending."""
-    return key[group(key).first]
+    place, span = _from_zero(key)
+    row = np.full(span, -1, np.int64)  # one that has each key
+    row[place] = np.arange(len(key))
+    return key[row[row >= 0]]
 
 
 def _from_zero(key: Rows | Mask) -> tuple[Ints, int]:
