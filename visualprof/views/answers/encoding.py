@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def _builtin(value: Any) -> Any:
+def builtin(value: Any) -> Any:
     """Of what msgspec does not know: an array or another column as a list, a number of an array as Python's.
 
     Raises: NotImplementedError: it is neither an array nor a sequence.
@@ -21,7 +21,7 @@ def _builtin(value: Any) -> Any:
     raise NotImplementedError(type(value).__name__)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_builtin)
+_ENCODER = msgspec.json.Encoder(enc_hook=builtin)
 
 
 def encode(body: object) -> bytes:
@@ -32,7 +32,7 @@ def encode(body: object) -> bytes:
     try:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
-        return _ENCODER.encode(_readable(msgspec.to_builtins(body, enc_hook=_builtin)))
+        return _ENCODER.encode(_readable(msgspec.to_builtins(body, enc_hook=builtin)))
 
 
 def _readable(value: Any) -> Any:
