@@ -14,6 +14,7 @@ import msgspec
 
 from visualprof.reader.trace.codec import reader_version
 from visualprof.views.answers.encoding import builtin
+from visualprof.views.answers.table import Coded
 
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
@@ -23,8 +24,20 @@ if TYPE_CHECKING:
 _ANSWERS = ("../views", "../views/measure", "../views/answers")  # whose code says, with the reader's, what an answer is
 _LONG_S = 0.03
 _MOST_BYTES = 8 << 20
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=builtin)
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
+
+
+class _Unkept(Exception):
+    """Of what only the process that made it can show."""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Coded):  # up to millions of rows, sorted by what they are made of
+        raise _Unkept
+    return builtin(value)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
 class KeptAnswer:
@@ -49,11 +62,11 @@ class KeptAnswer:
             return _decoder(self._view).decode(data) if data else None
 
     def worked_out(self, compute: Callable[[], Answer], keep: bool = True) -> Answer:
-        """What `compute` gives; kept when that took long, unless it is very large."""
+        """What `compute` gives; kept when that took long, unless it is very large or has columns that are `Coded`."""
         began = time.monotonic()
         answer = compute()
         if keep and time.monotonic() - began > _LONG_S:
-            with contextlib.suppress(UnicodeEncodeError):  # half a surrogate pair in a name
+            with contextlib.suppress(_Unkept, UnicodeEncodeError):  # half a surrogate pair in a name
                 data = _ENCODER.encode(answer)
                 if len(data) <= _MOST_BYTES:
                     self._cache.store_bytes(self._key, data)
