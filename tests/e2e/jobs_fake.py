@@ -414,10 +414,11 @@ class JobsFake:
         files = {blob: {"kind": u["kind"], "name": u["name"], **(u["model"] or u["array"])} for blob, u in kept.items()}
         machines = [
             Agent(
-                *(row["id"], None, row["name"], row["public"], row["local"], row["address"], row["standing"]),
+                *(row["id"], None, row["name"], row["public"], row["local"], row["address"]),
                 msgspec.convert(row["capabilities"], Capabilities),
                 row["registered_ns"],
                 time.time_ns() if row["online"] else 0,
+                row["standing"],
             )
             for row in self.agents
         ]
@@ -511,6 +512,7 @@ def model_upload(name: str = "resnet10_dynbatch.onnx", *more: Json, **changes: A
         "dims": {"batch": 1},
         "backends": ["onnxruntime", "openvino"],
         "warnings": [],
+        "external": [],
         "fixed_inputs": changes.get("format", "onnx") == "onnx",
     } | changes
     return {

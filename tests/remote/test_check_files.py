@@ -9,6 +9,7 @@ import struct
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from onnx import TensorProto, helper
 
 from tests.conftest import FIXTURES, shared
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import (
     InspectedArray,
     InspectedModel,
+    InspectedPart,
     as_json,
     from_json,
     inspect_array,
@@ -169,26 +172,55 @@ def test_a_model_without_inputs_is_refused(tmp_path: Path) -> None:
     assert "no inputs" in refused(path).error
 
 
-@pytest.mark.parametrize("where", ["initializer", "attribute"])
-def test_weights_in_other_files_are_refused_and_not_opened(tmp_path: Path, where: str) -> None:
+def with_weights(where: str = "initializer", **place: str) -> bytes:
+    """A model of which two floats lie at a place outside."""
     outside = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.0, 2.0])
     outside.ClearField("float_data")
     outside.data_location = TensorProto.EXTERNAL
-    outside.external_data.add(key="location", value="../../../etc/passwd")
+    for key, value in place.items():
+        outside.external_data.add(key=key, value=value)
     nodes = [helper.make_node("Identity", ["x"], ["y"])]
     if where == "attribute":
         nodes.append(helper.make_node("Constant", [], ["c"], value=outside))
     given, made = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N"]) for n in "xy")
     graph = helper.make_graph(nodes, "g", [given], [made], [outside] if where == "initializer" else [])
+    return helper.make_model(graph).SerializeToString()
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute"])
+@pytest.mark.parametrize(
+    "location", ["../../../etc/passwd", "/etc/passwd", "a/b/c", "..", "C:\\x", ".hidden", "", "a\0b", "x" * 300]
+)
+def test_weights_that_do_not_lie_beside_the_model_are_refused(tmp_path: Path, where: str, location: str) -> None:
     path = tmp_path / "m.onnx"
-    path.write_bytes(helper.make_model(graph).SerializeToString())
-    assert "1 tensors of the model are in other files" in refused(path).error
+    path.write_bytes(with_weights(where, location=location))
+    assert "which is not beside it" in refused(path).error
+
+
+@pytest.mark.parametrize(
+    ("place", "size"),
+    [({}, 0), ({"offset": "4096", "length": "8"}, 4104), ({"offset": "16"}, 16), ({"length": "8"}, 8)],
+)
+@pytest.mark.parametrize("location", ["m.onnx.data", "./m.onnx.data", "weights/m.data"])
+def test_weights_beside_the_model_are_named(tmp_path: Path, location: str, place: dict[str, str], size: int) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(with_weights(location=location, **place))
+    assert inspect_model(path, "m.onnx").external == [External(location.removeprefix("./"), size)]
+
+
+@pytest.mark.parametrize("length", ["-1", "many"])
+def test_a_place_that_cannot_be_is_refused(tmp_path: Path, length: str) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(with_weights(location="w", length=length))
+    assert "lies at no place" in refused(path).error
 
 
 def test_what_was_found_survives_being_kept() -> None:
     for found in (
         inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "cnn.pt2"),
         InspectedArray("float32", [2, 3]),
+        InspectedPart(7),
+        replace(inspect_model(FIXTURES / "graphs" / "torch_cnn.pt2", "m"), external=[External("w", 5)]),
     ):
         assert from_json(as_json(found)) == found
 
@@ -306,15 +338,6 @@ def test_two_files_of_one_name_in_an_archive_are_refused(tmp_path: Path) -> None
         with pytest.warns(UserWarning, match="Duplicate"):
             made.writestr("m/code/__torch__/m.py", b"b")
     assert "one name" in refused(path, "m.pt").error
-
-
-def test_an_archive_of_arrays_says_to_save_each_by_itself(tmp_path: Path) -> None:
-    path = tmp_path / "blob"
-    with path.open("wb") as file:
-        np.savez(file, a=np.zeros(3))
-    error = refused(path, "arrays.npz")
-    assert ".npz" in error.error
-    assert "numpy.save" in error.hint
 
 
 # arrays

@@ -18,13 +18,13 @@ from sqlalchemy import update
 from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.scan import Root, walk
 from visualprof.remote.protocol import Input, Lease, Spec, Sweep
+from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent, Task
 from visualprof.remote.queue.store.tables import artefacts, tasks
 from visualprof.remote.queue.tasks import results as results_module
 from visualprof.remote.queue.tasks.leases import Report
-from visualprof.remote.queue.tasks.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -137,7 +138,7 @@ def test_it_tells_where_and_how_it_ran_and_what_to_know_of_the_numbers(
     assert table == {name: [point[name] for point in job["points"]] for name in table}
     assert job["fail_on"] == [f"ort-f32-1t, batch {batch}: {why}" for why in ("qps<1e9", "p99>1ns") for batch in (1, 2)]
     headings = " ".join(line for line in done.stderr.splitlines() if line.split()[:1] == ["spec"])
-    for column in ("p50", "p99", "stable", "host busy", "agent", "device", "precision", "verdicts"):
+    for column in ("p50", "p99", "stable", "host busy", "agent", "device", "precision"):
         assert column in headings
     assert f"compare: {url}#/evaluation?reports={result['report']}\n" in done.stderr
 
@@ -204,6 +205,76 @@ def test_json_has_the_finished_job_and_nothing_else_on_stdout(served: tuple[str,
     assert (job["job"]["state"], job["job"]["name"]) == ("succeeded", "nightly")
     assert [p["batch"] for p in job["points"]] == [2]
     assert "succeeded" in done.stderr
+
+
+def exported(path: Path) -> Path:
+    """As torch.onnx.export leaves it: weights of a Gemm in a file beside the model, 8 bytes into it."""
+    weights = np.arange(16, dtype=np.float32)
+    (path.parent / f"{path.name}.data").write_bytes(b"\0" * 8 + weights.tobytes())
+    outside = helper.make_tensor("w", TensorProto.FLOAT, [4, 4], [0.0] * 16)
+    outside.ClearField("float_data")
+    outside.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": f"{path.name}.data", "offset": "8", "length": "64"}.items():
+        outside.external_data.add(key=key, value=value)
+    given, made = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "net", [given], [made], [outside])
+    made_of = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    path.write_bytes(made_of.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("how", ["model", "folder", "zip"])
+def test_a_model_with_its_weights_beside_it_is_measured(served: tuple[str, Path], tmp_path: Path, how: str) -> None:
+    url, runs = served
+    (tmp_path / "m").mkdir()
+    path = exported(tmp_path / "m" / "net.onnx")
+    data = path.with_name("net.onnx.data")
+    if how == "zip":
+        with zipfile.ZipFile(tmp_path / "net.zip", "w") as packed:
+            for file in (data, path):
+                packed.write(file, f"export/{file.name}")
+            packed.writestr("export/README.md", "mine")
+    given = {"model": path, "folder": path.parent, "zip": tmp_path / "net.zip"}[how]
+    job = json.loads(run(url, given, *QUICK, "--batch", "1,2", "--wait", "--json").stdout)
+    assert [p["batch"] for p in job["points"]] == [1, 2]
+    assert [part["path"] for part in job["request"]["model"]["parts"]] == ["net.onnx.data"]
+    folder = runs / job["job"]["tasks"][0]["run"]
+    assert (folder / "net.onnx.data").read_bytes() == data.read_bytes()
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / "net.onnx", providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": np.eye(4, dtype=np.float32)})[0].sum() == np.arange(16).sum()
+
+
+def test_weights_that_are_missing_or_short_are_named(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    path = exported(tmp_path / "net.onnx")
+    data = path.with_name("net.onnx.data")
+    data.write_bytes(data.read_bytes()[:50])
+    told = run(url, path, *QUICK, code=2).stderr
+    assert "net.onnx.data has 50 bytes, and the model looks for 72" in told
+    data.unlink()
+    assert f"{data} is missing: weights of net.onnx lie in it" in run(url, path, *QUICK, code=2).stderr
+    assert "2 .onnx files" in run(url, model(tmp_path / "b.onnx").parent, *QUICK, code=2).stderr
+
+
+def test_a_server_gets_no_file_that_the_model_does_not_name(tmp_path: Path) -> None:
+    path = exported(tmp_path / "m.onnx")
+    (tmp_path / "id_rsa").touch()
+    for place in ("id_rsa", "../m.onnx.data", "/etc/passwd"):
+        with pytest.raises(BadParameter, match="does not name"):
+            submit._part(Client("http://127.0.0.1:1"), path, place)
+
+
+def test_values_come_from_an_npz(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 4), np.float32))
+    np.savez(tmp_path / "all.npz", labels=np.ones(3), x=np.ones((2, 4), np.float32))
+    told = run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", tmp_path / "all.npz", code=2).stderr
+    assert "the model has no input 'labels'" in told
+    for given in (tmp_path / "x.npz", f"x={tmp_path / 'all.npz'}"):
+        job = json.loads(run(url, model(tmp_path / "net.onnx"), *QUICK, "--input", given, "--json", code=0).stdout)
+        assert job["job"]["data"] == ["x.npy"]
 
 
 def test_without_waiting_it_says_where_the_job_is(served: tuple[str, Path], tmp_path: Path) -> None:
@@ -391,7 +462,7 @@ def drafted(*given: str, agents: list[Agent] | None = None, dims: list[Any] | No
     inputs = [{"name": "x", "dtype": "float32", "dims": ["batch", "seq"] if dims is None else dims}]
     sizes = {d: 1 for d in inputs[0]["dims"] if isinstance(d, str)} | ({"seq": 64} if dims is None else {})
     model = {"kind": "model", "format": "onnx", "inputs": inputs, "outputs": [], "dims": sizes, "warnings": []}
-    files = _request.Files({"blob": BLOB, "name": "m.onnx", "model": model}, {})
+    files = _request.Files({"blob": BLOB, "name": "m.onnx", "model": model}, {}, {})
     draft = msgspec.convert(_request.draft(typed(*given), "key", files), Draft)
     return compose(draft, Known({BLOB: {**model, "name": "m.onnx"}}, agents or []))
 

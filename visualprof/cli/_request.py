@@ -17,10 +17,25 @@ SHAPE = re.compile(r"(?P<name>.+?)=(?P<dtype>[a-z0-9]+)(?P<dims>\[[^\]]*\])")
 
 @dataclass(frozen=True)
 class Files:
-    """What the server says of the uploads: the model's answer, and the arrays' by the input's name."""
+    """What the server says of the uploads: the model's answer, the arrays' by the input's name.
+
+    parts: sha256 of the files beside the model, by their paths.
+    """
 
     model: Json
     arrays: dict[str, Json]
+    parts: dict[str, str]
+
+
+def external(model: Json) -> list[str]:
+    """The files beside the model that it names."""
+    return [file["path"] for file in model["model"]["external"]]
+
+
+def parts_of(model: Json) -> dict[str, str]:
+    """Those of them that came in one archive with it."""
+    here = {one["name"]: one["blob"] for one in model["others"]}
+    return {path: here[path] for path in external(model) if path in here}
 
 
 def pairs(texts: Sequence[str], flag: str, example: str) -> dict[str, str]:
@@ -64,6 +79,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "key": key,
         "name": args.name,
         "model": files.model["blob"],
+        "parts": files.parts,
         "inputs": _inputs(args.shape, files),
         "sweep": args.sweep_dim,
         "sizes": args.batch or None,

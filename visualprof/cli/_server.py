@@ -71,8 +71,8 @@ class Server:
         headers = {"Content-Type": "application/json"}
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
-    def upload(self, path: Path, progress: Progress) -> Json:
-        """Sends a file; progress gets bytes sent and all of them.
+    def upload(self, path: Path, progress: Progress, **query: str) -> Json:
+        """Sends a file; progress gets bytes sent and all of them. query: what the server is to know of it.
 
         Raises: Unreachable, Refused. BadParameter: the file cannot be read.
         """
@@ -81,7 +81,9 @@ class Server:
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
                 headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-                where = f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name}, errors='replace')}"
+                where = (
+                    f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name, **query}, errors='replace')}"
+                )
                 return self._ask(urllib.request.Request(where, body, headers, method="POST"), UPLOAD_S)
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error

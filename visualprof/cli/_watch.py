@@ -131,16 +131,19 @@ _POINTS: dict[str, Kind] = {
     "host_busy": "flag",
 }  # fmt: skip
 _RESULTS: dict[str, Kind] = {
-    "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name", "verdicts": "text",
+    "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name",
 }  # fmt: skip
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:
     """Points as a table, where and how they ran, what failed and why, and where everything opens."""
-    results = [{**result, "verdicts": ", ".join(map(_verdict, result["verdicts"]))} for result in answer["results"]]
+    results: list[Json] = answer["results"]
     for rows, kinds in ((answer["points"], _POINTS), (results, _RESULTS)):
         if rows:
             print(_table(rows, kinds), file=out)
+    for result in results:
+        if verdicts := "; ".join(map(_verdict, result["verdicts"])):
+            print(f"{plain(result['spec'])}: {verdicts}", file=out)
     for task in answer["job"]["tasks"]:
         for line in _ending(server, task):
             print(line, file=out)
@@ -160,7 +163,7 @@ def _table(rows: list[Json], kinds: dict[str, Kind]) -> str:
 
 def _verdict(verdict: Json) -> str:
     """Its name, and the sizes for which it holds unless it is about all of them."""
-    sizes = f" ({', '.join(map(str, verdict['batches']))})" if verdict["batch"] is not None else ""
+    sizes = f" (batch {', '.join(map(str, verdict['batches']))})" if verdict["batch"] is not None else ""
     return f"{verdict['id'].replace('_', ' ')}{sizes}"
 
 

@@ -112,11 +112,20 @@ class Spec:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A further file of a model, with weights. path: where the model looks for it, beside itself."""
+
+    path: str
+    blob: str
+
+
+@dataclass(frozen=True)
 class ModelRef:
-    """An uploaded model."""
+    """An uploaded model. parts: the files beside it that it names."""
 
     blob: str
     name: str
+    parts: list[Part] = field(default_factory=list[Part])
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,13 @@ class Request:
     monitor_interval_s: float = 0.1
     timeout_s: float = 900.0
     retries: int = 2
+
+    @property
+    def blobs(self) -> dict[str, str]:
+        """Every uploaded file that it names, with the field that names it."""
+        named = {row.blob: f"inputs[{i}].blob" for i, row in enumerate(self.inputs) if row.fill == "file"}
+        parts = {part.blob: f"model.parts[{i}].blob" for i, part in enumerate(self.model.parts)}
+        return {**named, **parts, self.model.blob: "model.blob"}
 
 
 @dataclass(frozen=True)
@@ -191,9 +207,9 @@ class Intervals:
 
 @dataclass(frozen=True)
 class File:
-    """A file that a task needs: role `model` or `input` (of the input with that name)."""
+    """A file that a task needs: role `model`, `input` (of the input with that name) or `part` (name: its path)."""
 
-    role: Literal["model", "input"]
+    role: Literal["model", "input", "part"]
     name: str
     url: str
     size_bytes: int

@@ -53,7 +53,7 @@ class Server:
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.server.api.models import MAX_UPLOAD
+        from visualprof.remote.queue.store.blobs import MAX_BLOB
         from visualprof.server.app import create_app
         from visualprof.server.remote_service import open_remote
 
@@ -84,7 +84,7 @@ class Server:
                 connection_limit=_CONNECTIONS,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
-                max_request_body_size=MAX_UPLOAD + (1 << 20),
+                max_request_body_size=MAX_BLOB + (1 << 20),
                 ident="visualprof",
             )
         except (OSError, ValueError) as error:

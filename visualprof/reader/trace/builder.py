@@ -294,7 +294,8 @@ class TraceBuilder:
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
     """(n,) of each column's type; what is one for all is repeated without being copied."""
-    return {name: np.broadcast_to(np.asarray(values[name], dtype), n) for name, dtype in dtypes.items()}
+    arrays = {name: np.asarray(values[name], dtype) for name, dtype in dtypes.items()}
+    return {name: a if a.shape == (n,) else np.broadcast_to(a, n) for name, a in arrays.items()}
 
 
 def _joined(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import msgspec
 from sqlalchemy import delete, select
 
-from visualprof.errors import NotFound
+from visualprof.errors import FormatError, NotFound
+from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
-    InspectedArray,
+    Inspected,
     InspectedModel,
+    InspectedPart,
     as_json,
     from_json,
     inspect_file,
@@ -34,7 +37,7 @@ class Upload:
     blob: str
     name: str
     size: int
-    content: InspectedModel | InspectedArray
+    content: Inspected
 
 
 @dataclass(frozen=True)
@@ -49,24 +52,81 @@ class KeptModel:
     kept_ns: int
 
 
-def take(remote: Remote, name: str, read: Read) -> Upload:
+def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Upload]:
     """Keeps a file and finds out what it is; the same content again is not read again.
+
+    An `.npz` becomes its arrays, a zip with an ONNX model that model and the files beside it, model first.
+    part: the file has weights of a model, and nothing is looked for in it.
 
     Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
     """
-    name, queue = safe_name(name), remote.opened()
-    blob, size = queue.keep(name, read)
-    kept = queue.blobs.inspected(blob)
+    queue = remote.opened()
+    blob, size = queue.keep(safe_name(name), read)
     try:
-        content = from_json(kept) if kept else inspect_file(queue.blobs.path(blob), name)
+        if part:
+            return [_remembered(queue, blob, name, size, InspectedPart(size))]
+        packed = _packed(queue.blobs.path(blob), name)
+        if packed:
+            uploads = _unpacked(queue, queue.blobs.path(blob), packed)
+            _forget(queue, blob)
+            return uploads
+        return [_inspected(queue, blob, safe_name(name), size)]
     except BaseException:
         _forget(queue, blob)
         raise
+
+
+def _inspected(queue: Queue, blob: str, name: str, size: int) -> Upload:
+    kept = queue.blobs.inspected(blob)
+    known = from_json(kept) if kept else None
+    if known is None or isinstance(known, InspectedPart):
+        known = inspect_file(queue.blobs.path(blob), name)
+    return _remembered(queue, blob, name, size, known)
+
+
+def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspected) -> Upload:
     graph = None
     if isinstance(content, InspectedModel):
         name, graph = model_name(name, content.format), GRAPH + blob
-    queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name})
+    kept = queue.blobs.inspected(blob)
+    if not isinstance(content, InspectedPart) or kept is None:  # what is a model stays one, whatever it is beside
+        queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name, "size_bytes": size})
     return Upload(blob, name, size, content)
+
+
+def _packed(path: Path, name: str) -> list[str]:
+    """The files of a zip that is no model itself: arrays, or one ONNX model and what lies beside it, model first.
+
+    Raises: FormatError: it is no zip that can be opened, or there are several models in it.
+    """
+    names = zips.members(path, name)
+    if names and all(member.endswith(".npy") for member in names):
+        return names
+    models = [member for member in names if member.lower().endswith(".onnx")]
+    if len(models) > 1:
+        raise FormatError(f"{name}: {len(models)} models in the archive", "one model in a zip, with its weights")
+    folder = models[0].rpartition("/")[0] if models else ""
+    beside = [member for member in names if member not in models and member.startswith(folder)]
+    return [*models, *beside] if models else []
+
+
+def _unpacked(queue: Queue, path: Path, names: Sequence[str]) -> list[Upload]:
+    """The files of a zip, each kept: of those beside a model only what it names."""
+    uploads: list[Upload] = []
+    with zipfile.ZipFile(path) as archive:
+        for member in names:
+            below = member.removeprefix(names[0].rpartition("/")[0]).lstrip("/")
+            first = uploads[0].content if uploads else None
+            wanted = {file.path for file in first.external} if isinstance(first, InspectedModel) else None
+            if wanted is not None and below not in wanted:
+                continue
+            with archive.open(member) as file:
+                blob, size = queue.keep(safe_name(member), file.read)
+            if wanted is None:
+                uploads.append(_inspected(queue, blob, safe_name(member), size))
+            else:
+                uploads.append(_remembered(queue, blob, below, size, InspectedPart(size)))
+    return uploads
 
 
 def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from flask import request
+from msgspec import Meta
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.queue.check.inspect import InspectedArray, Tensor
+from visualprof.remote.queue.check.external import External
+from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.uploads import GRAPH, Upload, kept, kept_models, take
 from visualprof.server.answers import row
@@ -23,6 +25,7 @@ class UploadedModel(msgspec.Struct):
     """What the file of a model says. dims: named dimensions with a size to start from. backends: that load it.
 
     fixed_inputs: whether it says names, types and dimensions of its inputs for good; else a job may change them.
+    external: files beside it in which its weights lie; a job names them as parts of the model.
     """
 
     format: str
@@ -32,18 +35,30 @@ class UploadedModel(msgspec.Struct):
     backends: list[str]
     warnings: list[str]
     fixed_inputs: bool
+    external: list[External]
 
 
 class UploadAnswer(msgspec.Struct):
-    """A file that was kept; its blob is named by jobs. graph: id of the model for the Graph page, null for arrays."""
+    """A file that was kept; its blob is named by jobs. graph: id of a model for the Graph page, else null.
+
+    kind: a part has weights of a model. others: further files of the same upload, where it was an archive: the other
+    arrays of an .npz, the parts of a model.
+    """
 
     blob: str
     name: str
     size_bytes: int
-    kind: Literal["model", "array"]
+    kind: Literal["model", "array", "part"]
     model: UploadedModel | None
     array: InspectedArray | None
     graph: str | None
+    others: list[UploadAnswer] = []
+
+
+class JobUploadQuery(UploadQuery, kw_only=True):
+    """A file for a job."""
+
+    part: Annotated[bool, Meta(description="it has weights of a model: nothing is looked for in it")] = False
 
 
 class FilesAnswer(msgspec.Struct):
@@ -63,16 +78,19 @@ class Uploads(Resource):
         "POST", "/uploads", status=201, content="application/octet-stream",
         refuses={**READ_ONLY, 413: "too large", 422: "no model or array that can be used", 507: "the disk is full"},
     )  # fmt: skip
-    def upload(self, query: UploadQuery) -> UploadAnswer:
-        """Keep a model or an array for jobs."""
-        return _shown(take(self._remote, query.name, request.stream.read))
+    def upload(self, query: JobUploadQuery) -> UploadAnswer:
+        """Keep a model, a file with weights of it, or arrays for jobs."""
+        first, *others = take(self._remote, query.name, request.stream.read, query.part)
+        answer = _shown(first)
+        answer.others = [_shown(other) for other in others]
+        return answer
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
         submitted = self._remote.needed("no job was ever submitted here").jobs.one(job).request
-        arrays = [filled.blob for filled in submitted.inputs if filled.fill == "file"]
-        return FilesAnswer([_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *arrays])])
+        others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
+        return FilesAnswer([_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])])
 
 
 def _entries(remote: Remote) -> list[Entry]:
@@ -89,5 +107,7 @@ def _shown(upload: Upload) -> UploadAnswer:
     content, blob = upload.content, upload.blob
     if isinstance(content, InspectedArray):
         return UploadAnswer(blob, upload.name, upload.size, "array", None, content, None)
+    if isinstance(content, InspectedPart):
+        return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
     model = row(UploadedModel, content)
     return UploadAnswer(blob, upload.name, upload.size, "model", model, None, GRAPH + blob)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
+from visualprof.views.measure.groups import group
 
 
 class Coded(Sequence[Any]):
@@ -39,9 +40,9 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        values: list[int] = self.values.tolist()
-        texts = {value: self.text(value) for value in set(values)}
-        return map(texts.__getitem__, values)
+        groups = group(self.values)
+        texts = [self.text(value) for value in self.values[groups.first].tolist()]
+        return map(texts.__getitem__, groups.of.tolist())
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""

@@ -79,11 +79,13 @@ def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
     """The place of each key among the distinct ones in their order, and their number; counted where they are dense."""
     if not len(key):
         return np.zeros(0, np.int64), 0
+    if key.dtype == np.bool_:
+        key = key.view(np.uint8)
     low, high = int(key.min()), int(key.max())
     if high - low > SPARSE * len(key):
         values, of = np.unique(key, return_inverse=True)
         return of, len(values)
-    at = key.astype(np.intp) - low
+    at = (key - key.dtype.type(low)).astype(np.intp)  # in their own type: addresses take all of 64 bits
     there = np.zeros(high - low + 1, bool)
     there[at] = True
     place = np.cumsum(there) - 1

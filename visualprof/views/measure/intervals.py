@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int64
 
 import numpy as np
@@ -34,14 +34,26 @@ def union(start: Ints, end: Ints) -> Ints:
 
 def unions(groups: Groups, start: Ints, end: Ints) -> list[Ints]:
     """The union of the intervals of each group; start, end: (n,) ns, no end before its start."""
-    native = function("vp_join_groups", None, INT64, INT64, INT64, c_int64, INT64, INT64, INT64)
+    native = _join_groups()
     if native is None:
         return [_union(start[of], end[of]) for of in groups.members()]
-    spans, count = np.empty((len(start), 2), np.int64), np.zeros(len(groups.first), np.int64)
-    first = np.cumsum(groups.count) - groups.count
-    of, start, end = (np.ascontiguousarray(column, np.int64) for column in (groups.of, start, end))
-    native(of, start, end, len(start), first, count, spans)
+    spans, first, count = _joined(native, groups.of, start, end, groups.count)
     return [_united(spans[a : a + n]) for a, n in zip(first.tolist(), count.tolist(), strict=True)]
+
+
+def _join_groups() -> Callable[..., None] | None:
+    return function("vp_join_groups", None, INT64, INT64, INT64, c_int64, INT64, INT64, INT64)
+
+
+def _joined(native: Callable[..., None], of: Ints, start: Ints, end: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Intervals joined to those before them in their group, the first one and the number of each group.
+
+    Args: rows: (g,) intervals of each group.
+    """
+    spans, first, count = np.empty((len(start), 2), np.int64), np.cumsum(rows) - rows, np.zeros(len(rows), np.int64)
+    of, start, end = (np.ascontiguousarray(column, np.int64) for column in (of, start, end))
+    native(of, start, end, len(start), first, count, spans)
+    return spans, first, count
 
 
 def _united(spans: Ints) -> Ints:
@@ -82,6 +94,19 @@ def lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
 
     Args: of: (n,) group of each interval, from 0. start, end: (n,) ns. count: groups. Returns: (count,) ns.
     """
+    native = _join_groups()
+    if native is None:
+        return _lengths(of, start, end, count)
+    order = np.argsort(start, kind="stable")
+    rows = np.bincount(of, minlength=count)
+    spans, first, pieces = _joined(native, of[order], start[order], end[order], rows)
+    of = np.repeat(np.arange(count), pieces)
+    shown = spans[np.arange(len(of)) + np.repeat(first - np.cumsum(pieces) + pieces, pieces)]
+    return np.bincount(of, shown[:, 1] - shown[:, 0], count).astype(np.int64)
+
+
+def _lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
+    """As `lengths` does it without a compiler."""
     small = of.astype(np.uint16) if count <= 1 << 16 else of  # of 16 bits numpy sorts by counting
     by_start, by_end = np.lexsort((start, small)), np.lexsort((end, small))
     of, start, end = of[by_start], start[by_start], end[by_end]

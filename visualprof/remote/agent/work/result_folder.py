@@ -12,11 +12,12 @@ from typing import Any
 
 from visualprof.remote.agent.child_files import clear, inside, is_plain, link, listed
 from visualprof.remote.agent.faults import Outcome
+from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
-from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec
+from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
 RESERVED = {
     "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
@@ -65,6 +66,18 @@ def plain_name(name: str) -> str:
     last = PurePosixPath(name.replace("\\", "/")).name
     plain = re.sub(r"[^A-Za-z0-9._-]+", "_", last).lstrip(".")[-120:] or "model"
     return f"model-{plain}" if plain in RESERVED else plain
+
+
+def beside(folder: Path, path: str) -> Path:
+    """Where a file that the model names lies, in the model's folder; its own folder is made.
+
+    Raises: TaskFailure: it leads out of it.
+    """
+    if not transfer.is_shown(path):
+        raise TaskFailure("agent_error", f"the server names {path[:100]!r} as a file beside the model")
+    target = folder / path
+    target.parent.mkdir(exist_ok=True)
+    return target
 
 
 def assemble(

@@ -23,7 +23,14 @@ from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
-from visualprof.remote.agent.work.result_folder import WorkFolder, assemble, environment, plain_name, warnings_told
+from visualprof.remote.agent.work.result_folder import (
+    WorkFolder,
+    assemble,
+    beside,
+    environment,
+    plain_name,
+    warnings_told,
+)
 from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
@@ -180,13 +187,18 @@ class LeasedTask:
         self._run_stages(runtime)
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
-        """The model and the inputs, as plain files with safe names."""
-        state, model = self._context.state, self._work.files / plain_name(self.lease.request.model.name)
+        """The model, in a folder of its own with the files that it names, and the inputs, as plain files."""
+        state, folder = self._context.state, self._work.files / "model"
+        model = folder / plain_name(self.lease.request.model.name)
+        folder.mkdir()
         inputs: dict[str, Path] = {}
         for i, file in enumerate(self.lease.files):
             blob = state.blob(file.sha256)
             transfer.fetch(self._client, file, blob, self._stop)
-            target = model if file.role == "model" else inputs.setdefault(file.name, model.with_name(f"input{i}.npy"))
+            if file.role == "input":
+                target = inputs.setdefault(file.name, self._work.files / f"input{i}.npy")
+            else:
+                target = model if file.role == "model" else beside(folder, file.name)
             link(blob, target)
         state.trim()
         if not model.exists():

@@ -16,7 +16,7 @@ from visualprof.reader.source import GZIP_MAGIC, Progress, Source
 from visualprof.remote.backends import FileFormat, all_backends, all_formats
 from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, TaskFailure
 from visualprof.remote.queue.check import npy, zips
-from visualprof.remote.queue.check.external import external_tensors
+from visualprof.remote.queue.check.external import External, external_files
 
 MAX_INPUTS = 256
 MAX_RANK = 32
@@ -40,6 +40,7 @@ class InspectedModel:
 
     dims: named dimensions of its inputs with a size to start from. backends: names of those that load it.
     fixed_inputs: whether the file says names, types and dimensions of its inputs for good.
+    external: other files in which its weights lie.
     """
 
     format: str
@@ -49,6 +50,7 @@ class InspectedModel:
     backends: list[str]
     warnings: list[str] = field(default_factory=list[str])
     fixed_inputs: bool = False
+    external: list[External] = field(default_factory=list[External])
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,17 @@ class InspectedArray:
 
     dtype: str
     shape: list[int]
+
+
+@dataclass(frozen=True)
+class InspectedPart:
+    """A file with weights of some model."""
+
+    size_bytes: int
+
+
+Inspected = InspectedModel | InspectedArray | InspectedPart
+KINDS: dict[type, str] = {InspectedModel: "model", InspectedArray: "array", InspectedPart: "part"}
 
 
 def inspect_file(path: Path, name: str) -> InspectedModel | InspectedArray:
@@ -111,7 +124,8 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
         raise FormatError(f"{name}: the model nests too deep to be read", supported()) from error
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     _refuse_unusable(inputs, name, format.typed_inputs)
-    return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs))
+    external = external_files(path, name) if format.name == "onnx" else []
+    return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs), external)
 
 
 def _read(source: Source, name: str) -> tuple[FileFormat, list[Tensor], list[Tensor]]:
@@ -136,10 +150,6 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
     format = all_formats().get(graph.format)
     if format is None:
         raise FormatError(f"{name}: a model that can be looked at here, but not run", supported())
-    external = external_tensors(path) if graph.format == "onnx" else 0
-    if external:
-        hint = "save it with the weights inside: onnx.save(onnx.load(path), other_path)"
-        raise FormatError(f"{name}: {external} tensors of the model are in other files", hint)
     nodes = [n for n in graph.nodes if not n.scope]
     inputs = [_tensor(graph, n, True) for n in nodes if n.kind == "input"]
     return format, inputs, [_tensor(graph, n, False) for n in nodes if n.kind == "output"]
@@ -148,7 +158,7 @@ def _of_graph(graph: ModelGraph, path: Path, name: str) -> tuple[FileFormat, lis
 def supported() -> str:
     """What can be uploaded, as a hint."""
     *titles, last = [format.title for format in all_formats().values()]
-    return f"visualprof runs {', '.join(titles)} and {last}; inputs are .npy files"
+    return f"visualprof runs {', '.join(titles)} and {last}; inputs are .npy or .npz files"
 
 
 def safe_name(name: str) -> str:
@@ -173,25 +183,33 @@ def backends_of(format: str) -> list[str]:
     return [b.name for b in all_backends() if format in b.formats]
 
 
-def as_json(content: InspectedModel | InspectedArray) -> dict[str, Any]:
+def as_json(content: Inspected) -> dict[str, Any]:
     """For keeping; `from_json` is its inverse."""
-    return {"kind": "model" if isinstance(content, InspectedModel) else "array", **asdict(content)}
+    return {"kind": KINDS[type(content)], **asdict(content)}
 
 
-def from_json(kept: dict[str, Any]) -> InspectedModel | InspectedArray:
+def from_json(kept: dict[str, Any]) -> Inspected:
     """What was kept, with the backends of today."""
     if kept["kind"] == "array":
         return InspectedArray(kept["dtype"], kept["shape"])
+    if kept["kind"] == "part":
+        return InspectedPart(kept["size_bytes"])
     inputs, outputs = ([Tensor(**t) for t in kept[key]] for key in ("inputs", "outputs"))
-    return _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"])
+    external = [External(**file) for file in kept.get("external", ())]
+    return _model(kept["format"], inputs, outputs, kept["dims"], kept["warnings"], external)
 
 
 def _model(
-    format: str, inputs: list[Tensor], outputs: list[Tensor], dims: dict[str, int], warnings: list[str]
+    format: str,
+    inputs: list[Tensor],
+    outputs: list[Tensor],
+    dims: dict[str, int],
+    warnings: list[str],
+    external: list[External],
 ) -> InspectedModel:
     known = all_formats().get(format)
     fixed = known is not None and known.fixed_inputs
-    return InspectedModel(format, inputs, outputs, dims, backends_of(format), warnings, fixed)
+    return InspectedModel(format, inputs, outputs, dims, backends_of(format), warnings, fixed, external)
 
 
 def _tensor(graph: ModelGraph, node: Node, named: bool) -> Tensor:

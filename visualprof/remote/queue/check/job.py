@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from visualprof.remote.protocol import Intervals, Request
+from visualprof.remote.protocol import Intervals, ModelRef, Request
 from visualprof.remote.queue.check import machines, shapes
 from visualprof.remote.queue.check.form import FieldError, Invalid, parse_request
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, from_json
@@ -76,9 +76,24 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
     if kept is None:
         return None, [FieldError("model.blob", "this file is not here", "upload the model first")]
     content = from_json(kept)
-    if isinstance(content, InspectedArray):
-        return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is an array, not a model")]
-    return content, []
+    if not isinstance(content, InspectedModel):
+        what = "an array" if isinstance(content, InspectedArray) else "a file of weights"
+        return None, [FieldError("model.blob", f"{kept.get('name', 'the file')} is {what}, not a model")]
+    return content, list(_part_errors(request.model, content, known))
+
+
+def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iterator[FieldError]:
+    """Files that the model names and nobody uploaded, or that are too short for what it looks for in them."""
+    given = {part.path: part.blob for part in model.parts}
+    for file in content.external:
+        kept = known.inspected(given[file.path]) if file.path in given else None
+        size = kept.get("size_bytes") if kept else None
+        if size is None:
+            error = f"{file.path} is missing: weights of the model lie in it"
+            yield FieldError("model.parts", error, "upload it together with the model, or both in a zip")
+        elif size < file.size_bytes:
+            error = f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}"
+            yield FieldError("model.parts", error, "is it the one that was saved with this model?")
 
 
 def _arrays(request: Request, known: Known) -> tuple[dict[int, shapes.Array], list[FieldError]]:

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, Platform, Request, Spec
+from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, ModelRef, Platform, Request, Spec
+from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
 from visualprof.remote.queue.check.form import FieldError, nearest
+from visualprof.remote.queue.check.names import check_distinct, check_name
+from visualprof.remote.queue.refusals import Unfit
 
 MAX_SPECS = 64
 MAX_VALUES = 64
@@ -46,8 +49,25 @@ def _texts(request: Request) -> Iterator[FieldError]:
     yield from _named("model.name", request.model.name)
     if request.model.name.strip(" .") == "" or re.search(r"[/\\]", request.model.name):
         yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
+    yield from _parts(request.model)
     if not SHA256.fullmatch(request.model.blob):
         yield FieldError("model.blob", "is no sha256 of a file", "upload the model first")
+
+
+def _parts(model: ModelRef) -> Iterator[FieldError]:
+    """Files beside the model become files beside it again, on the agent and in the result."""
+    if len(model.parts) > MAX_PARTS:
+        yield FieldError("model.parts", f"has {len(model.parts)} files", f"at most {MAX_PARTS}")
+    names = [model.name, *(part.path for part in model.parts)]
+    try:
+        check_distinct(names)
+        for part in model.parts[:MAX_PARTS]:
+            check_name(part.path)
+    except Unfit as refused:
+        yield FieldError("model.parts", refused.error, refused.hint or None)
+    for i, part in enumerate(model.parts):
+        if not SHA256.fullmatch(part.blob):
+            yield FieldError(f"model.parts[{i}].blob", "is no sha256 of a file", "upload it first")
 
 
 def _numbers(request: Request) -> Iterator[FieldError]:

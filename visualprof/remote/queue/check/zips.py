@@ -39,8 +39,19 @@ def check(path: Path, name: str) -> None:
     if len({e.filename for e in entries}) < len(entries):
         raise FormatError(f"{name}: two files in the archive have one name", "export the model again")
     _not_a_bomb(name, sum(e.file_size for e in entries), path.stat().st_size)
-    if entries and all(e.filename.endswith(".npy") for e in entries):
-        raise FormatError(f"{name}: an .npz archive of arrays", "save each array by itself: numpy.save(path, array)")
+
+
+def members(path: Path, name: str) -> list[str]:
+    """The files of a zip; nothing for any other file.
+
+    Raises: FormatError: it is none that may be opened.
+    """
+    with path.open("rb") as file:
+        if file.read(len(MAGIC)) != MAGIC:
+            return []
+    check(path, name)
+    with zipfile.ZipFile(path) as archive:
+        return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
 
 
 def _directory_is_small(path: Path, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, get_type_hints
 
-from visualprof.remote.protocol import Input, Measure, ModelRef, Profile, Request, Sweep
+from visualprof.remote.protocol import Input, Measure, ModelRef, Part, Profile, Request, Sweep
 from visualprof.remote.queue.check.form import FieldError, within
 from visualprof.remote.queue.check.inspect import InspectedModel, Tensor, from_json
 from visualprof.remote.queue.check.job import Known, array_of, check_request, points_of
@@ -51,7 +51,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
     errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors]
     request = Request(
         key=draft.key or "draft",
-        model=ModelRef(draft.model, name),
+        model=ModelRef(draft.model, name, [Part(path, blob) for path, blob in draft.parts.items()]),
         specs=specs,
         name=draft.name.strip(),
         inputs=inputs,
@@ -90,6 +90,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
     return Draft(
         model=request.model.blob,
         model_name=request.model.name,
+        parts={part.path: part.blob for part in request.model.parts},
         name=request.name,
         arrays=[i.blob for i in request.inputs if i.fill == "file"],
         inputs=inputs,

@@ -28,10 +28,10 @@ class Agent:
     public: bool
     local: bool
     address: str
-    standing: Standing
     capabilities: Capabilities
     registered_ns: int
     seen_ns: int
+    standing: Standing = "works"
 
     def online(self, lease_s: float) -> bool:
         """Was it heard of within a lease? A clock may go back."""

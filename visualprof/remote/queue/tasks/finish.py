@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import update
 
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
+from visualprof.remote.queue.check.names import REQUIRED, model_name
 from visualprof.remote.queue.check.shapes import points_of_spec
 from visualprof.remote.queue.refusals import DiskFull, Unfit
 from visualprof.remote.queue.store.agents import Agents
@@ -26,7 +27,6 @@ from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
 from visualprof.remote.queue.tasks.leases import Leases, Report
 from visualprof.remote.queue.tasks.logs import Logs
-from visualprof.remote.queue.tasks.names import REQUIRED, model_name
 from visualprof.remote.queue.tasks.points import FILE as POINTS
 from visualprof.remote.queue.tasks.points import read_points
 from visualprof.remote.queue.tasks.results import Results, place

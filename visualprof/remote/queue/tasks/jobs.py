@@ -273,7 +273,7 @@ def _wanted(spec: Spec) -> dict[str, Any]:
 
 def _lacks(connection: Connection, request: Request) -> bool:
     """Is a file of the job not here yet?"""
-    named = {request.model.blob, *(row.blob for row in request.inputs if row.fill == "file")}
+    named = list(request.blobs)
     here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(named))).scalar_one()
     return here < len(named)
 

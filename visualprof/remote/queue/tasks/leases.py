@@ -248,7 +248,10 @@ class Leases:
         return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files, again)
 
     def _files(self, connection: Connection, request: Request) -> list[File]:
-        files: list[tuple[Literal["model", "input"], str, str]] = [("model", request.model.name, request.model.blob)]
+        files: list[tuple[Literal["model", "input", "part"], str, str]] = [
+            ("model", request.model.name, request.model.blob),
+            *(("part", part.path, part.blob) for part in request.model.parts),
+        ]
         files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
         kept = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in files})))
         sizes = {row.sha256: row.size_bytes for row in kept}

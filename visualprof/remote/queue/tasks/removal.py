@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, exists, select
 
 from visualprof.errors import VisualprofError
-from visualprof.remote.protocol import FINAL, Request
+from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import Job
@@ -110,12 +110,8 @@ class Removal:
 def _own_blobs(connection: Connection, job: Job) -> list[str]:
     """The uploaded files that no other job names."""
     others = exists().where(jobs.c.id != job.id, jobs.c.request.contains(blobs.c.sha256))
-    mine = blobs.c.sha256.in_(_blobs(job.request))
+    mine = blobs.c.sha256.in_(list(job.request.blobs))
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
-
-
-def _blobs(request: Request) -> set[str]:
-    return {request.model.blob, *(row.blob for row in request.inputs if row.fill == "file")}
 
 
 def _forget(connection: Connection, job: Job, unnamed: Iterable[str]) -> None:

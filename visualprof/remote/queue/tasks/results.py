@@ -18,12 +18,12 @@ from sqlalchemy import delete, insert, select
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
+from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import CHUNK, Store
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import artefacts
-from visualprof.remote.queue.tasks.names import REQUIRED, check_all, check_distinct, check_name, model_name
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
@@ -217,6 +217,9 @@ class Results:
         if name not in names:
             check_distinct([*names, name])
             place(self._store.path(f"blobs/{request.model.blob}"), folder / name)
+        for part in request.model.parts:
+            if not (folder / part.path).exists():
+                place(self._store.path(f"blobs/{part.blob}"), folder / part.path)
 
 
 def place(source: Path, target: Path) -> None:

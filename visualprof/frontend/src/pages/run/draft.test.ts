@@ -4,7 +4,7 @@ import { clear_draft, draft, new_spec, row_of, set_arrays, take_model, typed } f
 
 const model = (name: string, dims: Record<string, number>): UploadAnswer => ({
   blob: name, name, size_bytes: 1, kind: "model", array: null, graph: null,
-  model: { format: "onnx", inputs: [{ name: "x", dtype: "float32", dims: ["batch"] }], outputs: [], dims, backends: ["onnxruntime"], warnings: [], fixed_inputs: true },
+  model: { format: "onnx", inputs: [{ name: "x", dtype: "float32", dims: ["batch"] }], outputs: [], dims, backends: ["onnxruntime"], warnings: [], fixed_inputs: true, external: [] },
 });
 const array = (blob: string): UploadAnswer => ({ blob, name: `${blob}.npy`, size_bytes: 1, kind: "array", model: null, graph: null, array: { dtype: "float32", shape: [1] } });
 

@@ -13,6 +13,8 @@ export interface SpecRow extends Pick<DraftSpec, "id" | "version" | "device" | "
 
 export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep" | "sizes" | "measure"> {
   model: UploadAnswer | null;
+  /** Files with its weights, by the paths under which it names them. */
+  parts: Record<string, string>;
   arrays: UploadAnswer[];
   inputs: DraftInput[];
   specs: SpecRow[] | null;
@@ -34,7 +36,7 @@ export function new_key(): string {
 }
 
 function empty(): PageDraft {
-  return { key: new_key(), model: null, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, sent: null };
+  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, sent: null };
 }
 
 function restored(): PageDraft {
@@ -73,11 +75,17 @@ export function take_model(file: UploadAnswer, swept: string): void {
   const loads = file.model?.backends ?? [];
   const specs = (draft.specs ?? []).filter((spec) => loads.includes(spec.backend));
   Object.assign(draft, {
-    ...empty(), measure: draft.measure, arrays: draft.arrays, model: file,
+    ...empty(), measure: draft.measure, arrays: draft.arrays, model: file, parts: Object.fromEntries((file.others ?? []).map((part) => [part.name, part.blob])),
     inputs: (file.model?.inputs ?? []).map((input): DraftInput => ({ name: input.name, dtype: "", dims: null, fill: "", blob: "" })),
     sizes: swept in (file.model?.dims ?? {}) ? draft.sizes : null,
     specs: specs.length > 0 ? specs : null,
   });
+}
+
+/** The path under which the model names a file that somebody chose: alone, or in a folder. */
+export function part_of(model: UploadAnswer | null, file: File): string | null {
+  const chosen = file.webkitRelativePath || file.name;
+  return (model?.model?.external ?? []).map((one) => one.path).find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null;
 }
 
 /** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
@@ -91,7 +99,7 @@ export function set_arrays(arrays: UploadAnswer[]): void {
 /** What the server is asked to make a job of. dims: the named dimensions whose sizes count. */
 export function typed(dims: readonly string[]): Draft {
   return {
-    key: draft.key, name: draft.name, model: draft.model?.blob ?? "", model_name: draft.model?.name ?? "",
+    key: draft.key, name: draft.name, model: draft.model?.blob ?? "", model_name: draft.model?.name ?? "", parts: draft.parts,
     arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
     sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
@@ -117,10 +125,10 @@ export function row_of(spec: DraftSpec): SpecRow {
 /** Puts an old job into the form. files: those of the job that the server still has. */
 export function use_as_template(old: Draft, job: JobRow, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((one) => one.blob === blob);
-  const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false };
-  const gone = { size_bytes: 0, array: null, model: null, graph: null };
+  const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
+  const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
   Object.assign(draft, empty(), {
-    name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
+    parts: old.parts, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
     model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
     arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
   });

@@ -26,9 +26,9 @@ function refusal(request: XMLHttpRequest): ApiError {
   return new ApiError(request.status, body?.error ?? `${request.status} ${request.statusText}`, body?.hint ?? null);
 }
 
-function transfer(file: File, one: Sending, request: XMLHttpRequest): Promise<UploadAnswer> {
+function transfer(file: File, part: boolean, one: Sending, request: XMLHttpRequest): Promise<UploadAnswer> {
   return new Promise((resolve, reject) => {
-    request.open("POST", address("uploads", { name: file.name }));
+    request.open("POST", address("uploads", { name: file.name, part: part ? "true" : null }));
     request.responseType = "json";
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => (one.progress = event.total > 0 ? event.loaded / event.total : 0);
@@ -38,8 +38,8 @@ function transfer(file: File, one: Sending, request: XMLHttpRequest): Promise<Up
   });
 }
 
-/** The server's answer; null when it was cancelled or refused, which `sendings` then tells. */
-export function upload(file: File): Promise<UploadAnswer | null> {
+/** The server's answer (part: the file has weights of a model); null when it was cancelled or refused, which `sendings` then tells. */
+export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const request = new XMLHttpRequest();
   let cancelled = false;
   const one = reactive<Sending>({
@@ -55,7 +55,7 @@ export function upload(file: File): Promise<UploadAnswer | null> {
   async function run(): Promise<UploadAnswer | null> {
     if (cancelled) return null;
     try {
-      const answer = await Promise.race([transfer(file, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
+      const answer = await Promise.race([transfer(file, part, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
       dismiss(one);
       return answer;
     } catch (failure) {
