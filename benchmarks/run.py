@@ -75,7 +75,7 @@ def main() -> int:
             files.append(file)
             _said(figures(file))
         parts = [
-            startup(),
+            startup(folder),
             bounds(paths["generated"]),
             levels(paths["generated"]),
             serving(folder),
