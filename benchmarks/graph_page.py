@@ -86,7 +86,7 @@ def server(models: dict[str, Json]) -> Generator[str]:
     ]  # fmt: skip
     answers: dict[str, Json] = {
         "status": {"version": "", "language": "", "read_only": True, "logdirs": [], "watching": "polling"},
-        "runs": {"revision": 1, "runs": [], "skipped": []},
+        "runs/changes": {"revision": 1, "since": None, "runs": [], "removed": [], "skipped": []},
         "views": {"views": [{"name": "graph", "subject": "model", "parameters": [], "charts": False}]},
         "models": {"models": listing, "skipped": []},
         "graph/node": {

@@ -19,6 +19,8 @@ from itertools import pairwise
 import numpy as np
 from msgspec import structs
 
+from benchmarks import growth_models
+from benchmarks.growth_models import Model
 from benchmarks.rows import Row
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -61,26 +63,30 @@ class Made:
     ranks: int = 1
 
 
-DIMENSIONS: dict[str, tuple[Made, Sequence[int]]] = {
+DIMENSIONS: dict[str, tuple[Made | Model, Sequence[int]]] = {
     "operators": (Made(steps=16), (25_000, 50_000, 100_000)),
     "steps": (Made(12_000), (3_000, 6_000, 12_000)),
-    "threads": (Made(12_000), (1_000, 2_000, 4_000)),
+    "threads": (Made(12_000), (4_000, 8_000, 16_000)),
     "streams": (Made(12_000), (1_000, 2_000, 4_000)),
-    "devices": (Made(12_000, streams=4_000), (1_000, 2_000, 4_000)),
+    "devices": (Made(12_000, streams=4_000), (500, 1_000, 2_000)),
     "names": (Made(12_000), (3_000, 6_000, 12_000)),
     "kernels": (Made(12_000), (3_000, 6_000, 12_000)),
-    "shapes": (Made(12_000), (3_000, 6_000, 12_000)),
-    "ranges": (Made(12_000), (3_000, 6_000, 12_000)),
-    "frames": (Made(depth=32), (50_000, 100_000, 200_000)),
-    "depth": (Made(frames=50_000), (100, 200, 400, 800)),
-    "links": (Made(50_000), (25_000, 50_000, 100_000)),
+    "shapes": (Made(50_000), (12_000, 24_000, 48_000)),
+    "ranges": (Made(50_000), (12_000, 24_000, 48_000)),
+    "frames": (Made(depth=32), (200_000, 400_000, 800_000)),
+    "depth": (Made(frames=200_000), (200, 400, 800)),
+    "links": (Made(50_000), (50_000, 100_000, 200_000)),
     "collectives": (Made(ranks=2), (10_000, 20_000, 40_000)),
-    "groups": (Made(collectives=12_000, ranks=2), (3_000, 6_000, 12_000)),
+    "groups": (Made(collectives=24_000, ranks=2), (6_000, 12_000, 24_000)),
     "ranks": (Made(200, steps=10, collectives=100), (64, 128, 256)),
-    "allocations": (Made(), (50_000, 100_000, 200_000)),
-    "samples": (Made(), (200_000, 400_000, 800_000)),
+    "allocations": (Made(), (100_000, 200_000, 400_000)),
+    "samples": (Made(), (1_000_000, 2_000_000, 4_000_000)),
     "counters": (Made(samples=16_000), (2_000, 4_000, 8_000)),
-    "all of these": (
+    "nodes": (Model(), (2_500, 5_000, 10_000)),
+    "scopes": (Model(), (8, 16, 32)),
+    "nodes of a flat model": (Model(named=False), (2_500, 5_000, 10_000)),
+    "runs": (Model(1_000), (50, 100, 200)),
+    "all of a trace": (
         Made(4_000, 200, 200, 200, 50, 500, 500, 500, 500, 4_000, 50, 2_000, 1_000, 100, 4_000, 4_000, 100, 2),
         (1, 2, 4),
     ),
@@ -270,6 +276,10 @@ def _sized(start: Made, dimension: str, size: int) -> Made:
 def _measured(dimension: str) -> Iterator[tuple[str, float, list[float]]]:
     """Of building and of each view: name, worst growth, seconds of each size."""
     start, sizes = DIMENSIONS[dimension]
+    if isinstance(start, Model):
+        models = [growth_models.made(replace(start, **{dimension.split()[0]: size})) for size in sizes]
+        yield "graph", *_worst([partial(growth_models.shown, model) for model in models])
+        return
     shapes = [_sized(start, dimension, size) for size in sizes]
     yield "building", *_worst([partial(_ranks, of) for of in shapes])
     ranks = [_ranks(of) for of in shapes]
@@ -291,7 +301,7 @@ def growth(chosen: Sequence[str] = ()) -> Iterator[Row]:
         sizes = DIMENSIONS[dimension][1]
         figure = f"{worst:.2f} x a doubling ({name}, {took[-1] * 1e3:.0f} ms)" if worst else "too little to measure"
         figure += f"; most time: {slowest[0]}, {slowest[2][-1] * 1e3:.0f} ms"
-        what = f"{dimension}, {sizes[0]:,} to {sizes[-1]:,}: building and every view"
+        what = f"growth with {dimension}, {sizes[0]:,} to {sizes[-1]:,}"
         yield Row(what, figure, f"at most {AT_MOST} x", worst <= AT_MOST)
 
 

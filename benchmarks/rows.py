@@ -58,7 +58,7 @@ def measured(command: list[str], cores: int = 0, cwd: Path = ROOT, **env: str) -
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, **env},
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **env},  # as pip leaves an installation: compiled
         check=True,
     )
     match = re.search(r"MEASURED (\S+) (\S+) (\d+) (-?\d+)", done.stderr)

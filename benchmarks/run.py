@@ -22,6 +22,7 @@ from benchmarks.growth import growth
 from benchmarks.harness import harness
 from benchmarks.kinds import LARGE, SMALLER, written
 from benchmarks.large import beyond, bounds
+from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
@@ -30,6 +31,7 @@ from benchmarks.ranks import many_collectives, many_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
 from benchmarks.serving import serving
+from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
 
@@ -45,14 +47,14 @@ def openings(paths: dict[str, Path], tools: dict[str, Way]) -> Iterator[Opened]:
         yield opened(kind, path, ROUNDS if large else ROUNDS_SMALLER, ways(every=large) | (tools if large else {}))
 
 
-def pages(events: int) -> Iterator[Row]:
-    """What a browser without a GPU makes of it."""
+def pages(events: int, dagre_s: float) -> Iterator[Row]:
+    """What a browser without a GPU makes of it; how dagre fares, where it gets time."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
     yield from timeline_page(events, chromium)
-    yield from graph_page(chromium)
+    yield from graph_page(chromium, dagre_s=dagre_s)
 
 
 def main() -> int:
@@ -73,6 +75,11 @@ def main() -> int:
             files.append(file)
             _said(figures(file))
         parts = [
+<<<<<<< HEAD
+            startup(folder),
+=======
+            startup(),
+>>>>>>> main
             bounds(paths["generated"]),
             levels(paths["generated"]),
             serving(folder),
@@ -81,10 +88,11 @@ def main() -> int:
             memory_view(paths["memory"]),
             many_ranks(folder),
             many_collectives(folder),
+            logdirs(folder),
             growth(),
             queue(folder),
             harness(),
-            pages(10_000_000 if options.huge else options.events),
+            pages(10_000_000 if options.huge else options.events, dagre_s=60 if options.peers else 0),
         ]
         for part in parts:
             rows += _said(part)

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.live import ROOT, Dashboard, Page, Visits
 
 AXE = ROOT / "visualprof" / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
-PAGES: list[tuple[str, dict[str, str]]] = [
+PAGES: list[tuple[str, dict[str, Any]]] = [
     ("overview", {"run": "pytorch-h200/transformer"}),
     ("operator", {"run": "pytorch-h200/transformer"}),
     ("kernel", {"run": "pytorch-h200/transformer"}),
@@ -37,7 +37,7 @@ def violations(page: Page) -> list[Any]:
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("name", "query"), PAGES, ids=[name for name, _ in PAGES])
-def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query: dict[str, str], theme: str) -> None:
+def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query: dict[str, Any], theme: str) -> None:
     assert violations(visit(samples, name, theme=theme, **query)) == []
 
 

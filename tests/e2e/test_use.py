@@ -275,3 +275,19 @@ def test_rows_beyond_the_first_page_come_when_they_are_scrolled_to(samples: Dash
     operators.evaluate("element => element.scrollTo(0, element.scrollHeight)")
     expect(cell(operators, total - 1, "Name")).to_have_text(last["name"][0])
     assert operators.get_by_role("row").count() < 100
+
+
+def test_the_first_table_takes_j_without_a_click_and_a_row_is_copied(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "operator", run=CNN)
+    rows = page.get_by_role("table", name="Operators", exact=True)
+    expect(rows.locator(".slot").first).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(rows.locator(".slot.active")).to_have_attribute("data-index", "1")
+    copied = rows.evaluate(
+        """table => { const data = new DataTransfer();
+        table.dispatchEvent(new ClipboardEvent("copy", { clipboardData: data, bubbles: true, cancelable: true }));
+        return data.getData("text/plain"); }"""
+    )
+    first = samples.get("view/operator", run=CNN)["columns"]
+    assert copied.split("\t")[:2] == [first["name"][1], str(first["calls"][1])]

@@ -17,7 +17,7 @@ from visualprof.reader import native
 from visualprof.reader.trace import Ids, Ints
 from visualprof.reader.trace.asked import _held  # pyright: ignore[reportPrivateUsage]
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
-from visualprof.reader.trace.order import grouped, order_of_events
+from visualprof.reader.trace.order import ascending, grouped, order_of_events
 from visualprof.reader.trace.pyramid import LEVEL_STEP, WORTH, Pyramid, build_pyramid
 
 TRACKS = 3
@@ -81,6 +81,13 @@ def test_rows_are_grouped_as_they_stand(groups: list[int], number: int) -> None:
     order, first = both(lambda: grouped(np.array(groups, np.int32), number))
     assert order.tolist() == sorted(range(len(groups)), key=groups.__getitem__)
     assert first[:7].tolist() == [sum(g < i for g in groups) for i in range(7)]
+
+
+@given(st.lists(st.integers(-1, 30)) | st.lists(st.integers(0, 30), unique=True))
+def test_numbers_ascend_with_their_places(numbers: list[int]) -> None:
+    found, order = both(lambda: ascending(np.array(numbers, np.int32), 31))
+    assert order.tolist() == sorted((i for i, n in enumerate(numbers) if n >= 0), key=numbers.__getitem__)
+    assert found.tolist() == sorted(n for n in numbers if n >= 0)
 
 
 @given(some_events())
@@ -184,6 +191,21 @@ def test_deep_stacks_are_climbed(depth: int) -> None:
     times = np.array([-1, 0, depth, 2 * depth + 1, 2 * depth + 2, 3 * depth, 3 * depth + 1])
     assert innermost_at(ts, end, parent, 0, depth, times).tolist() == [-1, 0, depth - 1, depth - 1, depth - 2, 0, -1]
     wanted = np.isin(ts, [1, depth - 1])
-    found = nearest_ancestor(parent, wanted, np.array([-1, 0, 1, depth - 2, depth - 1]))
+    few = np.array([-1, 0, 1, depth - 2, depth - 1])
+    found = nearest_ancestor(parent, wanted, few)
     assert found.tolist() == [-1, -1, 1, 1, depth - 1]
+    all_at_once = nearest_ancestor(parent, wanted, np.append(ts, few))  # of so many rows every event is asked once
+    assert all_at_once.tolist() == [-1, *[1] * (depth - 2), depth - 1, *found.tolist()]
     assert (nearest_ancestor(parent, np.zeros(depth, bool), ts) == -1).all()
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=40))
+def test_nearest_ancestors_are_those_that_climbing_finds(events: list[tuple[int, bool]]) -> None:
+    parent = np.array([max(-1, i - back) for i, (back, _) in enumerate(events)], np.int32)
+    wanted = np.array([good for _, good in events], bool)
+    rows = np.arange(-1, len(events), dtype=np.int32)
+    (found,) = both(lambda: (nearest_ancestor(parent, wanted, rows),))
+    for row, nearest in zip(rows.tolist(), found.tolist(), strict=True):
+        while row >= 0 and not wanted[row]:
+            row = int(parent[row])
+        assert nearest == row

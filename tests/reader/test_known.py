@@ -50,6 +50,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def set_age(path: Path, age_s: float) -> None:
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+
+
 def test_what_an_earlier_server_read_is_ready_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     monkeypatch.setattr(directory, "examine", lambda file: looked.append(file.name) or Verdict("other"))
@@ -113,8 +118,8 @@ def test_what_is_known_of_folders_that_nobody_opens_is_deleted(folder: Path) -> 
     for name, age_days in (("old", 61), ("recent", 59)):
         path = own.with_stem(name)
         path.write_bytes(own.read_bytes())
-        os.utime(path, (time.time() - age_days * 86400,) * 2)
-    os.utime(own, (time.time() - 100 * 86400,) * 2)
+        set_age(path, age_days * 86400)
+    set_age(own, 100 * 86400)
     Server(folder)
     assert {path.stem for path in own.parent.glob("*.vpknown")} == {own.stem, "recent"}
 
@@ -149,6 +154,6 @@ def test_files_are_looked_into_from_the_newest_on(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(directory, "examine", look)
     for age, name in ((300, "a.json"), (100, "b.json"), (200, "c.json")):
         write(tmp_path / "runs" / name, profile())
-        os.utime(tmp_path / "runs" / name, (time.time() - age,) * 2)
+        set_age(tmp_path / "runs" / name, age)
     Server(tmp_path)
     assert looked == ["b.json", "c.json", "a.json"]

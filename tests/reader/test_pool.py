@@ -17,6 +17,7 @@ import pool_tasks
 from visualprof.reader.child import Failed, Failure, Limits, call
 from visualprof.reader.logdir.pool import Pool, _Job, _Queue
 from visualprof.reader.logdir.summary import Summary
+from visualprof.reader.processors import usable
 
 Outcome = Summary | str | Failure
 
@@ -198,7 +199,7 @@ def test_of_wanted_files_the_last_wanted_goes_first_and_huge_ones_wait_for_each_
 
 
 def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
-    """Each job is wanted once more; eight times as many may take twelve times as long, where a search would take 64."""
+    """Each job is wanted once more; eight times as many may take 24 times as long, where a search would take 64."""
 
     def seconds(count: int) -> float:
         queue = _Queue()
@@ -214,7 +215,23 @@ def test_a_long_queue_costs_no_more_for_a_file_than_a_short_one() -> None:
             pass
         return time.process_time() - start
 
-    assert min(seconds(16_000) for _ in range(3)) < 12 * min(seconds(2000) for _ in range(3))
+    assert min(seconds(16_000) for _ in range(3)) < 24 * min(seconds(2000) for _ in range(3))
+
+
+def test_processes_that_read_at_the_same_time_share_the_processors(ear: Ear) -> None:
+    pool = Pool(pool_tasks.by_name, workers=2)
+    pool.start(ear)
+    try:
+        pool.submit("alone", "threads.json", 1, (0,))
+        (alone,) = ear.wait("alone")
+        for key in "abcd":
+            pool.submit(key, "threads.json", 1, (0,))
+        together = ear.wait(*"bc")
+    finally:
+        pool.close()
+    assert isinstance(alone, Summary)
+    assert alone.events == usable()
+    assert {outcome.events for outcome in together if isinstance(outcome, Summary)} == {max(1, usable() // 2)}
 
 
 def test_closing_does_not_wait_for_a_slow_file(pool: Pool[Summary], ear: Ear) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sites import MakeSite, Site
 
-from visualprof.server.app import DIST
+from visualprof.server.settings import DIST
 
 
 @pytest.fixture

@@ -223,3 +223,10 @@ def test_a_kept_answer_needs_no_columns(site: Site, monkeypatch: pytest.MonkeyPa
     assert names(operators(site, sort="name", order="asc", limit=1)) == ["op0"]
     assert site.client.get("/api/v1/charts/operator?run=run").status_code == 200
     assert site.client.get("/api/v1/view/memory?run=run").status_code == 409
+
+
+def test_the_clipboard_gets_the_same_rows_between_tabs(site: Site) -> None:
+    answer = operators(site, format="tsv", sort="host_total_ns")
+    assert answer.mimetype == "text/tab-separated-values"
+    rows = list(csv.DictReader(io.StringIO(answer.data.decode()), delimiter="\t"))
+    assert rows == csv_rows(operators(site, format="csv", sort="host_total_ns"))

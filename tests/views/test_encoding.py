@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from visualprof.views.answers.encoding import encode
+from visualprof.views.answers import kinds
+from visualprof.views.answers.encoding import LONG, encode
+from visualprof.views.answers.table import Answer, Columns, Table
 
 
 @pytest.mark.parametrize("name", ["plain", "cut \udc80 in half"])
@@ -17,3 +23,50 @@ def test_unknown_numbers_are_null_whatever_the_names(name: str) -> None:
     assert json.loads(answer, parse_constant=pytest.fail) == {
         "name": name.encode("utf-8", "replace").decode(), "column": [1.5, None, None], "list": [None, 2], "one": None,
     }  # fmt: skip
+
+
+_doubles = st.one_of(
+    st.floats(),
+    st.integers(-(10**17), 10**17).map(float),
+    st.sampled_from([0.0, -0.0, float("nan"), 1e15, -1e15, 1e15 - 1, 1e16, 2.0**63]),
+)
+
+
+@given(
+    st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([0, -1, 9, 10])), max_size=20),
+    st.lists(_doubles, max_size=20),
+    st.lists(st.one_of(st.integers(-(10**15) + 1, 10**15 - 1).map(float), st.just(float("nan"))), max_size=20),
+)
+def test_long_columns_are_written_as_lists_of_their_numbers_are(
+    integers: list[int], doubles: list[float], times: list[float]
+) -> None:
+    for numbers, dtype in ((integers, np.int64), (doubles, np.float64), (times, np.float64)):
+        column = np.resize(np.array(numbers, dtype), LONG if numbers else 0)
+        for written in (column, np.stack((column, column), axis=1)[:, 0]):  # the second one with gaps between its rows
+            assert encode({"column": written}) == msgspec.json.encode({"column": column.tolist()})
+
+
+class Rows(Columns):
+    name: kinds.Names
+    took_ns: kinds.Durations
+
+
+class Part(msgspec.Struct):
+    share: kinds.Ratio | None
+
+
+class Whole(Answer):
+    size: Annotated[int, msgspec.Meta(ge=0)] | kinds.Size
+    by_step: Annotated[dict[str, int], kinds.keyed(step="word", left="count")]
+    parts: list[Part] | None
+    ranks: list[kinds.Identifier]
+    beside: Table[Rows]
+    note: str = ""
+
+
+def test_kinds_are_those_of_fields_and_structures_but_not_of_tables_or_single_values_in_lists() -> None:
+    own = {"size": "bytes", "step": "word", "left": "count", "share": "ratio"}
+    rows = Table(columns=Rows(name=["a"], took_ns=[1]))
+    assert Whole(size=1, by_step={}, parts=[], ranks=[], beside=rows).kinds == own
+    assert rows.kinds == {"name": "name", "took_ns": "ns"}
+    assert Table(columns={"x": [1]}, kinds={"x": "ns"}).kinds == {"x": "ns"}

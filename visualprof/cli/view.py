@@ -165,7 +165,10 @@ def _open_all(files: list[_File]) -> list[tuple[Path, Trace]]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(files), 8), get_context("spawn")) as pool:
+    from visualprof.reader.processors import share, usable
+
+    among = min(usable(), len(files), 8)
+    with ProcessPoolExecutor(among, get_context("spawn"), share, (among,)) as pool:
         for error in pool.map(_warm, [f.path for f in files]):
             if error:
                 print(f"visualprof: left out: {error}", file=sys.stderr)

@@ -18,6 +18,7 @@ from threading import BoundedSemaphore
 from typing import Any, Generic, TypeVar
 
 from visualprof.errors import FormatError, VisualprofError
+from visualprof.reader.processors import share
 from visualprof.reader.source import Progress
 
 _log = logging.getLogger(__name__)
@@ -91,12 +92,15 @@ class Child(Generic[Result]):
         return self._process.is_alive()
 
     def run(
-        self, path: str, name: str, tell: Callable[[float], None], cancelled: Callable[[], bool]
+        self, path: str, name: str, tell: Callable[[float], None], cancelled: Callable[[], bool], among: int = 1
     ) -> Result | Failure | None:
-        """The result; None when the job was cancelled meanwhile. name: of the file in messages."""
+        """The result; None when the job was cancelled meanwhile.
+
+        name: of the file in messages. among: how many processes read files meanwhile; they share the processors.
+        """
         deadline = time.monotonic() + self._limits.seconds if self._limits else None
         try:
-            self._pipe.send((path, name))
+            self._pipe.send((path, name, among))
             while not cancelled():
                 if self._pipe.poll(_ASK_S):
                     message: Any = self._pipe.recv()
@@ -162,7 +166,8 @@ def _work(pipe: Connection, task: Task[Any], limits: Limits | None) -> None:
         os.nice(5)  # the server and the training job go first
     try:
         while True:
-            path, name = pipe.recv()
+            path, name, among = pipe.recv()
+            share(among)
             outcome = _outcome(path, name, task, _throttled(pipe), limits)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
     except (EOFError, OSError):  # the parent is gone

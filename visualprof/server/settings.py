@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_DIST = Path(__file__).parents[1] / "frontend" / "dist"
+DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Settings:
     read_only: bool = False
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
-    dist: Path = field(default=_DIST)
+    dist: Path = field(default=DIST)
     data: Path | None = None
     with_agent: bool = False
     lease_s: float = 30.0

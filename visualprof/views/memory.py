@@ -149,15 +149,16 @@ def compute(trace: Trace, params: MemoryParams) -> MemoryAnswer:
     low, high = _window(trace, params)
     lives = lifetimes(trace, device)
     own = owners(trace)
+    owner = owners_of(trace, own)
     drawn = _drawn(shown, low, high)
     return MemoryAnswer(
         device=device,
         devices=[_device(trace, d, curves[d]) for d in numbers],
         curve=Table(columns=_curve(shown, drawn, origin)),
         categories=_categories(trace, device, shown, drawn, origin),
-        operators=Table(columns=_operators(trace, device, low, high, own)),
-        events=Table(columns=_allocations(trace, lives, low, high, own)),
-        peak=_peak(trace, device, shown, lives, origin, own),
+        operators=Table(columns=_operators(trace, device, low, high, own, owner)),
+        events=Table(columns=_allocations(trace, lives, low, high, owner)),
+        peak=_peak(trace, device, shown, lives, origin, owner),
     )
 
 
@@ -221,10 +222,10 @@ def _name_ids(trace: Trace, rows: Ids) -> Ids:
 
 
 def _address(value: int) -> str | None:
-    return None if value == NO_ADDRESS else f"0x{value:x}"
+    return None if value == NO_ADDRESS else hex(value)
 
 
-def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, own: Mask) -> AllocationColumns:
+def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids) -> AllocationColumns:
     """Allocations that begin or end in the window."""
     allocs, origin = trace.allocs, trace.span_ns[0]
     begin = np.where(lives.allocated >= 0, allocs.ts[lives.allocated], -1)
@@ -236,7 +237,7 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, own: Mask)
     begin, end = begin[keep], end[keep]
 
     def named(places: Ints) -> Coded:
-        return Coded(_name_ids(trace, owners_of(trace, places, own)), trace.strings.__getitem__)
+        return Coded(_name_ids(trace, np.where(places >= 0, owner[places], -1)), trace.strings.__getitem__)
 
     labelled = bool(allocs.category.any())
     return AllocationColumns(
@@ -252,14 +253,17 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, own: Mask)
     )
 
 
-def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> OperatorColumns:
-    """Memory statistics of operators by name: own events and those of the operators inside."""
+def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: Ids) -> OperatorColumns:
+    """Memory statistics of operators by name: own events and those of the operators inside.
+
+    Args: own: of each event: is it one of them? rows: (m,) of each memory event the one that it happened in, or -1.
+    """
     events, allocs = trace.events, trace.allocs
     at = np.flatnonzero((allocs.device == device) & (allocs.ts >= low) & (allocs.ts < high))
     ops = np.flatnonzero(own).astype(np.int32)
     place = np.full(len(events) + 1, -1, np.int64)
     place[ops] = np.arange(len(ops))
-    owner = place[owners_of(trace, at, own)]
+    owner = place[rows[at]]
     at, owner = at[owner >= 0], owner[owner >= 0]
     size = allocs.bytes[at]
     direct = [np.bincount(owner, w, len(ops)).astype(np.int64) for w in (size, size > 0, np.where(size > 0, size, 0))]
@@ -280,7 +284,7 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask) -> Ope
     return OperatorColumns(**ordered(columns, "self_allocated_bytes"))
 
 
-def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: int, own: Mask) -> MemoryPeak:
+def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: int, owner: Ids) -> MemoryPeak:
     """What is alive when most is allocated; the rest of the total is from before the profile."""
     place = peak(totals)
     if place < 0:
@@ -289,7 +293,7 @@ def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: in
     alive = np.flatnonzero(alive_at(trace, lives, ts))
     places = lives.allocated[alive]
     size = trace.allocs.bytes[places]
-    modules = _name_ids(trace, owners_of(trace, places, trace.events.category == Category.MODULE))
+    modules = _name_ids(trace, owners_of(trace, trace.events.category == Category.MODULE)[places])
     text = trace.strings.__getitem__
     purpose = purposes(trace, Lifetimes(places, lives.released[alive], lives.until[alive]))
     labels, held = held_by_category(trace, device, totals.places[place : place + 1])
@@ -303,7 +307,7 @@ def _peak(trace: Trace, device: int, totals: Curve, lives: Lifetimes, origin: in
         ts_ns=ts - origin,
         allocated_bytes=int(totals.allocated[place]),
         known_bytes=int(size.sum()),
-        operators=Table(columns=_shares(_name_ids(trace, owners_of(trace, places, own)), text, size)),
+        operators=Table(columns=_shares(_name_ids(trace, owner[places]), text, size)),
         modules=Table(columns=_shares(modules, text, size)) if modules.any() else None,
         categories=Table(columns=by_kind),
     )

@@ -196,7 +196,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     average = {k: float(np.mean(v)) if len(windows) else 0.0 for k, v in filled.items()}
     joined = launches(trace)
     devices = device_summary(trace, windows)
-    stages = find_stages(trace, windows)
+    stages = find_stages(trace)
     shown = windows.only(params.step) if params.step else windows
     inside = in_step(trace, params.step)
     by_stage = stage_times(trace, windows, stages, joined)

@@ -137,7 +137,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def names(self) -> Names:
         """What the metadata events (ph M) call processes and threads."""
-        rows = np.flatnonzero(self.each_kind(lambda kind: kind.ph == "M"))
+        rows = np.flatnonzero(np.array([kind.ph == "M" for kind in self.kinds], bool).take(self.kind))
         names, labels, order = (self._of_metadata(what, rows) for what in ("name", "labels", "sort_index"))
         found = Names({}, {}, {})
         metadata: list[int] = rows.tolist()

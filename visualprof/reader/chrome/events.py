@@ -45,19 +45,20 @@ def add_events(
         device_places: as in `lay_tracks`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
-    timeless = np.count_nonzero(ts[rows] == NO_INT)
-    if timeless:
-        builder.warn(f"{timeless:,} events do not say when they began and were left out")
-        rows = rows[ts[rows] != NO_INT]
+    start = ts[rows]
+    timed = start != NO_INT
+    if not timed.all():
+        builder.warn(f"{np.count_nonzero(~timed):,} events do not say when they began and were left out")
+        rows, start = rows[timed], start[timed]
     tracks = lay_tracks(doc, builder, rows, track_kind, device_places)
-    lasting = dur[rows]
-    lasting[(doc.each_kind(lambda kind: kind.ph == "X", rows) == 1) & (lasting < 0)] = UNKNOWN
+    lasting, kind = dur[rows], doc.kind[rows]
+    lasting[(lasting < 0) & np.array([k.ph == "X" for k in doc.kinds], bool).take(kind)] = UNKNOWN
     builder.events(
-        ts=ts[rows],
+        ts=start,
         dur=lasting,
-        name=builder.strings(map(name, doc.kinds)).take(doc.kind[rows]),
+        name=builder.strings(map(name, doc.kinds)).take(kind),
         category=category[rows],
-        track=tracks.of_row[rows],
+        track=tracks.of(rows),
         row=rows,
         corr=doc.at("correlation", rows, 0) if "correlation" in doc.args else None,
     )
@@ -76,8 +77,9 @@ def add_steps(
     """Events of category STEP as steps. label: of a step, by its number in order of time and its name."""
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
     rows = np.flatnonzero((category == Category.STEP) & (ts != NO_INT) & (dur >= 0))
-    for i, row in enumerate(rows[np.argsort(ts[rows], kind="stable")].tolist()):
-        builder.step(label(i, doc.kind_at(row).name), int(ts[row]), int(dur[row]), int(tracks.of_row[row]))
+    rows = rows[np.argsort(ts[rows], kind="stable")]
+    for i, (row, track) in enumerate(zip(rows.tolist(), tracks.of(rows).tolist(), strict=True)):
+        builder.step(label(i, doc.kind_at(row).name), int(ts[row]), int(dur[row]), track)
 
 
 def text_ids(

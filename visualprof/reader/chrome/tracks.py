@@ -9,7 +9,7 @@ import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.chrome.values import natural
-from visualprof.reader.trace import Ids, Ints, LinkKind, TrackKind
+from visualprof.reader.trace import Ids, Ints, LinkKind, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.matching import processes
 
@@ -18,10 +18,15 @@ FLOW_PHASES = ("s", "t", "f")
 
 
 class Tracks(msgspec.Struct, frozen=True):
-    """of_row: track of every row of the document, -1 for none. of_place: that of a process, thread and kind."""
+    """of_place: track of a process, thread and kind. keys: of some rows; numbers: track of each key, -1 for none."""
 
-    of_row: Ids
     of_place: dict[tuple[int, TrackKind], int]
+    keys: Callable[[Rows], Ids]
+    numbers: Ids
+
+    def of(self, rows: Rows) -> Ids:
+        """Tracks of some rows."""
+        return self.numbers.take(self.keys(rows))
 
 
 def lay_tracks(
@@ -42,18 +47,20 @@ def lay_tracks(
         track_kind: where events of a kind ran.
         device_places: device number of every place; those with one >= 0 are streams whatever their events' kind.
     """
-    kinds = doc.each_kind(track_kind)
-    if device_places is not None:
-        kinds = np.where(device_places[doc.place] >= 0, np.int32(TrackKind.STREAM), kinds)
-    key = doc.place * np.int32(len(TrackKind)) + kinds
-    size = len(doc.places) * len(TrackKind)
-    devices, streams = _first_values(doc, "device", key, size), _first_values(doc, "stream", key, size)
-    own = key[rows]
-    numbers = np.full(size, -1, np.int32)
-    numbers[own] = 0
-    keys: list[int] = np.flatnonzero(numbers == 0).tolist()
+    kinds = np.array([track_kind(kind) for kind in doc.kinds], np.int32)
+
+    def keys(rows: Rows) -> Ids:
+        place, kind = doc.place[rows], kinds.take(doc.kind[rows])
+        if device_places is not None:
+            kind = np.where(device_places[place] >= 0, np.int32(TrackKind.STREAM), kind)
+        return place * np.int32(len(TrackKind)) + kind
+
+    numbers = np.full(len(doc.places) * len(TrackKind), -1, np.int32)
+    devices, streams = (_first_values(doc, name, keys, len(numbers)) for name in ("device", "stream"))
+    numbers[keys(rows)] = 0
+    used: list[int] = np.flatnonzero(numbers == 0).tolist()
     of_place: dict[tuple[int, TrackKind], int] = {}
-    for k in keys:
+    for k in used:
         at, kind = k // len(TrackKind), TrackKind(k % len(TrackKind))
         pid, tid = doc.places[at]
         on_device = kind is not TrackKind.THREAD
@@ -68,9 +75,7 @@ def lay_tracks(
             stream=streams.get(k, _number(tid.translate(STREAM_DIGITS))) if on_device else -1,
             order=doc.names.order.get((pid, tid), 0),
         )
-    of_row = np.full(len(doc.kind), -1, np.int32)
-    of_row[rows] = numbers.take(own)
-    return Tracks(of_row, of_place)
+    return Tracks(of_place, keys, numbers)
 
 
 def add_flows(
@@ -107,7 +112,8 @@ def add_flows(
     joined = (ids[a] == ids[b]) & (cat[a] == cat[b]) & (phase[a] < 2) & (phase[b] > 0)
     src, dst, links = rows[a[joined]], rows[b[joined]], links[a[joined]]
     at = _track_of_places(doc, tracks)
-    for kind in np.unique(links).tolist():
+    kinds: list[int] = np.flatnonzero(np.bincount(links)).tolist()
+    for kind in kinds:
         s, d = src[links == kind], dst[links == kind]
         named = np.full(len(d), -1) if begins is None or kind != LinkKind.LAUNCH else _last_begin(doc, begins, d)
         builder.flow(at[doc.place[s]], doc.ts[s], at[doc.place[d]], doc.ts[d], LinkKind(kind), named)
@@ -182,15 +188,15 @@ def add_counters(doc: Document, builder: TraceBuilder) -> None:
     builder.counter(np.array(tracks, np.int32)[timed], doc.ts[rows[timed]], values[timed])
 
 
-def _first_values(doc: Document, name: str, key: Ids, size: int) -> dict[int, int]:
-    """First value of an argument on each track, by its key below `size`; none where it is not a number."""
+def _first_values(doc: Document, name: str, keys: Callable[[Rows], Ids], size: int) -> dict[int, int]:
+    """First value of an argument on each track, by its key, which is below `size`; none where it is not a number."""
     column = doc.args.get(name)
     if column is None or column.text:
         return {}
     first = np.full(size, -1, np.int64)
-    first[key[column.rows[::-1]]] = np.arange(len(column.rows))[::-1]  # what is written last stays
-    keys = np.flatnonzero(first >= 0)
-    return dict(zip(keys.tolist(), column.values[first[keys]].tolist(), strict=True))
+    first[keys(column.rows[::-1])] = np.arange(len(column.rows))[::-1]  # what is written last stays
+    known = np.flatnonzero(first >= 0)
+    return dict(zip(known.tolist(), column.values[first[known]].tolist(), strict=True))
 
 
 def _number(text: str) -> int:

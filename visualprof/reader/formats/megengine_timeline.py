@@ -88,8 +88,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_flows(doc, builder, tracks, _flow_kind, begins=begin)
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
-    for i, row in enumerate(steps):
-        builder.step(str(i), int(doc.ts[row]), int(dur[row]), int(tracks.of_row[row]))
+    for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
+        builder.step(str(i), int(doc.ts[row]), int(dur[row]), track)
     _describe(doc, builder, devices)
 
 

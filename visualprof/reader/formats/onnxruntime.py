@@ -150,9 +150,7 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     numbers: list[int] = np.unique(device).tolist()
     for number in numbers:
         on = device == number
-        parts = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
-        parts = parts[parts[:, 1] != 0]
-        ts, size, event, allocated, reserved = (parts[:, i] for i in range(5))
+        ts, size, event, allocated, reserved = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
         builder.allocs(
             ts=ts,
             bytes=size,
@@ -163,8 +161,8 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
         )
 
 
-def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> Ints:
-    """(4 n, 5): time, bytes, row, total and arena; four entries a node, some without bytes."""
+def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: Ints) -> list[Ints]:
+    """Time, bytes, row, total and arena of up to four entries a node: those with bytes."""
     n = len(rows)
     delta = doc.at("mem_in_use_delta", rows, 0)
     before = np.concatenate((in_use[:1] - delta[:1], in_use[:-1]))
@@ -180,13 +178,14 @@ def _steps_of_memory(doc: Document, rows: Ints, in_use: Ints, end: Ints, held: I
     if n:  # what the session held before the first node
         first[0] = before[0]
     between = np.where(np.arange(n) == 0, first, between)
-    columns = (
+    entries = (
         (start, between, none, in_use - own, kept),
         (end, own, rows, in_use, held),
         (end, extra, rows, in_use + extra, np.maximum(held, in_use + extra)),
         (end, -extra, rows, in_use, held),
     )
-    return np.stack([np.stack(c, axis=1) for c in columns], axis=1).reshape(-1, 5)
+    shown = np.stack([entry[1] != 0 for entry in entries], axis=1)
+    return [np.stack([entry[i] for entry in entries], axis=1)[shown] for i in range(5)]
 
 
 FORMAT = Format("onnxruntime", "ONNX Runtime", 14, sniff, read)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from visualprof.reader.child import Child, Failure, Limits, Result, Task
+from visualprof.reader.processors import usable
 
 # Two such files at once could take more memory than the machine has.
 _HUGE_BYTES = 1024**3
@@ -116,11 +117,6 @@ class _Queue:
 _Place = tuple[tuple[int, ...], int, _Job]
 
 
-def processors() -> int:
-    """How many this process may use, which is fewer than the machine has under `taskset` or in a container's set."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-
-
 class Pool(Generic[Result]):
     """Parses files in child processes, the lowest `order` first.
 
@@ -136,7 +132,7 @@ class Pool(Generic[Result]):
     ) -> None:
         self._task = task
         self._limits = limits
-        self._count = workers or max(2, min(processors(), 4))
+        self._count = workers or max(2, min(usable(), 4))
         self._idle_s = idle_s
         self._turn = threading.Condition()
         self._waiting = _Queue()
@@ -226,7 +222,9 @@ class Pool(Generic[Result]):
             self._over(job, outcome)
 
     def _run(self, child: Child[Result], job: _Job) -> Result | Failure | None:
-        return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled)
+        with self._turn:
+            among = min(self._count, len(self._running) + len(self._waiting))
+        return child.run(job.path, Path(job.path).name, partial(self._tell, job), lambda: job.cancelled, among)
 
     def _over(self, job: _Job, outcome: Result | Failure | None) -> None:
         with self._turn:

@@ -33,7 +33,7 @@ class Column:
         return ctypes.c_void_p(column.ctypes.data)
 
 
-INT64, INT32, UINT16, UINT8 = map(Column, ("int64", "int32", "uint16", "uint8"))
+INT64, INT32, UINT16, UINT8, FLOAT64 = map(Column, ("int64", "int32", "uint16", "uint8", "float64"))
 
 
 @cache

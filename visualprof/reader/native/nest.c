@@ -81,3 +81,9 @@ API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, 
     free(until);
     return 0;
 }
+
+/* Of each event the nearest one at or above it that is wanted, -1 for none. A parent stands before its children. */
+API void vp_nearest(const int32_t *parent, const uint8_t *wanted, int64_t n, int32_t *nearest)
+{
+    for (int64_t i = 0; i < n; i++) nearest[i] = wanted[i] ? (int32_t)i : parent[i] >= 0 ? nearest[parent[i]] : -1;
+}

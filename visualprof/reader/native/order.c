@@ -69,3 +69,26 @@ API void vp_sort(const int64_t *ts, const int64_t *dur, const int64_t *first, in
 {
     for (int64_t g = 0; g < groups; g++) sort(ts, dur, rows + first[g], first[g + 1] - first[g], spare);
 }
+
+/*
+ * Of numbers that are nearly always different the ascending ones without -1, and their places.
+ *
+ * number: (n,) below `most`. place: (most,) to work in. ascending: (n,), order: (n,) written. Returns how many there are,
+ * or -1 where one is there twice.
+ */
+API int64_t vp_ascending(const int32_t *number, int64_t n, int64_t most, int32_t *place, int32_t *ascending, int64_t *order)
+{
+    int64_t count = 0;
+    memset(place, 0xff, (size_t)most * sizeof *place);
+    for (int64_t i = 0; i < n; i++) {
+        if (number[i] < 0) continue;
+        if (place[number[i]] >= 0) return -1;
+        place[number[i]] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < most; i++)
+        if (place[i] >= 0) {
+            ascending[count] = (int32_t)i;
+            order[count++] = place[i];
+        }
+    return count;
+}

@@ -34,8 +34,9 @@ def steps_of(events: Events, tracks: list[Track], steps: Steps, links: Links) ->
             step[rows] = np.append(own, -1)[_held(ts[rows], steps.ts[own], end[own])]
     kinds = np.repeat(np.array([t.kind for t in tracks], np.int8), [t.count for t in tracks])
     queued, from_queue = _marked(links, LinkKind.ASYNC, None, step)
-    for track in np.unique(events.track[queued & (kinds == TrackKind.THREAD)]):
-        _follow_queue(step, from_queue, events, tracks[int(track)], queued)
+    following: list[int] = np.flatnonzero(np.bincount(events.track[queued & (kinds == TrackKind.THREAD)])).tolist()
+    for track in following:
+        _follow_queue(step, from_queue, events, tracks[track], queued)
     launched, from_call = _marked(links, LinkKind.LAUNCH, kinds == TrackKind.STREAM, step)
     step[launched] = from_call[launched]
     if launched.any():

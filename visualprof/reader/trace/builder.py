@@ -35,7 +35,7 @@ from visualprof.reader.trace.asked import steps_of
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, LONGEST_NS, likely_times
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
-from visualprof.reader.trace.order import order_of_events
+from visualprof.reader.trace.order import ascending, order_of_events
 from visualprof.reader.trace.pyramid import build_pyramid
 
 # No device has as much memory; sums of a million such sizes would not fit 64 bits.
@@ -294,7 +294,8 @@ class TraceBuilder:
 
 def _columns(values: Mapping[str, Rows | Floats | int], dtypes: _Dtypes, n: int) -> dict[str, Values]:
     """(n,) of each column's type; what is one for all is repeated without being copied."""
-    return {name: np.broadcast_to(np.asarray(values[name], dtype), n) for name, dtype in dtypes.items()}
+    arrays = {name: np.asarray(values[name], dtype) for name, dtype in dtypes.items()}
+    return {name: a if a.shape == (n,) else np.broadcast_to(a, n) for name, a in arrays.items()}
 
 
 def _joined(parts: Sequence[dict[str, Values]], dtypes: _Dtypes) -> dict[str, Values]:
@@ -335,24 +336,14 @@ def _lookup(event_of: Ids, rows: Rows) -> Ids:
 def _arg_columns(args: dict[str, list[tuple[Rows, Values, bool]]], event_of: Ids) -> dict[str, ArgColumn]:
     """The arguments by event; those of the same rows, as most of a kind of events are, share them."""
     columns: dict[str, ArgColumn] = {}
-    known: tuple[Rows, Ids, Ints] | None = None
+    known: dict[int, tuple[Rows, Ids, Ints]] = {}  # by the number of rows
     for name in list(args):
         parts = args.pop(name)
         rows, values, text = parts[0]
         if len(parts) > 1:
             rows, values = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
-        if known is None or not np.array_equal(rows, known[0]):
-            known = rows, *_in_order(_lookup(event_of, rows), len(event_of))
-        columns[name] = ArgColumn(known[1], values[known[2]], text)
+        if len(rows) not in known or not np.array_equal(rows, known[len(rows)][0]):
+            known[len(rows)] = rows, *ascending(_lookup(event_of, rows), len(event_of))
+        _, events, order = known[len(rows)]
+        columns[name] = ArgColumn(events, values[order], text)
     return columns
-
-
-def _in_order(events: Ids, most: int) -> tuple[Ids, Ints]:
-    """Events in ascending order, without -1, and their places; they are nearly always each there once."""
-    place = np.full(most + 1, -1, np.int32)
-    place[events] = np.arange(len(events), dtype=np.int32)
-    there = np.flatnonzero(place[:-1] >= 0)
-    if len(there) < np.count_nonzero(events >= 0):
-        there = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
-        return events[there], there
-    return there.astype(np.int32), place[there].astype(np.intp)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.native import INT32, INT64, UINT16, function
+from visualprof.reader.native import INT32, INT64, UINT8, UINT16, function
 from visualprof.reader.trace.order import grouped
 from visualprof.reader.trace.types import Ids, Ints, Mask, Rows
 
@@ -96,6 +96,11 @@ def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
     at = rows.astype(np.int32)
     if not len(parent):
         return at
+    native = function("vp_nearest", None, INT32, UINT8, c_int64, INT32)
+    if native and len(at) > len(parent) >> 4:
+        nearest = np.full(len(parent) + 1, -1, np.int32)  # the last one for -1
+        native(np.ascontiguousarray(parent), wanted.view(np.uint8), len(parent), nearest)
+        return nearest[at]
     climbing = np.flatnonzero((at >= 0) & ~wanted[at])
     for _ in range(FEW):
         if not len(climbing):

@@ -47,3 +47,24 @@ def order_of_events(ts: Ints, dur: Ints, track: Ids, tracks: int) -> tuple[Ints,
         rows = order[places]
         order[places] = rows[np.lexsort((-dur[rows], ts[rows], track[rows]))]
     return order, first
+
+
+def ascending(numbers: Ids, most: int) -> tuple[Ids, Ints]:
+    """Numbers in ascending order, without -1, and their places, those of equal ones as they stand.
+
+    Args: numbers: (n,) below `most`, nearly always each there once.
+    """
+    native = function("vp_ascending", c_int64, INT32, c_int64, c_int64, INT32, INT32, INT64)
+    if native:
+        place = np.empty(most, np.int32)
+        out, order = np.empty(len(numbers), np.int32), np.empty(len(numbers), np.int64)
+        count = native(numbers, len(numbers), most, place, out, order)
+        if count >= 0:
+            return out[:count], order[:count]
+    place = np.full(most + 1, -1, np.int32)
+    place[numbers] = np.arange(len(numbers), dtype=np.int32)
+    there = np.flatnonzero(place[:-1] >= 0)
+    if len(there) == np.count_nonzero(numbers >= 0):
+        return there.astype(np.int32), place[there].astype(np.int64)
+    order = np.argsort(numbers, kind="stable")[np.count_nonzero(numbers < 0) :]
+    return numbers[order], order

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -196,10 +197,12 @@ def _ref(kind: Any) -> Json:
 
 
 def _components(kinds: Iterable[Any]) -> tuple[tuple[Json, ...], Json]:
-    """References to some types, and all that they are made of by name."""
-    return msgspec.json.schema_components(
+    """References to some types, and all that they are made of by name: the same one with every version of Python."""
+    made = msgspec.json.schema_components(
         kinds, schema_hook=schema_of_column, ref_template="#/components/schemas/{name}"
     )
+    references, named = json.loads(re.sub(r"Table_dict_[\w.]*", "Table_of_any_columns", json.dumps(made)))
+    return tuple(references), named
 
 
 def _json(schema: Json) -> Json:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from visualprof.errors import BadParameter, MissingData
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.server.answers import csv_file
+from visualprof.server.answers import csv_file, raw
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
@@ -28,6 +28,7 @@ KEPT = 64  # results
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
+TABS = "text/tab-separated-values"
 _ROW_FILTERS = ("search.", "is.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",
@@ -64,7 +65,7 @@ class ViewQuery(SubjectQuery):
     ] = ""
     offset: Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")] = 0
     limit: Limit | None = None
-    format: Annotated[Literal["json", "csv"], Meta(description="of the answer")] = "json"
+    format: Annotated[Literal["json", "csv", "tsv"], Meta(description="of the answer")] = "json"
 
 
 class Parameter(msgspec.Struct):
@@ -135,12 +136,15 @@ class Views(Resource):
         """Every view, in the order of the tabs."""
         return ViewsAnswer([ViewInfo(v.name, v.subject, parameters(v), v.charts is not None) for v in all_views()])
 
-    @get("/view/<name>", media=("application/json", "text/csv"), refuses=SPAN)
+    @get("/view/<name>", media=("application/json", "text/csv", TABS), refuses=SPAN)
     def view(self, name: str, query: ViewQuery) -> Answer | Response:
         """A view."""
         chosen = view(name)
         rows = rows_of(query)
         result = self._compute(chosen, query)[1]
+        if query.format == "tsv":
+            text = page(named_table(result, query.table), rows).to_csv("\t")
+            return raw(text.encode("utf-8", "replace"), TABS)
         if query.format == "csv":
             text = page(named_table(result, query.table), rows).to_csv()
             return csv_file(text, f"{name}-{query.table}" if query.table else name)

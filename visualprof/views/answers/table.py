@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
+from visualprof.views.measure.groups import group
 
 
 class Coded(Sequence[Any]):
@@ -39,9 +40,9 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        values: list[int] = self.values.tolist()
-        texts = {value: self.text(value) for value in set(values)}
-        return map(texts.__getitem__, values)
+        groups = group(self.values)
+        texts = [self.text(value) for value in self.values[groups.first].tolist()]
+        return map(texts.__getitem__, groups.of.tolist())
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""
@@ -119,10 +120,10 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
         """The columns by name, in order."""
         return columns_of(cast("Columns | dict[str, Column]", self.columns))
 
-    def to_csv(self) -> str:
-        """Comma-separated text with a header line; text that a spreadsheet would run is quoted with '."""
+    def to_csv(self, separator: str = ",") -> str:
+        """Text by commas, or another separator, with a header line; what a spreadsheet would run is quoted with '."""
         out = io.StringIO()
-        rows = csv.writer(out, lineterminator="\n")
+        rows = csv.writer(out, delimiter=separator, lineterminator="\n")
         columns = self.named()
         rows.writerow(columns)
         rows.writerows(zip(*(map(_cell, plain(column)) for column in columns.values()), strict=True))

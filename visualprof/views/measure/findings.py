@@ -237,8 +237,10 @@ def _memory(case: Case) -> Iterator[Finding]:
 
 
 def _data_parallel(case: Case) -> Iterator[Finding]:
+    if len(case.devices) < 2:
+        return
     named = names_with(case.trace, case.trace.events.name, lambda name: bool(DATA_PARALLEL.search(name)))
-    if len(case.devices) > 1 and named.any():
+    if named.any():
         extent = _longest_event(case.trace, np.flatnonzero(named))
         yield from _finding(case, "data_parallel", MEDIUM, "/overview", extent, devices=len(case.devices))
 
@@ -302,10 +304,10 @@ def _outside(case: Case) -> Iterator[Finding]:
 
 def _copies(case: Case) -> Iterator[Finding]:
     spent = case.spent("memcpy")
-    pageable = names_with(case.trace, case.trace.events.name, lambda n: "Pageable" in n)
-    pageable &= case.trace.events.category == Category.MEMCPY
     if case.share(spent) > 0.03:
-        count, extent = int(pageable.sum()), case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
+        rows = np.flatnonzero(case.trace.events.category == Category.MEMCPY)
+        count = int(names_with(case.trace, case.trace.events.name[rows], lambda name: "Pageable" in name).sum())
+        extent = case.longest(case.exposed["memcpy"], case.of(Category.MEMCPY))
         numbers = {"pageable_copies": count, "memcpy_ratio": case.share(spent), "memcpy_ns": round(spent)}
         link = "/kernel?table=memory_operations"
         yield from _finding(case, "copies_blocking", MEDIUM, link, extent, spent, **numbers)
@@ -331,8 +333,8 @@ def _host_busy(case: Case) -> Iterator[Finding]:
 
 def cpu_pressure(trace: Trace) -> float | None:
     """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
-    tracks = [i for i, track in enumerate(trace.tracks) if track.name == PRESSURE_COUNTER]
-    samples = trace.counters.value[np.isin(trace.counters.track, tracks)]
+    measured = np.array([track.name == PRESSURE_COUNTER for track in trace.tracks], bool)
+    samples = trace.counters.value[measured[trace.counters.track]]
     return float(samples.mean()) / 100 if len(samples) else None
 
 

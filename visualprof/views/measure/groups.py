@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
+from visualprof.reader.trace.order import grouped
 
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
 
@@ -54,9 +55,8 @@ class Groups(msgspec.Struct, frozen=True):
 
     def members(self) -> list[Ints]:
         """The rows of each group, ascending."""
-        small = np.uint16 if len(self.first) <= 1 << 16 else np.int64  # of 16 bits numpy sorts by counting
-        order = np.argsort(self.of.astype(small), kind="stable")
-        return np.split(order, np.cumsum(self.count)[:-1]) if len(order) else []
+        order, first = grouped(self.of.astype(np.int32), len(self.first))
+        return np.split(order, first[1:-1]) if len(order) else []
 
 
 def group(*keys: Rows | Mask) -> Groups:
@@ -70,15 +70,22 @@ def group(*keys: Rows | Mask) -> Groups:
     return Groups(first, of, np.bincount(of, minlength=number))
 
 
+def distinct(key: Rows) -> Rows:
+    """The distinct ones of some keys (n,), ascending."""
+    return key[group(key).first]
+
+
 def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
     """The place of each key among the distinct ones in their order, and their number; counted where they are dense."""
     if not len(key):
         return np.zeros(0, np.int64), 0
+    if key.dtype == np.bool_:
+        key = key.view(np.uint8)
     low, high = int(key.min()), int(key.max())
     if high - low > SPARSE * len(key):
         values, of = np.unique(key, return_inverse=True)
         return of, len(values)
-    at = key.astype(np.intp) - low
+    at = (key - key.dtype.type(low)).astype(np.intp)  # in their own type: addresses take all of 64 bits
     there = np.zeros(high - low + 1, bool)
     there[at] = True
     place = np.cumsum(there) - 1

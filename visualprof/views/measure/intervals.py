@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from ctypes import c_int64
+
 import numpy as np
 
+from visualprof.reader.native import INT64, function
 from visualprof.reader.trace import Ints, Mask
+from visualprof.views.measure.groups import Groups
 
 EVER = np.iinfo(np.int64)
 
@@ -18,24 +23,65 @@ def union(start: Ints, end: Ints) -> Ints:
     """
     if (end < start).any():
         raise ValueError("an interval ends before it starts")
-    some = end > start
-    if not some.all():
-        rows = np.flatnonzero(some)
-        start, end = start[rows], end[rows]
+    native = function("vp_join", c_int64, INT64, INT64, c_int64, INT64)
+    if native is None:
+        return _union(start, end)
+    spans = np.empty((len(start), 2), np.int64)
+    start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
+    count: int = native(start, end, len(start), spans)
+    return _united(spans[:count])
+
+
+def unions(groups: Groups, start: Ints, end: Ints) -> list[Ints]:
+    """The union of the intervals of each group; start, end: (n,) ns, no end before its start."""
+    native = _join_groups()
+    if native is None:
+        return [_union(start[of], end[of]) for of in groups.members()]
+    spans, first, count = _joined(native, groups.of, start, end, groups.count)
+    return [_united(spans[a : a + n]) for a, n in zip(first.tolist(), count.tolist(), strict=True)]
+
+
+def _join_groups() -> Callable[..., None] | None:
+    return function("vp_join_groups", None, INT64, INT64, INT64, c_int64, INT64, INT64, INT64)
+
+
+def _joined(native: Callable[..., None], of: Ints, start: Ints, end: Ints, rows: Ints) -> tuple[Ints, Ints, Ints]:
+    """Intervals joined to those before them in their group, the first one and the number of each group.
+
+    Args: rows: (g,) intervals of each group.
+    """
+    spans, first, count = np.empty((len(start), 2), np.int64), np.cumsum(rows) - rows, np.zeros(len(rows), np.int64)
+    of, start, end = (np.ascontiguousarray(column, np.int64) for column in (of, start, end))
+    native(of, start, end, len(start), first, count, spans)
+    return spans, first, count
+
+
+def _united(spans: Ints) -> Ints:
+    """The union of intervals (n, 2) that may be written over."""
+    native = function("vp_union", c_int64, INT64, c_int64, INT64)
+    if native is None:
+        return _union(spans[:, 0], spans[:, 1])
+    count: int = native(spans, len(spans), np.empty_like(spans))
+    return np.array(spans[:count])
+
+
+def _union(start: Ints, end: Ints) -> Ints:
+    """As `union` does it without a compiler."""
     if not len(start):
         return np.zeros((0, 2), np.int64)
     if (start[1:] < start[:-1]).any():  # where all before a start have ended, these are the first so many ends
         start, reach = np.sort(start, kind="stable"), np.sort(end, kind="stable")
     else:
         reach = np.maximum.accumulate(end)
-    first = np.flatnonzero(np.concatenate(([True], start[1:] > reach[:-1])))
-    return np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1]))
+    spans = np.stack((start[first], reach[np.append(first[1:], len(start)) - 1]), axis=1)
+    some = spans[:, 1] > spans[:, 0]
+    return spans if some.all() else spans[some]
 
 
 def merge(*sets: Ints) -> Ints:
     """Union of sets of intervals, each (n, 2) ns, any order."""
-    both = np.concatenate(sets) if sets else np.zeros((0, 2), np.int64)
-    return union(both[:, 0], both[:, 1])
+    return _united(np.concatenate(sets)) if sets else np.zeros((0, 2), np.int64)
 
 
 def length(spans: Ints) -> int:
@@ -48,6 +94,19 @@ def lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
 
     Args: of: (n,) group of each interval, from 0. start, end: (n,) ns. count: groups. Returns: (count,) ns.
     """
+    native = _join_groups()
+    if native is None:
+        return _lengths(of, start, end, count)
+    order = np.argsort(start, kind="stable")
+    rows = np.bincount(of, minlength=count)
+    spans, first, pieces = _joined(native, of[order], start[order], end[order], rows)
+    of = np.repeat(np.arange(count), pieces)
+    shown = spans[np.arange(len(of)) + np.repeat(first - np.cumsum(pieces) + pieces, pieces)]
+    return np.bincount(of, shown[:, 1] - shown[:, 0], count).astype(np.int64)
+
+
+def _lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
+    """As `lengths` does it without a compiler."""
     small = of.astype(np.uint16) if count <= 1 << 16 else of  # of 16 bits numpy sorts by counting
     by_start, by_end = np.lexsort((start, small)), np.lexsort((end, small))
     of, start, end = of[by_start], start[by_start], end[by_end]
@@ -77,20 +136,26 @@ def subtract(a: Ints, b: Ints) -> Ints:
 def pieces(spans: Ints, borders: Ints) -> Ints:
     """Disjoint intervals (n, 2) cut wherever one of some times (m,) lies in them."""
     edges = np.concatenate(([EVER.min], np.sort(borders, axis=None), [EVER.max]))
-    start, end = _overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1))
-    some = end > start
-    return np.stack((start[some], end[some]), axis=1)
+    return np.stack(_overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1)), axis=1)
 
 
 def _overlaps(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     """Start and end of each part that an interval of `a` shares with one of `b`, which are disjoint and ascending."""
+    native = function("vp_overlaps", c_int64, INT64, c_int64, INT64, c_int64, INT64, INT64)
+    if native:
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        start, end = np.empty((2, len(a) + len(b)), np.int64)
+        found: int = native(a, len(a), b, len(b), start, end)
+        return start[:found], end[:found]
     if len(a) > len(b):
         a, b = b, a
     first = np.searchsorted(b[:, 1], a[:, 0], side="right")
     count = np.maximum(np.searchsorted(b[:, 0], a[:, 1]) - first, 0)
     of = np.repeat(np.arange(len(a)), count)
     other = np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
-    return np.maximum(a[of, 0], b[other, 0]), np.minimum(a[of, 1], b[other, 1])
+    start, end = np.maximum(a[of, 0], b[other, 0]), np.minimum(a[of, 1], b[other, 1])
+    some = np.flatnonzero(end > start)
+    return start[some], end[some]
 
 
 def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
@@ -118,3 +183,14 @@ def covers(spans: Ints, times: Ints) -> Mask:
         return np.zeros(len(times), bool)
     place = np.searchsorted(spans[:, 0], times, side="right") - 1
     return (place >= 0) & (times < spans[np.maximum(place, 0), 1])
+
+
+def holders(sets: Sequence[Ints], times: Ints) -> Ints:
+    """Of each time (n,) the number of the set that covers it, -1 for none; all disjoint, ascending, (m, 2) each."""
+    spans = np.concatenate((np.zeros((1, 2), np.int64), *sets))  # the first for times before all
+    of = np.repeat(np.arange(-1, len(sets)), [1, *map(len, sets)])
+    spans[0] = EVER.min
+    order = np.argsort(spans[:, 0], kind="stable")
+    start, end, of = spans[order, 0], spans[order, 1], of[order]
+    place = np.searchsorted(start, times, side="right") - 1
+    return np.where(times < end[place], of[place], -1)

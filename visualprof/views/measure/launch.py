@@ -154,10 +154,11 @@ def _named_by_external_id(trace: Trace, work: Ids, ops: Mask) -> Ids:
     column = trace.args.get("external_id")
     if column is None:
         return np.full(len(work), -1, np.int32)
-    own = _is_operator_event(trace)[column.events] & (column.values > 0)
+    own = np.flatnonzero(_is_operator_event(trace)[column.events])
+    own = own[column.values[own] > 0]
     rows = column.events[own]
-    pid = processes(t.pid for t in trace.tracks)[trace.events.track]
-    place = entries_of(column.values[own], pid[rows], column.at(work, 0), pid[work])
+    pid, track = processes(t.pid for t in trace.tracks), trace.events.track
+    place = entries_of(column.values[own], pid[track[rows]], column.at(work, 0), pid[track[work]])
     return nearest_ancestor(trace.events.parent, ops, np.append(rows, np.int32(-1))[place])
 
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import covers
+from visualprof.views.measure.groups import distinct, group
+from visualprof.views.measure.intervals import holders
 from visualprof.views.measure.launch import asked_at, is_operator
 from visualprof.views.measure.stages import find_stages
-from visualprof.views.measure.steps import step_windows
 
 CURVE_POINTS = 1024
 FOREVER = np.iinfo(np.int64).max
@@ -53,7 +53,7 @@ class Purposes(msgspec.Struct, frozen=True):
 
 def devices_of(trace: Trace) -> list[int]:
     """Devices with memory events; -1 is host memory."""
-    return np.unique(trace.allocs.device).tolist()
+    return distinct(trace.allocs.device).tolist()
 
 
 def curve(trace: Trace, device: int) -> Curve:
@@ -129,10 +129,9 @@ def owners(trace: Trace) -> Mask:
     return operators if operators.any() else trace.events.category != Category.MEMORY
 
 
-def owners_of(trace: Trace, places: Ints, wanted: Mask) -> Ids:
+def owners_of(trace: Trace, wanted: Mask) -> Ids:
     """Row of the innermost event of `wanted` in which each memory event happened, -1 for none."""
-    events = np.where(places >= 0, trace.allocs.event[places], -1)
-    return nearest_ancestor(trace.events.parent, wanted, events)
+    return nearest_ancestor(trace.events.parent, wanted, trace.allocs.event)
 
 
 def peak(totals: Curve) -> int:
@@ -151,7 +150,7 @@ def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str]
     """Categories of the file's own and the bytes of each after the memory events at `places`; none when it has none."""
     allocs = trace.allocs
     at = np.flatnonzero(allocs.device == device)
-    ids: list[int] = np.unique(allocs.category[at]).tolist()
+    ids: list[int] = distinct(allocs.category[at]).tolist()
     if ids in ([], [0]):
         return [], []
     after = places + changes_of_use(trace)[places]
@@ -171,10 +170,10 @@ def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
     """
     if trace.allocs.category.any():
         own = np.where(lives.allocated >= 0, trace.allocs.category[np.maximum(lives.allocated, 0)], 0)
-        distinct, of = np.unique(own, return_inverse=True)
-        ids: list[int] = distinct.tolist()
-        return Purposes(of, tuple(trace.strings[i] or "unknown" for i in ids))
-    stages = find_stages(trace, step_windows(trace))
+        groups = group(own)
+        ids: list[int] = own[groups.first].tolist()
+        return Purposes(groups.of, tuple(trace.strings[i] or "unknown" for i in ids))
+    stages = find_stages(trace)
     names, asked = list(stages), asked_at(trace, trace.allocs.event, trace.allocs.ts)
     began, ended = (_stage_at([stages[n].spans for n in names], asked, at) for at in (lives.allocated, lives.released))
     purpose = np.array([PURPOSES.index(KEPT[n]) for n in names] + [0])
@@ -184,8 +183,4 @@ def purposes(trace: Trace, lives: Lifetimes) -> Purposes:
 
 def _stage_at(spans: list[Ints], asked: Ints, places: Ints) -> Ints:
     """Number of the stage that asked for each memory event, -1 for none."""
-    out = np.full(len(places), -1)
-    known = np.flatnonzero(places >= 0)
-    for number, disjoint in enumerate(spans):
-        out[known[covers(disjoint, asked[places[known]])]] = number
-    return out
+    return np.where(places >= 0, holders(spans, asked[places]), -1)

@@ -6,6 +6,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.groups import group
 
 
 class Stacks:
@@ -57,9 +58,8 @@ class Stacks:
         order = np.argsort(depth, kind="stable")
         for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):
             caller = np.where(above[level] >= 0, self._number[above[level]], -1)
-            pairs, place = np.unique(
-                np.stack((caller, events.name[rows[level]].astype(np.int64))), axis=1, return_inverse=True
-            )
-            self._number[rows[level]] = len(self._parents) + place
-            self._parents += pairs[0].tolist()
-            self._names += pairs[1].tolist()
+            name = events.name[rows[level]]
+            pairs = group(caller, name)
+            self._number[rows[level]] = len(self._parents) + pairs.of
+            self._parents += caller[pairs.first].tolist()
+            self._names += name[pairs.first].tolist()

@@ -10,7 +10,7 @@ from visualprof.reader.trace import Category, Ids, Ints, Trace, TrackKind
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covers, length, union
+from visualprof.views.measure.intervals import holders, length, unions
 from visualprof.views.measure.launch import Launches, asked_at
 from visualprof.views.measure.stages import STAGES, Stage
 from visualprof.views.measure.steps import Windows
@@ -40,11 +40,10 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
     events = trace.events
     on_device = ~trace.track_mask(TrackKind.THREAD)
     rows, stage = _asked_for(trace, windows, stages, joined)
-    groups = group(events.category[rows], on_device[rows], stage)
+    groups = group((events.category[rows] * np.int16(2) + on_device[rows]) * (len(STAGES) + 1) + stage)
     first = groups.first
     spent = groups.sum(events.dur[rows])
     whole = np.bincount(kind := events.category[rows[first]] * 2 + on_device[rows[first]], spent)[kind].astype(np.int64)
-    members = [rows[places] for places in groups.members()]
     order = np.lexsort((stage[first], kind, -whole))
     category, side, number = (column[order] for column in (events.category[rows[first]], kind % 2, stage[first]))
     return StageEventColumns(
@@ -52,7 +51,7 @@ def stage_events(trace: Trace, windows: Windows, stages: Mapping[str, Stage], jo
         track_kind=np.array(("host", "device"))[side].tolist(),
         stage=np.array((*STAGES, "other"))[number].tolist(),
         calls=groups.count[order],
-        total_ns=np.array([length(union(events.ts[m], events.end[m])) for m in members], np.int64)[order],
+        total_ns=np.array(list(map(length, unions(groups, events.ts[rows], events.end[rows]))), np.int64)[order],
         sum_ns=spent[order],
         ratio=np.where(whole > 0, spent / np.maximum(whole, 1), np.nan)[order],
     )
@@ -67,9 +66,7 @@ def _asked_for(trace: Trace, windows: Windows, stages: Mapping[str, Stage], join
     issue[joined.work] = joined.issue
     at = issue[rows]
     asked = np.where(at >= 0, asked_at(trace, at, events.ts[at]), np.iinfo(np.int64).min)
-    inside = windows.holding(asked) >= 0
-    asked, stage = asked[inside], np.full(int(inside.sum()), len(STAGES))
-    for number, name in enumerate(STAGES):
-        if name in stages:
-            stage[covers(stages[name].spans, asked)] = number
-    return rows[inside], stage
+    inside = np.flatnonzero(windows.holding(asked) >= 0)
+    numbers = [number for number, name in enumerate(STAGES) if name in stages]
+    found = holders([stages[name].spans for name in STAGES if name in stages], asked[inside])
+    return rows[inside], np.array([*numbers, len(STAGES)])[found]

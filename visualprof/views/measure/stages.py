@@ -10,9 +10,10 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.intervals import covered, covers, merge, subtract, union
+from visualprof.views.measure.intervals import covered, covers, holders, merge, subtract, union
 from visualprof.views.measure.launch import Launches, asked_at, is_operator
-from visualprof.views.measure.steps import LONGEST_AGO, Windows
+from visualprof.views.measure.once import once
+from visualprof.views.measure.steps import LONGEST_AGO, Windows, step_windows
 from visualprof.views.measure.tensor_core import names_with
 
 STAGES = {
@@ -46,7 +47,8 @@ class Stage(msgspec.Struct, frozen=True):
     derived: bool = False
 
 
-def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
+@once
+def find_stages(trace: Trace) -> dict[str, Stage]:
     """The stages that the trace has, none of which covers an instant of another.
 
     A stage is the outermost ranges that the framework or the user marked as such. Where no forward or backward
@@ -56,7 +58,7 @@ def find_stages(trace: Trace, windows: Windows) -> dict[str, Stage]:
     marked = {name: rows for name, category in STAGES.items() if len(rows := _marked(trace, name, category))}
     by_stage = {name: np.stack((events.ts[rows], events.end[rows]), axis=1) for name, rows in marked.items()}
     if not {"forward", "backward"} <= by_stage.keys():
-        _derive(trace, windows, by_stage, marked.get("optimizer", np.zeros(0, np.int64)))
+        _derive(trace, step_windows(trace), by_stage, marked.get("optimizer", np.zeros(0, np.int64)))
     stages: dict[str, Stage] = {}
     done = NOTHING
     closures = _closures(by_stage)
@@ -205,7 +207,8 @@ def stage_times(trace: Trace, windows: Windows, stages: Mapping[str, Stage], joi
     layers: list[tuple[str, Ints]] = []
     for work, issue in ((joined.work, joined.issue), (links.dst[later], links.src[later])):
         asked = np.where(issue >= 0, events.ts[issue], LONGEST_AGO)
-        layers += [(name, _union_of(trace, work[covers(stages[name].spans, asked)])) for name in order]
+        by = holders([stages[name].spans for name in order], asked)
+        layers += [(name, _union_of(trace, work[by == number])) for number, name in enumerate(order)]
         layers.append(("other", _union_of(trace, work)))
     layers += [(name, _own(windows, stages[name].spans)) for name in order]
     layers.append(("other", np.stack((windows.start, windows.end), axis=1)))

@@ -14,7 +14,7 @@ from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace,
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.groups import Groups, group
-from visualprof.views.measure.intervals import covered, merge, pieces, subtract, union
+from visualprof.views.measure.intervals import covered, merge, pieces, subtract, unions
 from visualprof.views.measure.launch import calls, is_device_work, is_kernel, is_operator
 from visualprof.views.measure.once import once
 from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
@@ -177,8 +177,8 @@ def busy(trace: Trace, inside: Mask) -> Busy:
     key = (events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM))[rows]
     groups = group(key)
     places: list[tuple[int, int]] = [divmod(k, 2) for k in key[groups.first].tolist()]
-    spans = [union(events.ts[rows[of]], events.end[rows[of]]) for of in groups.members()]
-    return Busy(rows, groups, [(Category(category), side > 0) for category, side in places], spans)
+    keys = [(Category(category), side > 0) for category, side in places]
+    return Busy(rows, groups, keys, unions(groups, events.ts[rows], events.end[rows]))
 
 
 def exposed(ran: Busy) -> dict[str, Ints]:
@@ -222,8 +222,8 @@ def kernels(trace: Trace) -> dict[int, Kernels]:
     device = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
     groups = group(device)
     core = names_with(trace, events.name[rows], uses_tensor_core)
-    members = [(rows[of], core[of]) for of in groups.members()]
-    found = [Kernels(mine, union(events.ts[mine], events.end[mine]), used) for mine, used in members]
+    spans = unions(groups, events.ts[rows], events.end[rows])
+    found = [Kernels(rows[of], own, core[of]) for of, own in zip(groups.members(), spans, strict=True)]
     return dict(zip(device[groups.first].tolist(), found, strict=True))
 
 

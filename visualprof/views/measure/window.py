@@ -15,6 +15,7 @@ from visualprof.views.answers.table import Columns
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
+from visualprof.views.measure.once import once
 from visualprof.views.measure.timing import names, ordered
 
 MAX_HITS = 10_000
@@ -157,10 +158,11 @@ def self_ns(trace: Trace, row: int) -> int:
     return int(max(0, events.dur[row]) - np.maximum(events.dur[children], 0).sum())
 
 
-def busy_profile(trace: Trace, buckets: int = TICKS) -> dict[str, NDArray[np.float64]]:
-    """Share of each of `buckets` equal parts of the trace that devices and the host were busy: for the minimap."""
+@once
+def busy_profile(trace: Trace) -> dict[str, NDArray[np.float64]]:
+    """Share of each of TICKS equal parts of the trace that devices and the host were busy: for the minimap."""
     start, end = trace.span_ns
-    edges = np.linspace(start, end, buckets + 1).astype(np.int64)
+    edges = np.linspace(start, end, TICKS + 1).astype(np.int64)
     events = trace.events
     out: dict[str, NDArray[np.float64]] = {}
     host = events.of(Category.OP, Category.RUNTIME, Category.COMM) & trace.track_mask(TrackKind.THREAD)

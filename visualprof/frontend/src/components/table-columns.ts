@@ -9,31 +9,23 @@ export interface Column {
   hint: string;
   kind: Kind;
   numeric: boolean;
+  /** At least. */
   width_px: number;
-  /** Share of the spare width; only text profits from it. */
-  grow: number;
+  /** At most, as CSS: numbers stand near the names that they belong to, and only free text takes what is left. */
+  most: string;
 }
 
-type Width = readonly [width_px: number, grow: number];
-const NUMBER: Width = [80, 0.6];
-// The first name says what a row is, others what it belongs to.
-const SECOND_NAME: Width = [150, 3];
-const WIDTHS: Partial<Record<Kind, Width>> = {
-  name: [200, 6],
-  text: [160, 4],
-  word: [70, 1],
-  dims: [84, 0.5],
-  id: [56, 0.3],
-  flag: [60, 0.6],
-  count: [60, 0.6],
-  rate: [94, 0.6],
-  flo: [94, 0.6],
-  flop_rate: [116, 0.6],
-};
+const NUMBER_PX = 80;
+const SECOND_NAME_PX = 150;
+const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116 };
+const NUMBER_ROOM = 1.5;
 
-// Short ones are as wide as their texts, up to this.
+// As wide as their texts, up to this: short ones at least, names at most.
 const AS_SHOWN = new Set<Kind>(["word", "dims", "id"]);
 const MOST_PX = 170;
+const MOST_NAME_PX = 640;
+/** Signs at the end of a name, the arrow before it. */
+const NAME_TOOLS_PX = 80;
 
 /** Wide characters (CJK) take two places of a Latin one. */
 function text_width(text: string): number {
@@ -47,14 +39,17 @@ export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = 
   return names.map((name) => {
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
-    const [width, grow] = kind === "name" && name !== lead ? SECOND_NAME : (WIDTHS[kind] ?? NUMBER);
-    const shown = AS_SHOWN.has(kind) ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
-    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: Math.max(width, text_width(label) + 26, Math.min(MOST_PX, shown)), grow };
+    // The first name says what a row is, others what it belongs to.
+    const width = kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? NUMBER_PX);
+    const shown = AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
+    const least = Math.max(width, text_width(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
+    const most = kind === "name" ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX)) : Math.round(least * NUMBER_ROOM);
+    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: least, most: kind === "text" ? "1fr" : `${most}px` };
   });
 }
 
 export function grid_template(columns: readonly Column[]): string {
-  return columns.map((column) => `minmax(${column.width_px}px, ${column.grow}fr)`).join(" ");
+  return columns.map((column) => `minmax(${column.width_px}px, ${column.most})`).join(" ");
 }
 
 export function least_width(columns: readonly Column[]): number {

@@ -1,6 +1,7 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { ChangesAnswer, Run, RunsAnswer } from "../api/model";
-import { updated } from "./runs";
+import { router } from "../router";
+import { start_polling, updated } from "./runs";
 
 function run(id: string, modified_ns = 1): Run {
   return { id, name: id, frameworks: [], modified_ns, workers: [] };
@@ -24,5 +25,24 @@ describe("changes of the runs", () => {
 
   it("are everything at first", () => {
     expect(updated(null, { ...nothing, since: null, runs: [run("a")], skipped: [unreadable] }).runs).toEqual([run("a")]);
+  });
+});
+
+describe("the question for changes", () => {
+  afterEach(() => vi.unstubAllGlobals());
+
+  it("says what is known and which run is shown, at once when that is still read", async () => {
+    const waiting = { ...run("b"), workers: [{ id: "w", name: "w", rank: null, spans: [{ state: "waiting" }] }] };
+    const asked: string[] = [];
+    vi.stubGlobal("fetch", (url: string) => {
+      asked.push(url);
+      return Promise.resolve(new Response(JSON.stringify({ ...nothing, since: null, runs: [run("a"), waiting], skipped: [] })));
+    });
+    await router.push("/overview?run=a");
+    start_polling();
+    await vi.waitFor(() => expect(asked).toEqual(["api/v1/runs/changes?shown=a"]));
+    await new Promise((done) => setTimeout(done, 20));
+    await router.push("/overview?run=b");
+    await vi.waitFor(() => expect(asked[1]).toBe("api/v1/runs/changes?since=6&shown=b"), { timeout: 500 });
   });
 });

@@ -1,0 +1,80 @@
+<<<<<<< HEAD
+"""How soon a small file is a table: from the start of the process, beside what Python and numpy take of it."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.kineto_file import write
+from benchmarks.rows import Row, measured
+
+ROUNDS = 9
+EVENTS = 2_500
+SMALL_S, VERSION_S = 0.15, 0.1
+
+
+def startup(folder: Path) -> Iterator[Row]:
+    """The version, and views of a small file that is new (a cache of its own each time) and known."""
+    small = folder / "small.json"
+    write(small, EVENTS)
+    module = [sys.executable, "-m", "visualprof"]
+    ways: dict[str, tuple[list[str], float]] = {
+        "baseline: Python alone": ([sys.executable, "-c", "pass"], 0.0),
+        "baseline: Python, numpy and msgspec": ([sys.executable, "-c", "import numpy, msgspec"], 0.0),
+        "`visualprof --version`": ([*module, "--version"], VERSION_S),
+        "a file of 0.9 MB: `view overview`, cold": ([*module, "view", "overview", str(small)], SMALL_S),
+        "a file of 0.9 MB: `view operator`, cold": ([*module, "view", "operator", str(small)], SMALL_S),
+        "a file of 0.9 MB: `view overview`, warm": ([*module, "view", "overview", str(small)], SMALL_S),
+    }
+    took: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for turn in range(ROUNDS + 1):
+        for number, (way, (command, _)) in enumerate(ways.items()):
+            cache = folder / "small" / (str(number) if way.endswith("warm") else f"{number}-{turn}")
+            run = measured(command, VISUALPROF_CACHE_DIR=str(cache))
+            if turn:  # the first one compiles modules and fills the cache
+                took[way].append((run.wall, run.cpu))
+    for way, runs in took.items():
+        wall, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
+        bar = ways[way][1]
+        figure = f"{wall * 1e3:.0f} ms, CPU {cpu * 1e3:.0f} ms"
+        yield Row(way, figure, f"at most {bar * 1e3:.0f} ms" if bar else "", not bar or wall <= bar)
+=======
+"""From the start of the process to the table of a small file: what a user of the command line waits for."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.kinds import written
+from benchmarks.opening import seconds
+from benchmarks.rows import Row, Run, measured
+
+EVENTS, ROUNDS, AT_MOST_S = 2_500, 15, 0.15
+
+
+def startup() -> Iterator[Row]:
+    """Rows of a file under a megabyte, read and found in the cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), ["generated"], EVENTS)["generated"]
+        command = [sys.executable, "-m", "visualprof", "view", "operator", str(path)]
+        read: list[Run] = []
+        kept: list[Run] = []
+        for turn in range(ROUNDS):
+            for runs in (read, kept):
+                runs.append(measured(command, 2, VISUALPROF_CACHE_DIR=f"{folder}/cache{turn}"))
+        for what, runs in (("read", read), ("read before", kept)):
+            wall = sorted(run.wall for run in runs)[ROUNDS // 2]
+            size = f"{path.stat().st_size / 1e6:.1f} MB"
+            yield Row(f"start to table, {size}, {what}", seconds(runs), f"at most {AT_MOST_S} s", wall <= AT_MOST_S)
+
+
+if __name__ == "__main__":
+    for line in startup():
+        print(line.line())
+>>>>>>> main

@@ -1,0 +1,105 @@
+/* Sets of half-open intervals, as visualprof/views/measure/intervals.py describes them. */
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define API __declspec(dllexport)
+#else
+#define API __attribute__((visibility("default")))
+#endif
+
+/* Adds an interval to `count` others: to the last one if it starts in it or where that ends. Gives their number. */
+static int64_t add(int64_t *spans, int64_t count, int64_t start, int64_t end)
+{
+    int64_t *next = spans + 2 * count;
+    if (end <= start) return count;
+    if (count && start >= next[-2] && start <= next[-1]) {
+        if (end > next[-1]) next[-1] = end;
+        return count;
+    }
+    next[0] = start;
+    next[1] = end;
+    return count + 1;
+}
+
+/*
+ * Joins intervals to those before them: of ascending ones that is their union. Gives the number of what is left.
+ *
+ * start, end: (n,). spans: (n, 2) written.
+ */
+API int64_t vp_join(const int64_t *start, const int64_t *end, int64_t n, int64_t *spans)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) count = add(spans, count, start[i], end[i]);
+    return count;
+}
+
+/*
+ * The same in each of some groups.
+ *
+ * of: (n,) group of each interval. first: (groups,) where each has room in spans. count: (groups,) zeros, written.
+ */
+API void vp_join_groups(const int64_t *of, const int64_t *start, const int64_t *end, int64_t n, const int64_t *first,
+                        int64_t *count, int64_t *spans)
+{
+    for (int64_t i = 0; i < n; i++)
+        count[of[i]] = add(spans + 2 * first[of[i]], count[of[i]], start[i], end[i]);
+}
+
+/* Where the run of ascending starts ends that begins at an interval. */
+static int64_t run_end(const int64_t *spans, int64_t first, int64_t n)
+{
+    int64_t at = first + 1;
+    while (at < n && spans[2 * at] >= spans[2 * at - 2]) at++;
+    return at;
+}
+
+/* Merges the runs [first, middle) and [middle, last) by their starts. */
+static void merge(const int64_t *from, int64_t first, int64_t middle, int64_t last, int64_t *to)
+{
+    for (int64_t i = first, j = middle, at = first; at < last; at++) {
+        int64_t next = j == last || (i < middle && from[2 * i] <= from[2 * j]) ? i++ : j++;
+        to[2 * at] = from[2 * next];
+        to[2 * at + 1] = from[2 * next + 1];
+    }
+}
+
+/*
+ * The union of intervals in any order, written in their place: they ascend in a few runs, one of each track. Gives the
+ * number of its intervals.
+ *
+ * spans, spare: (n, 2).
+ */
+API int64_t vp_union(int64_t *spans, int64_t n, int64_t *spare)
+{
+    int64_t *from = spans, *to = spare, count = 0;
+    while (run_end(from, 0, n) < n) {
+        for (int64_t first = 0, last; first < n; first = last) {
+            int64_t middle = run_end(from, first, n);
+            last = middle < n ? run_end(from, middle, n) : n;
+            merge(from, first, middle, last, to);
+        }
+        int64_t *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    for (int64_t i = 0; i < n; i++) count = add(spans, count, from[2 * i], from[2 * i + 1]);
+    return count;
+}
+
+/*
+ * What intervals of two sets share, each of which is ascending and disjoint. Gives the number of the parts.
+ *
+ * a: (n, 2). b: (m, 2). start, end: (n + m,) written.
+ */
+API int64_t vp_overlaps(const int64_t *a, int64_t n, const int64_t *b, int64_t m, int64_t *start, int64_t *end)
+{
+    int64_t count = 0;
+    for (int64_t i = 0, j = 0; i < n && j < m;) {
+        start[count] = a[2 * i] > b[2 * j] ? a[2 * i] : b[2 * j];
+        end[count] = a[2 * i + 1] < b[2 * j + 1] ? a[2 * i + 1] : b[2 * j + 1];
+        count += start[count] < end[count];
+        if (a[2 * i + 1] < b[2 * j + 1]) i++;
+        else j++;
+    }
+    return count;
+}

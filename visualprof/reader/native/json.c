@@ -1,0 +1,53 @@
+/* Columns of numbers as JSON. */
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define API __declspec(dllexport)
+#else
+#define API __attribute__((visibility("default")))
+#endif
+
+#define WHOLE 1e15 /* below it every whole double is written with all its digits */
+
+/* Writes a number and gives where it ends. */
+static uint8_t *digits(uint8_t *to, int64_t number)
+{
+    uint8_t text[20], *from = text + sizeof text;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    if (number < 0) *to++ = '-';
+    do *--from = (uint8_t)('0' + rest % 10);
+    while (rest /= 10);
+    while (from < text + sizeof text) *to++ = *from++;
+    return to;
+}
+
+/* Writes integers as an array. Gives the length of the text. values: (n,). text: (22 n + 2,) written. */
+API int64_t vp_json_integers(const int64_t *values, int64_t n, uint8_t *text)
+{
+    uint8_t *to = text;
+    *to++ = '[';
+    for (int64_t i = 0; i < n; i++) {
+        if (i) *to++ = ',';
+        to = digits(to, values[i]);
+    }
+    *to++ = ']';
+    return to - text;
+}
+
+/* The same of doubles, unknown ones as null; -1 where one is not whole, or is -0 or large. */
+API int64_t vp_json_doubles(const double *values, int64_t n, uint8_t *text)
+{
+    uint8_t *to = text;
+    *to++ = '[';
+    for (int64_t i = 0; i < n; i++) {
+        const char *after = ".0";
+        if (i) *to++ = ',';
+        if (values[i] != values[i]) after = "null";
+        else if (!(values[i] > -WHOLE && values[i] < WHOLE) || values[i] != (double)(int64_t)values[i]) return -1;
+        else if (values[i] == 0 && 1 / values[i] < 0) return -1;
+        else to = digits(to, (int64_t)values[i]);
+        while (*after) *to++ = (uint8_t)*after++;
+    }
+    *to++ = ']';
+    return to - text;
+}
