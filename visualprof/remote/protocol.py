@@ -36,7 +36,7 @@ Reason = Literal[
 ]
 
 Platform = Literal["x86", "cuda", "arm"]
-Precision = Literal["", "f32", "f16", "bf16"]
+Precision = Literal["", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
