@@ -29,14 +29,8 @@ _START = struct.Struct("<8sQQQ")
 _CHECKED_BYTES = 1 << 20
 _FACTOR = 0x9E3779B97F4A7C15  # odd, so that no block's part of the check is lost
 _ALIGN = 64
-_LAYS_OUT = (
-    ".",
-    "trace",
-    "chrome",
-    "megengine",
-    "formats",
-    "native",
-)  # folders below reader/; others do not touch a trace
+# Folders below reader/; others do not touch a trace.
+_LAYS_OUT = (".", "trace", "chrome", "megengine", "formats", "native")
 
 _Array = NDArray[Any]
 
