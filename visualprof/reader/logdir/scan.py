@@ -122,7 +122,7 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
         entries += len(children)
         if entries > MAX_ENTRIES:
             yield Problem(
-                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper"
+                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "name a folder further down"
             )
             return
         for child in children:
