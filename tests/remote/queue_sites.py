@@ -126,7 +126,8 @@ class Http:
     def __call__(self, method: str, path: str, body: Any = None, token: str = "", **headers: str) -> Any:
         """JSON of the answer, its bytes, or None for 204."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        given = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if token:
             given["Authorization"] = f"Bearer {token}"
         try:

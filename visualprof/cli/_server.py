@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import json
+import os
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.server.session_token import HEADER, VARIABLE, found
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -36,15 +39,23 @@ class Refused(VisualprofError):
 class Server:
     """The API at an address.
 
+    Args:
+        address: of the server, or the link that it printed.
+        token: of the server; without, that of a printed link, of the environment, or of this user's server here.
+
     Raises: BadParameter: the address is none.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token: str = "") -> None:
         address = address if "://" in address else f"http://{address}"
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadParameter(f"--server {address!r} is no address", "for example: http://127.0.0.1:8040")
-        self.url = f"{address.partition('#')[0].rstrip('/')}/"
+        place, own = _own(parts)
+        self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}/"
+        linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
+        token = token or linked or os.environ.get(VARIABLE, "").strip() or own
+        self._token = {HEADER: token} if token else dict[str, str]()
         own = [urllib.request.ProxyHandler({})] if _is_this_machine(parts.hostname) else []  # a proxy cannot find it
         self._opener = urllib.request.build_opener(*own)
 
@@ -53,7 +64,7 @@ class Server:
 
         Raises: Unreachable, Refused.
         """
-        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}"), TIMEOUT_S)
+        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", headers=self._token), TIMEOUT_S)
 
     def post(self, path: str, body: object = None) -> Json:
         """The answer to an order.
@@ -68,7 +79,7 @@ class Server:
         Raises: Unreachable, Refused.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **self._token}
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress, **query: str) -> Json:
@@ -80,7 +91,7 @@ class Server:
             size = path.stat().st_size
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
-                headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+                headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self._token}
                 where = (
                     f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name, **query}, errors='replace')}"
                 )
@@ -129,8 +140,37 @@ class _Watched:
         return piece
 
 
-def _is_this_machine(host: str) -> bool:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which server, and its token."""
+    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    what = f"of the server, for changes; {VARIABLE} keeps it out of the process list (default: your own server's here)"
+    parser.add_argument("--token", default="", metavar="T", help=what)
+
+
+def _own(parts: urllib.parse.SplitResult) -> tuple[str, str]:
+    """Where to ask, and the token of this user's server there: `localhost` is then the address that the server has.
+
+    Raises: BadParameter: the port is none.
+    """
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise BadParameter(f"--server {parts.netloc!r} is no address", "for example: http://127.0.0.1:8040") from error
+    host = parts.hostname or ""
+    for address in ("127.0.0.1", "::1") if host == "localhost" else (host,):
+        token = found(address, port)
+        if token and _is_address(address):
+            return f"[{address}]:{port}" if ":" in address else f"{address}:{port}", token
+    return parts.netloc, ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

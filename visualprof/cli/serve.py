@@ -48,6 +48,10 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
     )
     parser.add_argument("--port", type=_port, default=8040, help="port; 0 takes a free one (default %(default)s)")
+    keys = parser.add_mutually_exclusive_group()
+    what = "let everybody who reaches this server act (default: the printed link has a token; VISUALPROF_TOKEN sets it)"
+    keys.add_argument("--no-token", action="store_true", help=what)
+    keys.add_argument("--private", action="store_true", help="ask for the token for reading, too")
     parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
     browser = parser.add_mutually_exclusive_group()
     browser.add_argument("--open", action="store_true", help="open the page in the browser")
@@ -67,8 +71,18 @@ def run(args: argparse.Namespace) -> int:
         with_agent=args.with_agent,
         lease_s=args.lease,
         keep_days=args.keep_days,
+        token=token_of(args),
+        private=args.private,
     )
     return serve(args.logdir, args.port, settings, args.open)
+
+
+def token_of(args: argparse.Namespace) -> str:
+    """The session's token: none where it is not wanted, or where there is nothing to guard."""
+    from visualprof.server.session_token import chosen
+
+    guards = args.private or not getattr(args, "read_only", False)
+    return chosen() if guards and not args.no_token else ""
 
 
 def serve(
@@ -84,11 +98,11 @@ def serve(
     )  # end as with Ctrl-C: children stopped, temporary files gone
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
     with Server(paths, port, settings) as server:
-        print(f"visualprof shows {', '.join(paths)} at {server.url}  (Ctrl-C ends it)", flush=True)
+        print(f"visualprof shows {', '.join(paths)} at {server.link}  (Ctrl-C ends it)", flush=True)
         if open_page:
             import webbrowser
 
-            webbrowser.open(server.url)
+            webbrowser.open(server.link)
         if then:
             threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:

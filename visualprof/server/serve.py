@@ -21,6 +21,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
+from visualprof.server import session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
 
@@ -91,6 +92,7 @@ class Server:
             self._close_sockets()
             self._resources.close()
             raise _address_error(f"{host}:{port}", error) from error
+        self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     @property
     def url(self) -> str:
@@ -101,10 +103,22 @@ class Server:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     @property
+    def link(self) -> str:
+        """The same with the token, which the page keeps and takes out of its address."""
+        return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
+
+    @property
     def port(self) -> int:
         """The port that was taken."""
         server: Any = self._waitress  # a name with several addresses has several sockets
         return server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1]
+
+    def _addresses(self) -> list[str]:
+        """Those that it listens on."""
+        server: Any = self._waitress
+        if hasattr(server, "effective_host"):
+            return [server.effective_host]
+        return [address for address, _ in server.effective_listen]
 
     def run(self) -> None:
         """Serves until interrupted."""
