@@ -226,7 +226,7 @@ class ServerProcess:
     def start(self, *more: str) -> ServerProcess:
         command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [*command, "--lease", str(self.lease_s), *more],
+            [*command, "--lease", str(self.lease_s), "--no-token", *more],
             cwd=ROOT,
             env={**os.environ, "VISUALPROF_CACHE_DIR": str(self.cache)},
             stdout=subprocess.PIPE,
