@@ -30,7 +30,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 RUNS, MANY_RUNS, SMALL_EVENTS = 1_000, 10_000, 60
 RANKS, RANK_EVENTS = 64, 57_000  # 20 MB each
 USABLE_S, RESTART_S, RANKS_S, AT_MOST, IDLE_MB = 1.0, 1.5, 10.0, 2.3, 150
-CHANGE_S, CHANGE_BYTES = 0.02, 2_000
+CHANGE_S, CHANGE_BYTES = 0.1, 2_000
 ROUNDS = 4
 IDLE_S = 32  # after 30 the children end
 PATIENCE_S = 600

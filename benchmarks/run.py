@@ -75,11 +75,7 @@ def main() -> int:
             files.append(file)
             _said(figures(file))
         parts = [
-<<<<<<< HEAD
             startup(folder),
-=======
-            startup(),
->>>>>>> main
             bounds(paths["generated"]),
             levels(paths["generated"]),
             serving(folder),

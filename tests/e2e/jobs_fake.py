@@ -245,7 +245,7 @@ def jobs() -> list[Json]:
 def request(name: str = "") -> Json:
     return {
         "key": "k",
-        "model": {"blob": "0" * 64, "name": "resnet10_dynbatch.onnx"},
+        "model": {"blob": "0" * 64, "name": "resnet10_dynbatch.onnx", "parts": []},
         "specs": [
             {
                 "id": "onnxruntime-1.31.1",
@@ -411,7 +411,8 @@ class JobsFake:
     def _known(self) -> Known:
         """Its files and machines, as the rules of a real server see them."""
         kept = {request()["model"]["blob"]: model_upload(), **self.kept}
-        files = {blob: {"kind": u["kind"], "name": u["name"], **(u["model"] or u["array"])} for blob, u in kept.items()}
+        same = ("kind", "name", "size_bytes")
+        files = {b: {**{key: u[key] for key in same}, **(u["model"] or u["array"] or {})} for b, u in kept.items()}
         machines = [
             Agent(
                 *(row["id"], None, row["name"], row["public"], row["local"], row["address"]),
@@ -478,6 +479,7 @@ class JobsFake:
             "revision": self.revision,
             "agents": self.agents,
             "command": f"visualprof agent --server http://192.168.7.2:8040 --token {self.token}",
+            "token_hidden": False,
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
@@ -538,6 +540,11 @@ def array_upload(name: str, dtype: str, *shape: int) -> Json:
     }
 
 
+def part_upload(name: str, size_bytes: int) -> Json:
+    """A file with weights of a model."""
+    return array_upload(name, "", 1) | {"kind": "part", "array": None, "size_bytes": size_bytes}
+
+
 def _handler(fake: JobsFake) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -560,7 +567,7 @@ def _handler(fake: JobsFake) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
         def _forward(self, body: bytes) -> None:
-            headers = {k: v for k, v in self.headers.items() if k.lower() in ("if-none-match", "content-type")}
+            headers = {k: v for k, v in self.headers.items() if k.lower() in ("if-none-match", "content-type", "x-visualprof-token")}
             asked = urllib.request.Request(
                 fake.dashboard.url.rstrip("/") + self.path, body or None, headers, method=self.command
             )

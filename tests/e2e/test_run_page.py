@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import shared
 from tests.e2e import jobs_fake
-from tests.e2e.jobs_fake import HOSTILE, LONG, JobsFake, array_upload, model_upload
+from tests.e2e.jobs_fake import HOSTILE, LONG, JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.looks import raw_keys
 
@@ -434,6 +434,21 @@ def test_a_machine_is_made_private_and_a_lost_one_removed(open_page: Callable[..
     lost.get_by_role("button", name="Remove").click()
     expect(lost).to_have_count(0)
     assert len(fake.sent("DELETE", "agents/a3")) == 1
+
+
+def test_weights_beside_a_model_are_taken_with_it(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    fake.uploads["m.onnx"] = model_upload("m.onnx", external=[{"path": "weights/m.data", "size_bytes": 4096}])
+    fake.uploads["m.data"] = part = part_upload("m.data", 4096)
+    page = open_page()
+    page.locator("input[type=file]").first.set_input_files({"name": "m.onnx", "mimeType": "", "buffer": b"m"})
+    expect(page.get_by_text("weights/m.data is missing: weights of the model lie in it")).to_be_visible()
+    expect(submit(page)).to_be_disabled()
+    page.locator("input[type=file]").first.set_input_files({"name": "m.data", "mimeType": "", "buffer": b"d"})
+    expect(submit(page)).to_be_enabled()
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    assert sent["model"]["parts"] == [{"path": "weights/m.data", "blob": part["blob"]}]
 
 
 def test_a_job_is_deleted_with_what_it_frees(open_page: Callable[..., Page], fake: JobsFake) -> None:

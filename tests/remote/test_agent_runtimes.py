@@ -79,7 +79,7 @@ GPU = Gpu("cuda:0", "H200", 1)
         ("torch==1.19.2", "", [], [CPU, "torch==1.19.2 numpy"]),
         ("torch==1.19.2", "", [GPU], ["torch==1.19.2 numpy"]),
         ("torch", "https://mirror/simple", [], ["--index-url https://mirror/simple torch", "torch numpy"]),
-        ("onnxruntime", "", [], ["onnxruntime numpy"]),
+        ("onnxruntime", "", [], ["onnxruntime numpy onnx"]),
     ],
 )
 def test_without_a_gpu_torch_comes_without_cuda(

@@ -13,6 +13,7 @@ from tests.remote.child_runs import TINY_INPUTS, Job, steps, tiny_onnx
 from visualprof.reader.models import read_model
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Input, Profile, Sweep
+from visualprof.remote.queue.check.inspect import inspect_model
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ def test_every_level_of_optimisation_runs(job: Job, level: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "reason", "told"),
     [
-        ({"precision": "f16"}, "input_error", "cannot run a model in f16 by a setting"),
+        ({"precision": "bf16"}, "input_error", "cannot run a model in bf16"),
         ({"device": "cuda:0"}, "model_error", "no provider for device cuda:0"),
         ({"options": {"optimization": "most"}}, "input_error", "option optimization is 'most'"),
         ({"options": {"level": "all"}}, "input_error", "no option 'level'"),
@@ -67,6 +68,34 @@ def test_an_input_that_is_missing_is_named(job: Job) -> None:
     job.inputs = TINY_INPUTS[:1]
     failed = job.run().failed
     assert (failed["reason"], failed["error"]) == ("input_error", "input 'scale' of the model is missing")
+
+
+@pytest.mark.parametrize(
+    ("precision", "kept", "op"), [("f16", "FLOAT16", "Cast"), ("int8", "INT8", "DynamicQuantizeLinear")]
+)
+def test_another_precision_is_another_model(job: Job, precision: str, kept: str, op: str) -> None:
+    """Its weights are kept in that type, and the inputs stay as they were saved."""
+    from onnx import TensorProto, load
+
+    job.spec = {"precision": precision, "options": {"optimization": "disable"}}
+    ran = job.run()
+    assert ran.points[0]["n"] > 0
+    assert ran.told("effective")[0]["effective"]["precision"].startswith(precision)
+    executed = load(job.run("profile:timeline").out / "executed.onnx")
+    assert kept in {TensorProto.DataType.Name(weights.data_type) for weights in executed.graph.initializer}
+    assert op in {node.op_type for node in executed.graph.node}
+    assert {given.type.tensor_type.elem_type for given in executed.graph.input} == {TensorProto.FLOAT}
+
+
+def test_a_quantised_model_runs_as_it_is(tmp_path: Path) -> None:
+    import onnxruntime.quantization
+
+    quantised = tmp_path / "int8.onnx"
+    onnxruntime.quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantised)
+    found = inspect_model(quantised, "int8.onnx")
+    assert [(given.name, given.dtype) for given in found.inputs] == [("x", "float32"), ("scale", "float32")]
+    ran = Job(tmp_path, quantised, TINY_INPUTS, sweep=Sweep("batch", [1, 4])).run()
+    assert [point["batch"] for point in ran.points] == [1, 4]
 
 
 def test_the_devices_of_a_build_without_cuda_are_the_cpu() -> None:

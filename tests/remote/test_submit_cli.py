@@ -302,6 +302,14 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     assert "hint: " in out
 
 
+def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    path = model(tmp_path / "net.onnx", [1, 7], width="seq")
+    done = run(url, path, *QUICK, "--batch", "1", "--wait", code=1)
+    assert "hint: does the model take seq=64? --dim seq=SIZE (Sizes on the Run page) gives another" in done.stdout
+    run(url, path, *QUICK, "--batch", "1", "--dim", "seq=7", "--wait")
+
+
 def test_ctrl_c_cancels_the_job_and_exits_with_3(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
     given = ("--min-s", "60", "--max-s", "120", "--backend", "onnxruntime", "--wait")

@@ -12,6 +12,9 @@ from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
 from visualprof.reader.logdir.summary import Failure
+from visualprof.server.app import create_app
+from visualprof.server.settings import Settings
+from visualprof.views.answers import kept
 
 
 def operators(site: Site, **query: object) -> TestResponse:
@@ -230,3 +233,11 @@ def test_the_clipboard_gets_the_same_rows_between_tabs(site: Site) -> None:
     assert answer.mimetype == "text/tab-separated-values"
     rows = list(csv.DictReader(io.StringIO(answer.data.decode()), delimiter="\t"))
     assert rows == csv_rows(operators(site, format="csv", sort="host_total_ns"))
+
+
+def test_a_server_that_starts_again_answers_without_columns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_LONG_S", -1.0)
+    first = operators(site)
+    again = create_app(site.logdir, Settings(), reader=site.reader).test_client()
+    monkeypatch.setattr(site.logdir, "open", lambda span: pytest.fail("opened"))
+    assert again.get("/api/v1/view/operator?run=run").data == first.data

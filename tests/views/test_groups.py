@@ -48,3 +48,8 @@ def test_rows_of_several_keys_are_together_where_all_are_equal(rows: list[tuple[
     assert groups.first.tolist() == [rows.index(row) for row in expected]
     values = np.array([a for a, _, _ in rows], np.int64)
     assert groups.distinct(values).tolist() == [int(row[0] >= 0) for row in expected]
+    sizes = np.array([c for _, _, c in rows], np.int64)
+    assert group(columns[0]).largest(sizes).tolist() == [
+        min((i for i, row in enumerate(rows) if row[0] == key), key=lambda i: -rows[i][2])
+        for key in sorted({a for a, _, _ in rows})
+    ]

@@ -17,6 +17,7 @@ from visualprof.errors import BadParameter, VisualprofError
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
 MODEL = "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export"
+PRECISIONS = ("f32", "f16", "bf16", "int8")
 REFUSED = 2
 MET = 4  # a condition of --fail-on
 
@@ -56,11 +57,12 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 def _add_specs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--agent", default="", metavar="NAME", help="name or id of the machine (default: any that can)")
+    add("--spread", action="store_true", help="specs may go to several machines (default: the one that begins has all)")
     add("--platform", default="", metavar="P", help="any machine of x86, cuda or arm")
     add("--backend", action="extend", nargs="+", default=[], metavar="B", help="default: all that are online")
     add("--version", dest="runtime_version", default="", metavar="V", help="of the backend (default: any)")
     add("--device", default="", metavar="D", help="cpu, cuda or cuda:1 (default: cpu; cuda with --platform cuda)")
-    add("--precision", action="extend", nargs="+", choices=["f32", "f16", "bf16"], metavar="P", help="f32, f16, bf16")
+    add("--precision", action="extend", nargs="+", choices=PRECISIONS, metavar="P", help=", ".join(PRECISIONS))
     add("--threads", action="extend", nargs="+", type=int, metavar="N", help="each backend with each of these")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the backend")
 

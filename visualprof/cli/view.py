@@ -9,13 +9,13 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.reader.trace import Trace
-    from visualprof.views import Subject
+    from visualprof.views import Subject, View
     from visualprof.views.answers.table import Answer
 
 
@@ -49,30 +49,57 @@ def run(args: argparse.Namespace) -> int:
 
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
-    if args.view != "all" and (chosen := view(args.view)).subject not in ("trace", "run"):
-        _print(chosen.compute(_subject(chosen.subject, args.path), chosen.parse(_params(args.param))), args)
+    if args.view == "all":
+        workers = _files(args.path)
+        views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
+        _write_json(_answers(views, workers, _of_worker(workers, args.worker, args.span, args.path)))
         return 0
-    chosen = [v for v in all_views() if v.subject in ("trace", "run")] if args.view == "all" else (view(args.view),)
-    asked = [(one, one.parse(_params(args.param))) for one in chosen]
+    chosen = view(args.view)
+    params = chosen.parse(_params(args.param))
+    if chosen.subject not in ("trace", "run"):
+        _print(chosen.compute(_subject(chosen.subject, args.path), params), args)
+        return 0
     workers = _files(args.path)
-    whole = any(one.subject == "run" for one in chosen)
     mine = _of_worker(workers, args.worker, args.span, args.path)
+    if chosen.subject == "trace":
+        answer = _answer(chosen, params, mine)
+    else:
+        answer = _answers({chosen.name: (chosen, params)}, workers, mine).get(chosen.name)
+    if answer is None:
+        raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
+    _print(answer, args)
+    return 0
+
+
+def _answer(chosen: View, params: Any, file: _File) -> Answer | None:
+    """Of one file: kept by an earlier process, or worked out. None where there is no data for it."""
+    from visualprof.reader.cache import Cache
+    from visualprof.reader.source import Source
+    from visualprof.views.answers.kept import KeptAnswer
+
+    fingerprint = Source(file.path).fingerprint()
+    place = KeptAnswer(Cache.default(), chosen, params, (fingerprint,))
+    answer = place.load()
+    if answer is None and chosen.needs(trace := _open(file)):
+        unchanged = Source(file.path).fingerprint() == fingerprint
+        answer = place.worked_out(lambda: chosen.compute(trace, params), keep=unchanged)
+    return answer
+
+
+def _answers(
+    views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[_File]]], mine: _File
+) -> dict[str, Answer]:
+    """Of each view that there is data for: of all ranks, or of one."""
+    whole = any(one.subject == "run" for one, _ in views.values())
     ranks = _open_all([spans[0] for _, spans in workers] if whole and len(workers) > 1 else [mine])
     trace = dict(ranks).get(mine.path) or _open(mine)
     traces = {"run": [t for _, t in ranks], "trace": [trace]}
     subjects = {"run": [(path.name, t) for path, t in ranks], "trace": trace}
-    results = {
-        one.name: one.compute(subjects[one.subject], params)
-        for one, params in asked
+    return {
+        name: one.compute(subjects[one.subject], params)
+        for name, (one, params) in views.items()
         if any(map(one.needs, traces[one.subject]))
     }
-    if args.view == "all":
-        _write_json(results)
-        return 0
-    if args.view not in results:
-        raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
-    _print(results[args.view], args)
-    return 0
 
 
 def _travel_light() -> None:

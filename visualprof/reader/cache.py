@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import FileIO
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _SUFFIX = ".vptrace"
 _GRAPH_SUFFIX = ".vpgraph"
+_BYTES_SUFFIX = ".vpanswer"
 KNOWN_SUFFIX = ".vpknown"
 _READS_MODELS = (".", "models", "megengine")
 _DEFAULT_MAX_BYTES = 10 * 1024**3
@@ -119,6 +121,19 @@ class Cache:
         data = graph_file.encode(graph)
         return self._keep(self.graph_path(fingerprint), lambda file: file.write(data))
 
+    def load_bytes(self, key: str) -> bytes | None:
+        """What was kept under a key; None when it is not here or not whole."""
+        path = self.folder / f"{key}{_BYTES_SUFFIX}"
+        with contextlib.suppress(OSError):
+            data = path.read_bytes()
+            os.utime(path)
+            return data[4:] if zlib.crc32(data[4:]).to_bytes(4, "little") == data[:4] else None
+
+    def store_bytes(self, key: str, data: bytes) -> bool:
+        """Keeps bytes under a key, like `store`."""
+        path = self.folder / f"{key}{_BYTES_SUFFIX}"
+        return self._keep(path, lambda file: file.write(zlib.crc32(data).to_bytes(4, "little") + data))
+
     def _keep(self, path: Path, write: Callable[[FileIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
@@ -147,7 +162,7 @@ class Cache:
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, KNOWN_SUFFIX)):
+                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, _BYTES_SUFFIX, KNOWN_SUFFIX)):
                         used.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_S:
                         Path(entry.path).unlink()

@@ -8,8 +8,8 @@ import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -29,6 +29,8 @@ GROWING = "it may still be being written; it opens by itself once complete"
 UNDECODABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 Progress = Callable[[float], None]
+# Fills a buffer with the next plain bytes; fewer than it holds only at the end.
+Filler = Callable[[memoryview], int]
 
 
 def _ignore(fraction: float) -> None:
@@ -109,6 +111,46 @@ class Source:
                 yield piece
                 self._progress(read)
 
+    @contextlib.contextmanager
+    def filling(self) -> Generator[Filler]:
+        """What fills buffers with the plain bytes, one after the other.
+
+        Raises: SourceError: as `chunks`; when it is entered or when a buffer is filled.
+        """
+        chunks, rest, failed = self.chunks(), memoryview(b""), None
+
+        def unpack(buffer: memoryview) -> int:
+            """What was unpacked before damage first; then it is told."""
+            nonlocal rest, failed
+            size = 0
+            while size < len(buffer) and not failed:
+                try:
+                    rest = rest or memoryview(next(chunks, b""))
+                except SourceError as error:
+                    failed = error
+                if not rest:
+                    break
+                n = min(len(rest), len(buffer) - size)
+                buffer[size : size + n] = rest[:n]
+                rest, size = rest[n:], size + n
+            if failed and not size:
+                raise failed
+            return size
+
+        if self.packed:
+            yield unpack
+            return
+        with self._open() as file:
+
+            def read(buffer: memoryview) -> int:
+                size = 0
+                while size < len(buffer) and (n := file.readinto(buffer[size:]) or 0):
+                    size += n
+                self._progress(min(1.0, file.tell() / max(self.size, 1)))
+                return size
+
+            yield read
+
     def whole(self, limit: int, what: str, hint: str) -> bytes:
         """All plain bytes.
 
@@ -146,15 +188,15 @@ class Source:
         """What is wrong with the content, to be raised: the message names the file."""
         return FormatError(f"{self.name}: {what}", hint)
 
-    def _pieces(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _pieces(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         """Plain pieces, each with the fraction of the file that has been read with it."""
         return ahead(self._unpacked(file, size)) if self.packed else self._plain(file, size)
 
-    def _plain(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _plain(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         while piece := file.read(size):
             yield piece, min(1.0, file.tell() / (self.size or 1))
 
-    def _unpacked(self, file: BinaryIO, size: int) -> Generator[tuple[bytes, float]]:
+    def _unpacked(self, file: FileIO, size: int) -> Generator[tuple[bytes, float]]:
         total, limit = 0, max(ALWAYS_ALLOWED, MAX_RATIO * self.size)
         try:
             for plain in unpacked(file, size):
@@ -184,7 +226,7 @@ class Source:
                     digest.update(file.read(_SAMPLE_BYTES))
         return digest.hexdigest()
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> FileIO:
         try:
             return self.path.open("rb", buffering=0)
         except OSError as error:

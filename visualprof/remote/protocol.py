@@ -36,7 +36,7 @@ Reason = Literal[
 ]
 
 Platform = Literal["x86", "cuda", "arm"]
-Precision = Literal["", "f32", "f16", "bf16"]
+Precision = Literal["", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
@@ -134,6 +134,7 @@ class Request:
 
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
+    spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
     """
 
     key: str
@@ -148,6 +149,7 @@ class Request:
     monitor_interval_s: float = 0.1
     timeout_s: float = 900.0
     retries: int = 2
+    spread: bool = False
 
     @property
     def blobs(self) -> dict[str, str]:

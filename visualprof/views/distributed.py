@@ -220,7 +220,7 @@ def _of_rank(number: int, mine: Matched, world_size: int) -> Iterator[tuple[Any,
     """The rows of one rank. Times are sums over the calls, each over its own span, whatever runs beside it."""
     calls = mine.calls
     latency, groups = calls.latency(), group(calls.name)
-    longest = np.lexsort((-latency, groups.of))[np.cumsum(groups.count) - groups.count]
+    longest = groups.largest(latency)
     summed, told = (calls.bytes, latency, mine.transfer, mine.exchange), (calls.bytes, mine.transfer)
     sums: list[list[int]] = [groups.sum(values).tolist() for values in summed]
     complete: list[list[bool]] = [(groups.min(values) >= 0).tolist() for values in told]

@@ -8,33 +8,35 @@ want and get them column-wise; the others stay in the file, to be fetched by `ro
 from __future__ import annotations
 
 import gc
-import json
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import cached_property
 from itertools import count
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
+from visualprof.reader.chrome import times
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
+from visualprof.reader.chrome.joined import interleaved, scanned_document
+from visualprof.reader.chrome.numbering import named
 from visualprof.reader.chrome.pieces import Pieces
-from visualprof.reader.chrome.values import json_object
-from visualprof.reader.source import UNDECODABLE, Source
+from visualprof.reader.chrome.scan import Scanner
+from visualprof.reader.chrome.values import json_object, label, shown
+from visualprof.reader.native.scanner import Part
+from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
-
-# float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
-EXACT_US = 2.0**43
-_MOST_NS = 2**62  # the builder leaves such times out
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
 
 def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Document:
-    """Every event of a file.
+    """Every event of a file: scanned where the scanner was compiled and takes them, else decoded here.
 
     Args:
         source: the file; either `{"traceEvents": [...], ...}` or a bare list.
@@ -44,11 +46,58 @@ def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, 
     Raises:
         FormatError: there is no list of events, or none of them can be used.
     """
-    with _without_gc():
-        columns = _Columns(source.name, args, fields_by_cat)
-        pieces = Pieces(source, columns)
-        pieces.run()
-    return columns.document(pieces)
+    return read_events(source, args, fields_by_cat, Scanner.of(args, fields_by_cat))
+
+
+def read_events(
+    source: Source, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]], scanner: Scanner | None
+) -> Document:
+    """As `read_document`, with this scanner or none."""
+    rows = _Rows(args, fields_by_cat)
+    pieces = Pieces(source, rows, (scanner, rows.take) if scanner else None)
+    pieces.run()
+    return replace(
+        rows.document(), head=pieces.head, truncated=pieces.truncated, warnings=[*pieces.warnings, *rows.warnings()]
+    )
+
+
+class _Rows:
+    """The rows of a file in their order: those that were scanned and those that are decoded here."""
+
+    def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+        self.rows = 0
+        self._decoded = _Columns(args, fields_by_cat)
+        self._scanned: list[Part] = []
+        self._turns: list[tuple[int, int]] = []
+
+    def add(self, text: bytes | memoryview) -> None:
+        """Decodes one JSON list of events. Raises what `Sink.add` does."""
+        before = self._decoded.rows
+        with _without_gc():
+            self._decoded.add(text, ahead=self.rows - before)
+        self._took(0, self._decoded.rows - before)
+
+    def take(self, part: Part) -> None:
+        """Takes rows that were scanned."""
+        if part.last > part.first:
+            self._scanned.append(part)
+            self._took(1, part.last - part.first)
+
+    def _took(self, which: int, rows: int) -> None:
+        self._turns.append((which, rows))
+        self.rows += rows
+
+    def warnings(self) -> list[str]:
+        """What could not be used, one sentence each."""
+        return self._decoded.warnings()
+
+    def document(self) -> Document:
+        """All columns joined."""
+        with _without_gc():
+            if not self._scanned:
+                return self._decoded.document()
+            scanned = scanned_document(self._scanned)
+            return interleaved([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
 
 
 @contextmanager
@@ -66,14 +115,12 @@ def _without_gc() -> Generator[None]:
 class _Columns:
     """Grows the columns piece by piece."""
 
-    def __init__(self, name: str, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> None:
         self.rows = 0
-        self._name = name
+        self._ahead = 0
         self._args = args
         self._fields = {f.name: f for f in msgspec.structs.fields(args)}
         self._by_cat = fields_by_cat
-        self._fast = msgspec.json.Decoder(list[Event[args, float]], strict=False)
-        self._exact = msgspec.json.Decoder(list[Event[args, Decimal]], strict=False)
         self._needs_exact = False
         self._kinds: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
         self._places: defaultdict[tuple[Any, ...], int] = defaultdict(count().__next__)
@@ -89,42 +136,62 @@ class _Columns:
         self._dropped: list[str] = []
         self._loose = 0
 
-    def add(self, text: bytes | memoryview) -> None:
-        """Decodes one JSON list of events and appends its columns. Raises what `Sink.add` does."""
-        self._append(self._usable_events(text), text)
+    def add(self, text: bytes | memoryview, ahead: int) -> None:
+        """Decodes one JSON list of events and appends its columns. Raises what `Sink.add` does.
 
-    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
-        try:
-            return self._decode(text)
-        except msgspec.ValidationError:
-            return self._decode_one_by_one(text)
+        Args: ahead: rows of the file that are not of these.
+        """
+        self._ahead = ahead
+        self._append(text, *self._usable_events(text))
 
-    def _decode(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
+    def _usable_events(self, text: bytes | memoryview) -> tuple[list[Event[Any, Any]], Ints, Ints]:
+        """The events, when they began and how long they took, ns. Floats hold most times to the nanosecond."""
         if not self._needs_exact:
-            events: list[Event[Any, Any]] = self._fast.decode(text)
-            probe = [e.ts for e in events if e.ts is not None and e.ts > EXACT_US]
-            if not any(t % 1.0 for t in probe):
-                return events
-            self._needs_exact = True
-        return self._exact.decode(text)
+            counted = self._loose, len(self._dropped)
+            events = self._decode(text, exact=False)
+            ts, dur = times.floats([e.ts for e in events]), times.floats([e.dur for e in events])
+            if times.are_exact(ts, text) and times.are_exact(dur, text):
+                return events, times.of_floats(ts, NO_INT), times.of_floats(dur, -1)
+            self._loose, self._dropped = counted[0], self._dropped[: counted[1]]
+            self._needs_exact = bool((ts > times.EXACT_US).any())
+        events = self._decode(text, exact=True)
+        return events, times.of_decimals([e.ts for e in events], NO_INT), times.of_decimals([e.dur for e in events], -1)
 
-    def _decode_one_by_one(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
+    @cached_property
+    def _fast(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
+        return msgspec.json.Decoder(list[Event[self._args, float]], strict=False)
+
+    @cached_property
+    def _exact(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
+        return msgspec.json.Decoder(list[Event[self._args, Decimal]], strict=False)
+
+    def _decode(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
+        try:
+            return (self._exact if exact else self._fast).decode(text)
+        except msgspec.ValidationError:
+            return self._decode_one_by_one(text, exact=exact)
+
+    def _decode_one_by_one(self, text: bytes | memoryview, *, exact: bool) -> list[Event[Any, Any]]:
         """Keeps what can be used of a list in which some entry has a wrong type (20 times slower)."""
-        time = Decimal if self._needs_exact else float
-        typed = msgspec.json.Decoder(Event[self._args, time], strict=False)
-        loose = msgspec.json.Decoder(Event[Any, time], strict=False)
+        typed = msgspec.json.Decoder(Event[self._args, float], strict=False)
+        loose = msgspec.json.Decoder(Event[Any, float], strict=False)
+        timed = msgspec.json.Decoder(Event[Any, Decimal], strict=False)
         events: list[Event[Any, Any]] = []
         for i, raw in enumerate(msgspec.json.decode(text, type=list[msgspec.Raw])):
+            event: Event[Any, Any]
             try:
-                events.append(typed.decode(raw))
-            except msgspec.ValidationError:  # noqa: PERF203 - the decoder gives up a whole list for one wrong entry
+                event = typed.decode(raw)
+            except msgspec.ValidationError:
                 try:
                     event = loose.decode(raw)
                     event.args = self._usable(event.args)
                 except msgspec.ValidationError as error:
-                    self._dropped.append(f"event {self.rows + i:,}: {error}")
+                    self._dropped.append(f"event {self._ahead + self.rows + i:,}: {error}")
                     event = Event[Any, Any]()
-                events.append(event)
+            if exact and (event.ts is not None or event.dur is not None):
+                exactly = timed.decode(raw)
+                event.ts, event.dur = exactly.ts, exactly.dur
+            events.append(event)
         return events
 
     def _usable(self, args: object) -> msgspec.Struct:
@@ -145,7 +212,7 @@ class _Columns:
                     continue
         return self._args(**usable)
 
-    def _append(self, events: list[Event[Any, Any]], text: bytes | memoryview) -> None:
+    def _append(self, text: bytes | memoryview, events: list[Event[Any, Any]], ts: Ints, dur: Ints) -> None:
         n = len(events)
         if n == 0:
             return
@@ -156,8 +223,8 @@ class _Columns:
         parts["place"].append(
             np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
-        parts["ts"].append(_nanoseconds([e.ts for e in events], NO_INT))
-        parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
+        parts["ts"].append(ts)
+        parts["dur"].append(dur)
         phases = np.array(self._phases)[kind]
         self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
         cats = np.array(self._cats, np.int32)[kind]
@@ -224,19 +291,19 @@ class _Columns:
                 except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
                     self._loose += 1
 
-    def document(self, pieces: Pieces) -> Document:
-        """All columns joined."""
-        warnings = pieces.warnings
+    def warnings(self) -> list[str]:
+        """What could not be used, one sentence each."""
+        warnings: list[str] = []
         if self._loose:
             warnings.append(f"{self._loose:,} events have an argument of an unexpected type, which was ignored")
         if self._dropped:
             warnings.append(
                 f"{len(self._dropped):,} entries are no events and were ignored; the first: {self._dropped[0]}"
             )
+        return warnings
 
-        def joined(name: str, dtype: type[np.int32 | np.int64]) -> Values:
-            return np.concatenate(self._parts.pop(name)) if self._parts.get(name) else np.zeros(0, dtype)
-
+    def document(self) -> Document:
+        """All columns joined."""
         args: dict[str, ArgRows] = {}
         for name, spec in self._fields.items():
             column = self._arg_parts.pop(name, [])
@@ -244,43 +311,44 @@ class _Columns:
             rows = np.concatenate([r for r, _ in column]) if column else np.zeros(0, np.int64)
             empty = np.zeros(0, np.int32 if text else np.float64 if isinstance(spec.default, float) else np.int64)
             values = np.concatenate([v for _, v in column]) if column else empty
-            order = np.argsort(rows, kind="stable")
+            order = np.argsort(rows, kind="stable")  # categories came one after the other
             args[name] = ArgRows(rows[order], values[order], text)
-        places: dict[tuple[str, str], int] = {}  # 7 and "7" are one
-        same = np.array([places.setdefault((_label(p), _label(t)), len(places)) for p, t in self._places], np.int32)
+        (kind,), kinds = named([self._joined("kind", np.int32)], map(_kind, self._kinds))
+        (place,), places = named([self._joined("place", np.int32)], ((label(p), label(t)) for p, t in self._places))
+        (flow,), flow_names = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
+        shown_texts = [None, *map(shown, list(self._texts)[1:])]
+        ids, texts = named([arg.values for arg in args.values() if arg.text], shown_texts, known=1)
+        ids = iter(ids)
         return Document(
-            kind=joined("kind", np.int32),
-            place=same[joined("place", np.int32)],
-            ts=joined("ts", np.int64),
-            dur=joined("dur", np.int64),
-            kinds=[Kind(ph or "", cat or "", "" if name is None else str(name)) for ph, cat, name in self._kinds],
-            places=list(places),
-            texts=[_text(t) for t in self._texts],
-            args=args,
-            flow_rows=joined("flow_rows", np.int64),
-            flow_ids=joined("flow_ids", np.int64),
-            flow_names=[_label(f) for f in self._flows],
+            kind=kind,
+            place=place,
+            ts=self._joined("ts", np.int64),
+            dur=self._joined("dur", np.int64),
+            kinds=kinds,
+            places=places,
+            texts=[text or "" for text in texts],
+            args={name: replace(arg, values=next(ids)) if arg.text else arg for name, arg in args.items()},
+            flow_rows=self._joined("flow_rows", np.int64),
+            flow_ids=flow.astype(np.int64),
+            flow_names=flow_names,
             samples=self._samples,
-            head=pieces.head,
-            truncated=pieces.truncated,
-            warnings=warnings,
+            head={},
+            truncated=False,
+            warnings=[],
         )
 
-
-def _nanoseconds(us: list[Any], missing: int) -> Ints:
-    """Microseconds, as float, Decimal or None, as int64 ns; `missing` where there is none."""
-    if us and isinstance(next((v for v in us if v is not None), None), Decimal):
-        return np.array([missing if v is None else _clip(int(v * 1000)) for v in us], np.int64)
-    values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
-    known = np.isfinite(values)
-    values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
-    whole = np.floor(values)
-    ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
-    return np.where(known, ns, missing)
+    def _joined(self, name: str, dtype: type[np.int32 | np.int64]) -> Values:
+        parts = self._parts.pop(name, [])
+        return np.concatenate(parts) if parts else np.zeros(0, dtype)
 
 
-def _clip(ns: int) -> int:
-    return max(-_MOST_NS, min(_MOST_NS, ns))
+def _kind(key: tuple[str, str | None, str | int | float | None]) -> Kind:
+    ph, cat, name = key
+    return Kind(ph, cat or "", label(name))
+
+
+def _held(value: int) -> int:
+    return value if -(2**63) <= value < 2**63 else times.MOST_NS if value > 0 else NO_INT
 
 
 def _integers(values: list[Any]) -> Ints:
@@ -288,20 +356,5 @@ def _integers(values: list[Any]) -> Ints:
     try:
         return np.array(values, np.int64)
     except (OverflowError, TypeError):
-        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _clip(v) for v in values)
+        wrapped = (NO_INT if v is None else v - 2**64 if 2**63 <= v < 2**64 else _held(v) for v in values)
         return np.fromiter(wrapped, np.int64, len(values))
-
-
-def _label(value: int | str | float | None) -> str:
-    return "" if value is None else str(value)
-
-
-def _text(raw: bytes) -> str:
-    """A JSON value as the text to show: a string without its quotes, anything else on one line."""
-    text = raw.decode("utf-8", "replace")
-    try:
-        if text.startswith('"'):
-            return str(msgspec.json.decode(text))
-        return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
-    except UNDECODABLE:  # the decoder passes over some escapes that it cannot decode
-        return text.strip('"')

@@ -6,6 +6,9 @@ Also where a file is damaged, cut short or not quite JSON, as profilers write it
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -23,16 +26,24 @@ from visualprof.reader.chrome.salvage import (
     list_end,
     repair,
 )
-from visualprof.reader.source import UNDECODABLE, Skipped, Source
+from visualprof.reader.chrome.scan import Scanner, Window
+from visualprof.reader.native.scanner import ENDED, REFUSED, Part
+from visualprof.reader.source import UNDECODABLE, Filler, Skipped, Source
 
 HEAD_LIMIT = 64 * 1024 * 1024
 LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 SPLIT = re.compile(rb"\}\s*,\s*\{")
+ONE_COMMA = re.compile(rb"\s*,?\s*")
 TAIL = re.compile(rb'\]\s*(?:,\s*"|\})')  # the end of the list and the next key of the document, or its end
 
 DAMAGE_LIMIT = 4 * 1024 * 1024  # without an event in so much, what was read of a damaged part is let go
+BLOCK_BYTES = 1 << 16
 _TAILS = 8
 REPAIRED = "the JSON was not valid (bare NaN, bad escapes or bytes that are not UTF-8) and was repaired"
+
+
+# What scans windows, and what takes the rows of one.
+Scan = tuple[Scanner, Callable[[Part], None]]
 
 
 class Pieces:
@@ -44,9 +55,11 @@ class Pieces:
     the rest is tried from the next event on. Each byte is decoded a few times at most.
     """
 
-    def __init__(self, source: Source, columns: Sink) -> None:
+    def __init__(self, source: Source, columns: Sink, scan: Scan | None = None) -> None:
         self.name = source.name
         self.columns = columns
+        self._source = source
+        self._scan_with = scan
         self.head: dict[str, Any] = {}
         self.truncated = False
         self.listed = False
@@ -67,13 +80,11 @@ class Pieces:
 
         Raises: FormatError, SourceError: nothing could be read; later damage only makes a warning.
         """
-        rest: bytes | None = self._open_list()
-        try:
-            while rest is not None:
-                more = self._more(len(rest))
-                rest = self._feed(rest + more, last=not more)
-        except FormatError as error:
-            self._broken = error
+        if self._scan_with:
+            with self._source.filling() as fill:
+                self._scan(fill, *self._scan_with)
+        else:
+            self._feed_all(self._open_list())
         if self._skipped.parts:
             self._warn(self._skipped.sentence())
         if self._broken:
@@ -85,6 +96,54 @@ class Pieces:
             raise self._broken or FormatError(
                 f"{self.name}: no event can be read: {self._skipped.sentence()}", "was the file cut or edited?"
             )
+
+    def _feed_all(self, rest: bytes | None) -> None:
+        try:
+            while rest is not None:
+                more = self._more(len(rest))
+                rest = self._feed(rest + more, last=not more)
+        except FormatError as error:
+            self._broken = error
+
+    def _scan(self, fill: Filler, scanner: Scanner, take: Callable[[Part], None]) -> None:
+        """As `_feed_all`, of what the scanner refuses: from there to the end of a window."""
+        self._chunks = iter(partial(_block, fill), b"")
+        begun = self._open_list()
+        self._read -= len(begun)
+        with closing(scanner.windows(_Front(begun, fill))) as windows:
+            self._chunks = (bytes(window.text) for window in windows)
+            try:
+                self._take_windows(windows, scanner, take)
+            except FormatError as error:
+                self._broken = error
+        try:
+            fill(memoryview(bytearray(1)))
+        except SourceError as error:  # why the text ended
+            self._broken = self._broken or error
+
+    def _take_windows(self, windows: Iterable[Window], scanner: Scanner, take: Callable[[Part], None]) -> None:
+        rest: bytes | None = b""
+        for window in windows:
+            self._read += len(window.text)
+            whole = scanner.again(rest, window, first=not self.columns.rows) if rest else window
+            if whole.rows:
+                take(whole.rows)
+            rest = self._behind(whole)
+            if rest is None:
+                return
+
+    def _behind(self, window: Window) -> bytes | None:
+        """As `_feed`, of what is not scanned of a window."""
+        state, stop = window.scanned[:2]
+        if state == ENDED:
+            self._close_list(bytes(window.text[stop + 1 :]))
+            return None
+        rest = bytes(window.text[stop:])
+        if self.columns.rows:
+            rest = ONE_COMMA.sub(b"", rest, count=1)
+        if window.ends or state == REFUSED or len(rest) > DAMAGE_LIMIT:
+            return self._feed(rest, window.ends, cut=window.cut)
+        return rest
 
     def _warn(self, text: str) -> None:
         self._warnings[text] = None
@@ -126,16 +185,19 @@ class Pieces:
             "is it a profile, and was it copied whole?",
         )
 
-    def _feed(self, data: bytes, last: bool) -> bytes | None:
-        """Takes the whole events off the front; returns what is left, None at the end of the list."""
-        stop = len(data) if last else _likely_end(data) or len(data) * (len(data) > DAMAGE_LIMIT)
+    def _feed(self, data: bytes, last: bool, *, cut: bool = False) -> bytes | None:
+        """Takes the whole events off the front; returns what is left, None at the end of the list.
+
+        Args: last: nothing follows; cut: it ends with an event, probably.
+        """
+        stop = len(data) if last or cut else _likely_end(data) or len(data) * (len(data) > DAMAGE_LIMIT)
         done = self._take(data, stop, last) if stop else 0
         if done is None:
             return None
         rest = data[behind(data, done) if done else 0 :]
         if last:
             self.truncated = bool(rest) or not self.listed  # a bare list may stay open
-            if not self.truncated and data.strip():
+            if not self.truncated and self.columns.rows:
                 self._warn(f"the list of events is not closed: the file may be cut, after event {self.columns.rows:,}")
             return None
         if len(rest) > HEAD_LIMIT:
@@ -243,6 +305,23 @@ class Pieces:
                 return
         self.truncated = not rest.endswith(b"}")
         self._warn("what follows the list of events is not valid JSON and was ignored")
+
+
+class _Front:
+    """Fills buffers with what was read before, then with what follows it."""
+
+    def __init__(self, begun: bytes, fill: Filler) -> None:
+        self._begun, self._fill = begun, fill
+
+    def __call__(self, buffer: memoryview) -> int:
+        first, self._begun = self._begun[: len(buffer)], self._begun[len(buffer) :]
+        buffer[: len(first)] = first
+        return len(first) + self._fill(buffer[len(first) :])
+
+
+def _block(fill: Filler) -> bytes:
+    buffer = bytearray(BLOCK_BYTES)
+    return bytes(memoryview(buffer)[: fill(memoryview(buffer))])
 
 
 def _likely_end(data: bytes, window: int = 1 << 18) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, cast
 
@@ -35,6 +36,24 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
         except UNDECODABLE:
             why = GROWING if "truncated" in str(error) else DAMAGED
             raise source.error(f"not {what} ({error})", hint or why) from error
+
+
+def label(value: str | int | float | None) -> str:
+    """A name or an identifier as text; "" for null. 7, 7.0 and "7" are one."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)
+    return "" if value is None else str(value)
+
+
+def shown(raw: bytes) -> str:
+    """A JSON value as the text to show: a string without its quotes, anything else on one line."""
+    text = raw.decode("utf-8", "replace")
+    try:
+        if text.startswith('"'):
+            return str(msgspec.json.decode(text))
+        return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+    except UNDECODABLE:  # the decoder passes over some escapes that it cannot decode
+        return text.strip('"')
 
 
 def json_object(value: object) -> Json:

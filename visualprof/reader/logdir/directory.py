@@ -85,7 +85,7 @@ class LogDirectory:
         self.roots = roots(paths)
         self.watching = "polling"
         self._parser = parser
-        self._cache = cache
+        self.cache = cache
         self._events = events
         self._scan_s = scan_s
         self._settle_s = settle_s
@@ -166,7 +166,7 @@ class LogDirectory:
             if trace:
                 self._traces.move_to_end(fingerprint)
                 return trace
-        trace = self._cache.load(fingerprint)
+        trace = self.cache.load(fingerprint)
         with self._lock:
             entry = self._files.get(span.log_file.file)
             if trace is None:

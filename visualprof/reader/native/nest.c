@@ -8,46 +8,59 @@
 #define API __attribute__((visibility("default")))
 #endif
 
-#define LANES 65536 /* of a track; the last takes all that find no other */
+#define MOST_LANES 65536 /* of a track; the last takes all that find no other */
 
-/*
- * The first lane from `lane` on that is free at a time.
- *
- * until: a tree over the lanes; a leaf is when its lane becomes free, a node the earliest of its leaves.
- */
-static int64_t free_lane(const int64_t *until, int64_t lane, int64_t time)
+/* Lanes and when each becomes free: a tree over them, of which a node is the earliest of the two below it. */
+typedef struct {
+    int64_t count; /* a power of two; the leaves stand from here on */
+    int64_t *until;
+} Lanes;
+
+/* The first lane from `lane` on that is free at a time. */
+static int64_t free_lane(Lanes lanes, int64_t lane, int64_t time)
 {
-    int64_t at = LANES + (lane < LANES ? lane : LANES - 1);
-    while (until[at] > time) { /* nothing below: go up until there is a right neighbour, then to it */
+    int64_t at = lanes.count + (lane < lanes.count ? lane : lanes.count - 1);
+    while (lanes.until[at] > time) { /* nothing below: go up until there is a right neighbour, then to it */
         while (at & 1) at >>= 1;
         at++;
     }
-    while (at < LANES) {
+    while (at < lanes.count) {
         at *= 2;
-        at += until[at] > time;
+        at += lanes.until[at] > time;
     }
-    return at - LANES;
+    return at - lanes.count;
 }
 
 /* Takes a lane until a time; the last one is always free. */
-static void take_lane(int64_t *until, int64_t lane, int64_t time)
+static void take_lane(Lanes lanes, int64_t lane, int64_t time)
 {
-    if (lane == LANES - 1) return;
-    int64_t at = LANES + lane;
-    until[at] = time;
+    if (lane == lanes.count - 1) return;
+    int64_t at = lanes.count + lane;
+    lanes.until[at] = time;
     while (at > 1) {
-        int64_t earliest = until[at] < until[at ^ 1] ? until[at] : until[at ^ 1];
+        int64_t earliest = lanes.until[at] < lanes.until[at ^ 1] ? lanes.until[at] : lanes.until[at ^ 1];
         at >>= 1;
-        if (until[at] == earliest) return;
-        until[at] = earliest;
+        if (lanes.until[at] == earliest) return;
+        lanes.until[at] = earliest;
     }
 }
 
-/* Frees the lanes below `lanes` of their last track. */
-static void free_lanes(int64_t *until, int64_t lanes)
+/* Frees the first lanes of their last track. */
+static void free_lanes(Lanes lanes, int64_t used)
 {
-    for (int64_t first = LANES, last = LANES + lanes; first; first >>= 1, last >>= 1)
-        for (int64_t at = first; at <= last && at < 2 * LANES; at++) until[at] = INT64_MIN;
+    for (int64_t first = lanes.count, last = lanes.count + used - 1; first; first >>= 1, last >>= 1)
+        for (int64_t at = first; at <= last; at++) lanes.until[at] = INT64_MIN;
+}
+
+/* Lanes for the longest track, all free; `until` is null where memory is short. */
+static Lanes lanes_for(const int64_t *first, int64_t tracks)
+{
+    Lanes lanes = {64, NULL};
+    for (int64_t track = 0; track < tracks; track++)
+        while (lanes.count < MOST_LANES && lanes.count <= first[track + 1] - first[track]) lanes.count *= 2;
+    lanes.until = malloc(2 * (size_t)lanes.count * sizeof *lanes.until);
+    if (lanes.until) free_lanes(lanes, lanes.count);
+    return lanes;
 }
 
 /*
@@ -61,24 +74,22 @@ static void free_lanes(int64_t *until, int64_t lanes)
  */
 API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, int64_t tracks, int32_t *parent, uint16_t *depth)
 {
-    int64_t *until = malloc(2 * LANES * sizeof *until);
-    if (!until) return 1;
-    free_lanes(until, LANES);
+    Lanes lanes = lanes_for(first, tracks);
+    if (!lanes.until) return 1;
     for (int64_t track = 0; track < tracks; track++) {
-        int64_t above = -1, lanes = 0;
+        int64_t above = -1, used = 1;
         for (int64_t i = first[track]; i < first[track + 1]; i++) {
             while (above >= 0 && closed[above] < closed[i]) above = parent[above];
             parent[i] = (int32_t)above;
-            int64_t lane = above < 0 ? 0 : (int64_t)depth[above] + 1;
-            lane = free_lane(until, lane, ts[i]);
-            take_lane(until, lane, closed[i]);
+            int64_t lane = free_lane(lanes, above < 0 ? 0 : (int64_t)depth[above] + 1, ts[i]);
+            take_lane(lanes, lane, closed[i]);
             depth[i] = (uint16_t)lane;
-            if (lane >= lanes) lanes = lane + 1;
+            if (lane >= used) used = lane + 1;
             above = i;
         }
-        free_lanes(until, lanes);
+        free_lanes(lanes, used);
     }
-    free(until);
+    free(lanes.until);
     return 0;
 }
 

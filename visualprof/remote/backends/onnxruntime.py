@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import logging
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ LEVELS = {
     "basic": "ORT_ENABLE_BASIC",
     "disable": "ORT_DISABLE_ALL",
 }
+CONVERTED = {"f16": "f16 (converted)", "int8": "int8 (weights; activations while it runs)"}
 RUN = ("model_run", "SequentialExecutor::Execute")
 
 
@@ -79,7 +82,8 @@ def devices() -> list[str]:
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
     options = choose(spec, OPTIONS)
-    settings = {"precision": "as the model", "threads": str(spec.threads or "as the runtime chooses"), **options}
+    precision = CONVERTED.get(spec.precision, "as the model")
+    settings = {"precision": precision, "threads": str(spec.threads or "as the runtime chooses"), **options}
     return _session(_open(path, spec, feeds, _session_options(spec, options)), spec, settings)
 
 
@@ -108,11 +112,32 @@ def _session(inner: Any, spec: Spec, settings: dict[str, str]) -> Session:
     return CudaSession(inner, settings, spec.device_number)
 
 
+def _converted(path: Path, spec: Spec) -> str | bytes:
+    """The model as it is run: ONNX Runtime computes as the model says, so that another precision is another model.
+
+    f16: weights and operators by its own converter, inputs and outputs as saved. int8: its dynamic quantisation, whose
+    weights are int8, and whose activations are quantised while it runs.
+    """
+    if spec.precision not in CONVERTED:
+        return str(path)
+    onnx: Any = importlib.import_module("onnx")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "model.onnx")
+        if spec.precision == "f16":
+            converter: Any = importlib.import_module("onnxruntime.transformers.float16")
+            onnx.save(converter.convert_float_to_float16(onnx.load(path), keep_io_types=True), target)
+        else:
+            logging.disable(logging.WARNING)  # it advises a preparation of the model at each call
+            quantization: Any = importlib.import_module("onnxruntime.quantization")
+            quantization.quantize_dynamic(path, target)
+        return target.read_bytes()
+
+
 def _session_options(spec: Spec, options: dict[str, str]) -> Any:
-    if spec.precision not in ("", "f32"):
+    if spec.precision not in ("", "f32", *CONVERTED):
         raise TaskFailure(
             "input_error",
-            f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision} by a setting",
+            f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision}",
             "convert the model itself and submit that, or leave the precision empty",
         )
     ort: Any = importlib.import_module("onnxruntime")
@@ -127,7 +152,7 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
 
 def _open(path: Path, spec: Spec, feeds: Feeds, settings: Any) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
-    session = ort.InferenceSession(str(path), settings, providers=_providers(ort, spec))
+    session = ort.InferenceSession(_converted(path, spec), settings, providers=_providers(ort, spec))
     wanted = "CUDAExecutionProvider" if spec.device.startswith("cuda") else "CPUExecutionProvider"
     got: list[str] = session.get_providers()
     if got[0] != wanted:
@@ -176,7 +201,8 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"timeline": timeline},
-    precisions=("f32",),
+    precisions=("f32", "f16", "int8"),
     options=OPTIONS,
+    requires=("numpy", "onnx"),  # its converters need both
     short="ort",
 )

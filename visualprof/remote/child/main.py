@@ -23,7 +23,7 @@ from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
 from visualprof.remote.child.measure import describe, measure_point, packed
-from visualprof.remote.protocol import Lease, TaskFailure, build
+from visualprof.remote.protocol import Lease, Request, TaskFailure, build
 
 RESERVE = 64 * 1024
 NO_MEMORY = re.compile(r"out of memory|bad_?alloc|failed to allocate|cannot allocate|not enough memory", re.IGNORECASE)
@@ -106,7 +106,7 @@ def main(argv: list[str]) -> int:
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
-        failure = explain(error)
+        failure = _with_sizes(explain(error), task.lease.request)
         events.tell("failed", reason=failure.reason, error=failure.error, hint=failure.hint)
         return 1
     finally:
@@ -194,6 +194,18 @@ def explain(error: BaseException) -> TaskFailure:
         hint = "the runtime's interpreter lacks a package; install the runtime anew"
         return TaskFailure("no_runtime", sentence, hint)
     return TaskFailure("model_error", sentence, "the log has the whole message")
+
+
+def _with_sizes(failure: TaskFailure, request: Request) -> TaskFailure:
+    """What the model refused may be a size that was only a guess: the hint says how to give another."""
+    named = [
+        dim for tensor in request.inputs for dim in tensor.dims if dim in request.dims and dim != request.sweep.dim
+    ]
+    if failure.reason != "model_error" or not named:
+        return failure
+    sizes = ", ".join(f"{dim}={request.dims[dim]}" for dim in dict.fromkeys(named))
+    hint = f"does the model take {sizes}? --dim {named[0]}=SIZE (Sizes on the Run page) gives another"
+    return TaskFailure(failure.reason, failure.error, f"{hint}; {failure.hint}" if failure.hint else hint)
 
 
 def _sentence(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from visualprof.server.api.spans import columns_of, summary_of, whole_run, withi
 from visualprof.server.routes import SPAN, Query, Resource, get
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
+from visualprof.views.answers.kept import KeptAnswer
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, page
 
 KEPT = 64  # results
@@ -170,13 +171,21 @@ class Views(Resource):
         version, subject = self._subject(chosen, query)
         if chosen.subject == "model":  # drawn in milliseconds; kept, it would keep the whole model in memory
             return params, chosen.compute(subject(), params)
-        return params, self._results.get((version, chosen.name, params), lambda: chosen.compute(subject(), params))
 
-    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[object, Callable[[], Any]]:
+        def worked_out() -> Answer:
+            if chosen.subject == "reports":
+                return chosen.compute(subject(), params)
+            place = KeptAnswer(self._logdir.cache, chosen, params, version)
+            kept = place.load()
+            return place.worked_out(lambda: chosen.compute(subject(), params)) if kept is None else kept
+
+        return params, self._results.get((version, chosen.name, params), worked_out)
+
+    def _subject(self, chosen: View, query: SubjectQuery) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """What differs when the content does, and what opens that for a view whose answer is not kept."""
         if chosen.subject == "model":
             model = self._models.graph(_required(query, "model"))
-            return model, lambda: model
+            return (model,), lambda: model
         if chosen.subject == "reports":
             reports = self._reports.chosen([_required(query, "reports")])
             return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
@@ -188,8 +197,8 @@ class Views(Resource):
                 raise MissingData(
                     f"the run {run!r} has no data for the view {chosen.name!r}", "it needs communication between ranks"
                 )
-            versions = tuple(summary.fingerprint for summary in summaries)
-            return versions, lambda: [(name, columns_of(self._logdir, span)) for name, span in spans]
+            versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
+            return tuple(versions), lambda: [(name, columns_of(self._logdir, span)) for name, span in spans]
         span = self._logdir.listing().find(run, query.worker, query.span)
         summary = summary_of(self._logdir, span)
         if chosen.name not in summary.views:
@@ -197,7 +206,7 @@ class Views(Resource):
                 f"{span.log_file.name} has no data for the view {chosen.name!r}",
                 "it has data for: " + ", ".join(summary.views),
             )
-        return summary.fingerprint, lambda: columns_of(self._logdir, span)
+        return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
 
 
 def parameters(chosen: View) -> list[Parameter]:

@@ -15,7 +15,7 @@ from visualprof.reader.native import FLOAT64, INT64, UINT8, function
 LONG = 100  # rows of a column from which on it pays
 
 
-def _builtin(value: Any) -> Any:
+def builtin(value: Any) -> Any:
     """Of what msgspec does not know: an array or another column as a list, a number of an array as Python's.
 
     Raises: NotImplementedError: it is neither an array nor a sequence.
@@ -36,7 +36,7 @@ def _written(value: Any) -> Any:
             length: int = write(column, len(column), text)
             if length >= 0:
                 return msgspec.Raw(text[:length].tobytes())
-    return _builtin(value)
+    return builtin(value)
 
 
 def _writer(dtype: np.dtype[Any]) -> Callable[..., int] | None:
@@ -57,7 +57,7 @@ def encode(body: object) -> bytes:
     try:
         return _ENCODER.encode(body)
     except UnicodeEncodeError:
-        return _ENCODER.encode(_readable(msgspec.to_builtins(body, enc_hook=_builtin)))
+        return _ENCODER.encode(_readable(msgspec.to_builtins(body, enc_hook=builtin)))
 
 
 def _readable(value: Any) -> Any:

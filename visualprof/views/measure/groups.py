@@ -47,6 +47,13 @@ class Groups(msgspec.Struct, frozen=True):
         np.minimum.at(out, self.of, values)
         return out
 
+    def largest(self, values: Ints) -> Ints:
+        """The row of the largest value in each group, the first one of several."""
+        rows = np.flatnonzero(values == self.max(values)[self.of])[::-1]
+        out = np.empty(len(self.first), np.int64)
+        out[self.of[rows]] = rows  # of several assignments the last one stays
+        return out
+
     def distinct(self, values: Rows) -> Ints:
         """Number of distinct values >= 0 in each group."""
         known = np.flatnonzero(values >= 0)
@@ -61,22 +68,29 @@ class Groups(msgspec.Struct, frozen=True):
 
 def group(*keys: Rows | Mask) -> Groups:
     """Groups of rows with equal keys, all (n,), in order of the keys."""
-    of, number = _numbered(keys[0])
+    code, span = _from_zero(keys[0])
     for key in keys[1:]:
-        place, values = _numbered(key)
-        of, number = _numbered(of * values + place)
-    first = np.empty(number, np.int64)
+        place, width = _from_zero(key)
+        code, span = _from_zero(code * width + place)
+    there = np.zeros(span, bool)
+    there[code] = True
+    of = (np.cumsum(there) - 1)[code]
+    count = np.bincount(of)
+    first = np.empty(len(count), np.int64)
     first[of[::-1]] = np.arange(len(of) - 1, -1, -1)  # of several assignments the last one stays
-    return Groups(first, of, np.bincount(of, minlength=number))
+    return Groups(first, of, count)
 
 
 def distinct(key: Rows) -> Rows:
     """The distinct ones of some keys (n,), ascending."""
-    return key[group(key).first]
+    place, span = _from_zero(key)
+    row = np.full(span, -1, np.int64)  # one that has each key
+    row[place] = np.arange(len(key))
+    return key[row[row >= 0]]
 
 
-def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
-    """The place of each key among the distinct ones in their order, and their number; counted where they are dense."""
+def _from_zero(key: Rows | Mask) -> tuple[Ints, int]:
+    """Numbers from 0 in the order of the keys, and how many are possible; their places where few of them are."""
     if not len(key):
         return np.zeros(0, np.int64), 0
     if key.dtype == np.bool_:
@@ -85,8 +99,5 @@ def _numbered(key: Rows | Mask) -> tuple[Ints, int]:
     if high - low > SPARSE * len(key):
         values, of = np.unique(key, return_inverse=True)
         return of, len(values)
-    at = (key - key.dtype.type(low)).astype(np.intp)  # in their own type: addresses take all of 64 bits
-    there = np.zeros(high - low + 1, bool)
-    there[at] = True
-    place = np.cumsum(there) - 1
-    return place[at], int(place[-1]) + 1
+    at = (key - key.dtype.type(low)).astype(np.int64)  # in their own type: addresses take all of 64 bits
+    return at, high - low + 1

@@ -72,7 +72,7 @@ def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> Window
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(inside)
     unions = lengths(groups.of, start, end, len(groups.first))
-    longest = rows[np.lexsort((-events.dur[rows], groups.of))][np.cumsum(groups.count) - groups.count]
+    longest = rows[groups.largest(events.dur[rows])]
     columns: dict[str, Column] = {
         "name": names(trace, events.name[rows][groups.first]),
         "category": [Category(c).name.lower() for c in events.category[rows][groups.first].tolist()],

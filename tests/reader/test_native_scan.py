@@ -1,0 +1,195 @@
+"""The scanner in C gives the same documents as the decoder in Python."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests import fuzz
+from tests.conftest import FIXTURES, SHARED
+from visualprof.errors import VisualprofError
+from visualprof.reader.chrome.decode import read_events
+from visualprof.reader.chrome.document import Args, Document, Kind
+from visualprof.reader.chrome.scan import Scanner
+from visualprof.reader.formats import kineto, megengine_timeline, onnxruntime, paddle
+from visualprof.reader.native.scanner import compiled
+from visualprof.reader.registry import recognise
+from visualprof.reader.source import Source
+
+pytestmark = pytest.mark.skipif(not compiled(), reason="the scanner was not compiled")
+
+Spec = tuple[type[Args], Mapping[str, Sequence[str]]]
+SPECS: dict[str, Spec] = {
+    "kineto": (kineto.Args, kineto.FIELDS),
+    "paddle": (paddle.Args, paddle.FIELDS),
+    "onnxruntime": (onnxruntime.NodeArgs, {"Session": ()}),
+    "megengine": (megengine_timeline.LaneArgs, {}),
+    "chrome": (Args, {}),
+}
+KINETO = SPECS["kineto"]
+DAMAGE = ("damaged", "repaired", "follows the list")
+
+
+def spec_of(path: Path) -> Spec | None:
+    """What the format of a file asks for; None where it is no trace of events."""
+    try:
+        return SPECS.get(recognise(Source(path)).name)
+    except VisualprofError:
+        return None
+
+
+def differences(one: Document | str, other: Document | str) -> list[str]:
+    """The fields in which two documents, or errors, are not equal to the digit."""
+    if isinstance(one, str) or isinstance(other, str):
+        return [] if one == other else [f"{one!s:.200} / {other!s:.200}"]
+    found: list[str] = []
+    for field in msgspec.structs.fields(Document):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name == "args":
+            pairs = {
+                f"{name}.{part}": (getattr(a[name], part), getattr(b[name], part))
+                for name in a
+                for part in ("rows", "values")
+            }
+        else:
+            pairs = {field.name: (a, b)}
+        for name, (x, y) in pairs.items():
+            same = x.dtype == y.dtype and np.array_equal(x, y) if isinstance(x, np.ndarray) else x == y
+            if not same:
+                found.append(f"{name}: {x!s:.200} / {y!s:.200}")
+    return found
+
+
+def document(path: Path, spec: Spec, scanner: Scanner | None) -> Document | str:
+    """The events of a file; what is said where it cannot be read."""
+    try:
+        return read_events(Source(path), *spec, scanner)
+    except VisualprofError as error:
+        return str(error)
+
+
+def compare(path: Path, spec: Spec, threads: int, piece: int) -> list[str]:
+    """How the scanner's document differs from the decoder's."""
+    return differences(document(path, spec, None), document(path, spec, Scanner(*spec, threads=threads, piece=piece)))
+
+
+def profiles() -> list[Path]:
+    """Every trace of events among the fixtures and the shared files."""
+    folders = [folder for folder in (FIXTURES, SHARED / "traces") if folder.exists()]
+    files = (path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path for path in files if spec_of(path)]
+
+
+@pytest.mark.parametrize(("threads", "piece"), [(1, 4 << 20), (3, 5000), (2, 64)])
+def test_every_profile_is_the_same_document(threads: int, piece: int) -> None:
+    found = {}
+    for path in profiles():
+        if path.stat().st_size < (40_000 if piece < 5000 else 400_000):
+            found[path.name] = compare(path, spec_of(path) or KINETO, threads, piece)
+    assert len(found) > 10
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def usable(found: Document | str) -> int:
+    """How many rows stand for an event, not for an entry that is none."""
+    return 0 if isinstance(found, str) else sum(found.kinds[i] != Kind("", "", "") for i in found.kind.tolist())
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_mutated_profiles_are_the_same_document(seed: int, tmp_path: Path) -> None:
+    """Damaged text is mended piece by piece, and the scanner's pieces begin elsewhere: it may lose fewer events."""
+    rng = random.Random(seed)
+    small = [(path.read_bytes(), spec_of(path) or KINETO) for path in profiles() if path.stat().st_size < 60_000]
+    plain = [(data, spec) for data, spec in small if data[:1] in b"{["]
+    for _ in range(60 if seed == 1 else 2000):
+        data, spec = rng.choice(plain)
+        changed = bytearray(data)
+        rng.choice(fuzz.TEXT)(changed, rng)
+        path = tmp_path / "mutated.json"
+        path.write_bytes(changed)
+        decoded = document(path, spec, None)
+        scanned = document(path, spec, Scanner(*spec, threads=1, piece=rng.choice((1 << 20, 5000, 300))))
+        said = str([d if isinstance(d, str) else d.warnings for d in (decoded, scanned)])
+        if any(word in said for word in (*DAMAGE, "no event can be read")):
+            assert usable(scanned) >= usable(decoded), bytes(changed)
+        else:
+            assert differences(decoded, scanned) == [], bytes(changed)
+
+
+BLANKS = st.sampled_from(["", "", "", " ", "\n", "\n    ", "\t", "\r\n"])
+STRINGS = st.one_of(
+    st.sampled_from([
+        '""', '"X"', '"C"', '"s"', '"f"', '"b"', '"kernel"', '"cpu_op"', '"7"', '"12"', '"1.5"', '"nan"', '"null"',
+        '"\\u0041"', '"\\ud83d\\ude00"', '"\\\\ \\" \\/ \\b"', '"C:\\\\a"', '"测试"', '"\U0001f600"',
+    ]),
+    st.text(max_size=8).map(json.dumps),
+    st.text(st.characters(min_codepoint=32, exclude_characters='"\\', exclude_categories=["Cs"]), max_size=40).map(
+        '"{}"'.format
+    ),
+)  # fmt: skip
+NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70).map(str),
+    st.integers(-20, 20).map(str),
+    st.decimals(-(10**13), 10**13, places=3).map(str),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,12})?", fullmatch=True),
+    st.from_regex(r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,5})?[eE][+-]?[0-9]{1,2}", fullmatch=True),
+    st.sampled_from([
+        "-0", "-0.0", "0.0005", "1711964646123456.789", "4458676522690.6555", "18446744073709551615", "1e-999",
+    ]),
+)  # fmt: skip
+VALUES = st.recursive(
+    st.one_of(STRINGS, NUMBERS, st.sampled_from(["null", "true", "false"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda v: f"[{', '.join(v)}]"),
+        st.dictionaries(STRINGS, inner, max_size=3).map(
+            lambda members: "{" + ",".join(f"{key}:{value}" for key, value in members.items()) + "}"
+        ),
+    ),
+    max_leaves=6,
+)
+ARGUMENTS = [*(f'"{key}"' for key in Scanner(*KINETO).fields.keys), '"other"', '"args"', '"ts"']
+
+
+@st.composite
+def objects(draw: st.DrawFn, keys: st.SearchStrategy[str], value: Any) -> str:
+    """A JSON object; equal keys may come again. value: what draws the value of a key."""
+    blank = draw(BLANKS)
+    members = [f"{blank}{key}{draw(BLANKS)}:{blank}{draw(value(key))}" for key in draw(st.lists(keys, max_size=7))]
+    return "{" + f"{draw(BLANKS)},".join(members) + blank + "}"
+
+
+ARGS = objects(st.sampled_from(ARGUMENTS), lambda _: st.one_of(NUMBERS, VALUES))
+SAMPLES = objects(STRINGS, lambda _: NUMBERS)
+PLAIN = {
+    '"ph"': STRINGS, '"cat"': STRINGS, '"name"': st.one_of(STRINGS, NUMBERS), '"pid"': st.one_of(NUMBERS, STRINGS),
+    '"tid"': st.one_of(NUMBERS, STRINGS), '"id"': st.one_of(NUMBERS, STRINGS), '"ts"': NUMBERS, '"dur"': NUMBERS,
+    '"args"': st.one_of(ARGS, SAMPLES), '"s"': VALUES, '"é"': VALUES,
+}  # fmt: skip
+AROUND = ("%s", '{"traceEvents":%s}', '\ufeff{"a": 1, "traceEvents": %s, "b": [{"name": 1}]}')
+EVENTS = st.lists(
+    st.one_of(
+        objects(st.sampled_from([*PLAIN]), lambda key: st.one_of(PLAIN[key], PLAIN[key], PLAIN[key], VALUES)),
+        objects(st.sampled_from([*PLAIN]), PLAIN.__getitem__),
+        st.sampled_from(
+            ["{}", "null", "7", "[]", '{"ph": "C", "args": {"a": 1, "b": 2.5}}', '{"args": {}, "args": null}']
+        ),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(EVENTS, BLANKS, st.sampled_from([64, 300, 1 << 20]), st.sampled_from(AROUND))
+def test_oddities_are_the_same_document(tmp_path: Path, events: list[str], blank: str, piece: int, around: str) -> None:
+    path = tmp_path / "odd.json"
+    path.write_text(around % f"[{blank}{f'{blank},'.join(events)}{blank}]", encoding="utf-8", newline="")
+    assert compare(path, KINETO, 1, piece) == []

@@ -1,0 +1,142 @@
+"""Answers on disk."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES, trace_of
+from visualprof.cli import main
+from visualprof.cli import view as command
+from visualprof.cli._terminal import render
+from visualprof.reader.cache import Cache
+from visualprof.views import Params, View, all_views
+from visualprof.views.answers import kept
+from visualprof.views.answers.encoding import encode
+from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.table import Answer, Selection, Table, page
+
+PROFILES = (
+    "pytorch-h200/cnn.pt.trace.json.gz",
+    "pytorch-ddp-cpu/rank0.pt.trace.json.gz",
+    "megengine-train/1890.chrome_timeline.json.gz",
+    "onnxruntime-cpu/if_loop.json.gz",
+    "synthetic-4gpu/rank0.pt.trace.json.gz",
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    """Where every answer is kept, however soon it was there."""
+    monkeypatch.setattr(kept, "_LONG_S", -1.0)
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    return Cache.default()
+
+
+def shown(answer: Answer, by: View) -> list[object]:
+    """All that anybody sees of an answer."""
+    tables = answer.tables()
+    sorted_by = [(name, key) for name, table in tables.items() for key in list(table.named())[:3]]
+    return [
+        encode(answer),
+        encode(by.charts(answer, by.parse({}), 10)) if by.charts else b"",
+        render(answer, "", 160),
+        *(table.to_csv() for table in tables.values()),
+        *(encode(page(tables[name], Selection(sort=key, offset=1, limit=5))) for name, key in sorted_by),
+        *(encode(page(table, Selection(search={"name": "a"}))) for table in tables.values() if "name" in table.named()),
+    ]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_kept_answer_shows_the_same(name: str, cache: Cache) -> None:
+    trace = trace_of(SAMPLES / name)
+    for one in all_views():
+        if one.subject in ("trace", "run") and one.needs(trace):
+            subject = trace if one.subject == "trace" else [("a", trace), ("b", trace)]
+            place = KeptAnswer(cache, one, one.parse({}), (name,))
+            assert place.load() is None
+            answer = place.worked_out(lambda one=one, subject=subject: one.compute(subject, one.parse({})))
+            again = place.load()
+            assert (again is None) == (one.name == "memory")  # its addresses are made into text when they are shown
+            assert again is None or shown(again, one) == shown(answer, one), one.name
+
+
+@dataclass(frozen=True)
+class Asked(Params):
+    top: int = 3
+
+
+def answer_of(place: KeptAnswer, number: int = 1) -> Answer:
+    return place.worked_out(lambda: Table(columns={"x": [number]}, kinds={"x": "count"}))
+
+
+def some(name: str = "some") -> View:
+    def compute(subject: object, params: object) -> Table[dict[str, list[int]]]:
+        raise AssertionError
+
+    return View(name, 1, bool, Asked, compute)
+
+
+def test_it_is_of_its_view_parameters_and_files(cache: Cache) -> None:
+    answer_of(KeptAnswer(cache, some(), Asked(), ("f",)))
+    assert KeptAnswer(cache, some(), Asked(), ("f",)).load() is not None
+    others = [(some("other"), Asked(), ("f",)), (some(), Asked(top=4), ("f",)), (some(), Asked(step="1"), ("f",))]
+    for other in [*others, (some(), Asked(), ("g",)), (some(), Asked(), ("f", "f"))]:
+        assert KeptAnswer(cache, *other).load() is None
+
+
+def test_other_code_makes_other_answers(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer_of(KeptAnswer(cache, some(), Asked(), ("f",)))
+    monkeypatch.setattr(kept, "reader_version", lambda *folders: f"changed {folders}")
+    assert KeptAnswer(cache, some(), Asked(), ("f",)).load() is None
+
+
+def test_one_with_a_wrong_bit_counts_as_absent(cache: Cache) -> None:
+    place = KeptAnswer(cache, some(), Asked(), ("f",))
+    answer_of(place)
+    (path,) = cache.folder.glob("*.vpanswer")
+    data = path.read_bytes()
+    for at in range(len(data)):
+        path.write_bytes(data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :])
+        assert place.load() is None, at
+    path.write_bytes(data)
+    assert place.load() is not None
+
+
+def test_what_was_there_soon_or_is_very_large_is_not_kept(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = KeptAnswer(cache, some(), Asked(), ("f",))
+    place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}), keep=False)
+    monkeypatch.setattr(kept, "_MOST_BYTES", 50)
+    place.worked_out(lambda: Table(columns={"x": [2**40] * 10}, kinds={"x": "count"}))
+    monkeypatch.setattr(kept, "_LONG_S", 60.0)
+    answer_of(place)
+    assert place.load() is None
+
+
+def test_names_that_are_no_text_are_shown_but_not_kept(cache: Cache) -> None:
+    place = KeptAnswer(cache, some(), Asked(), ("f",))
+    answer = place.worked_out(lambda: Table(columns={"x": ["\udc80"]}, kinds={"x": "name"}))
+    assert list(answer.tables()[""].named()["x"]) == ["\udc80"]
+    assert place.load() is None
+
+
+def test_the_command_opens_no_columns_twice(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    path = tmp_path / "mine.json.gz"
+    path.write_bytes((SAMPLES / PROFILES[1]).read_bytes())
+    assert main(["view", "operator", str(path)]) == 0
+    first = capfdbinary.readouterr().out
+    opened: list[object] = []
+    actual = command._open
+    monkeypatch.setattr(command, "_open", lambda file: opened.append(file) or actual(file))
+    assert main(["view", "operator", str(path)]) == 0
+    assert capfdbinary.readouterr().out == first
+    assert opened == []
+    assert main(["view", "operator", str(path), "--param", "group=shape"]) == 0
+    os.utime(path, (1, 1))  # another file, as far as anybody knows
+    assert main(["view", "operator", str(path)]) == 0
+    assert len(opened) == 2

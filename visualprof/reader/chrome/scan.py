@@ -1,0 +1,199 @@
+"""Chrome trace events scanned in C, on several threads: text to columns, without an object of any event.
+
+The scanner takes plain events and refuses everything else, which is decoded in Python then (`decode`). So it may be
+strict: what it takes, it takes as Python does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+
+import msgspec
+
+from visualprof.reader.chrome.document import Args
+from visualprof.reader.native.scanner import (
+    FLOAT,
+    INTEGER,
+    MOST_FIELDS,
+    OPEN,
+    PADDING,
+    TEXT,
+    Fields,
+    Part,
+    Reader,
+    Scanned,
+    border,
+    compiled,
+)
+from visualprof.reader.processors import processors
+from visualprof.reader.source import Filler
+
+PIECE_BYTES = 1 << 20
+MOST_THREADS = 4
+NOTHING = Scanned(OPEN, 0, 0, 0)
+
+
+@dataclass
+class Window:
+    """A part of the text. ends: nothing follows; cut: it ends with an event, probably, which a comma follows."""
+
+    text: memoryview
+    ends: bool
+    cut: bool
+    rows: Part | None = None
+    scanned: Scanned = NOTHING
+    error: BaseException | None = None
+    done: Event = field(default_factory=Event)
+
+    def scan(self, reader: Reader, *, first: bool = False) -> Window:
+        """Scans it, unless the rest of its last event is in the next one."""
+        if self.cut or self.ends:
+            self.scanned = reader.scan(self.text, first=first)
+            self.rows = Part(reader, self.scanned.first, self.scanned.last)
+        return self
+
+
+class Windows:
+    """A text window by window. Args: fill: what fills a buffer with the next bytes; piece: bytes of a window."""
+
+    def __init__(self, fill: Filler, piece: int) -> None:
+        self._fill, self._piece = fill, piece
+        self._begun = b""
+
+    def buffer(self) -> memoryview:
+        """For one window."""
+        return memoryview(bytearray(self._piece + PADDING))
+
+    def next(self, buffer: memoryview) -> Window:
+        """The next window; the buffer is used where it is large enough."""
+        size = len(self._begun)
+        if size + PADDING >= len(buffer):
+            buffer = memoryview(bytearray(2 * size + PADDING))
+        buffer[:size] = self._begun
+        size += self._fill(buffer[size:-PADDING])
+        ends = size + PADDING < len(buffer)
+        buffer[size : size + PADDING] = bytes(PADDING)
+        cut = 0 if ends else border(buffer[:size])
+        self._begun = bytes(buffer[cut:size]) if cut else b""
+        if cut:
+            buffer[cut : cut + PADDING] = bytes(PADDING)
+        return Window(buffer[: cut or size], ends, cut > 0)
+
+
+class Scanner:
+    """Scans the text of one file.
+
+    Args:
+        args, fields_by_cat: as of `decode.read_document`.
+        threads: how many scan at once; by default one per processor that may be used, at most 4.
+        piece: bytes of a window.
+    """
+
+    def __init__(
+        self, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]], threads: int = 0, piece: int = PIECE_BYTES
+    ) -> None:
+        fields = msgspec.structs.fields(args)
+        bit = {f.name: 1 << i for i, f in enumerate(fields)}
+        self.fields = Fields(
+            {f.name: _type(f.default) for f in fields},
+            [f.encode_name for f in fields],
+            {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
+        )
+        self._threads = threads or min(MOST_THREADS, processors())
+        self._piece = piece
+        self._readers: list[Reader] = []
+        self._again: Reader | None = None
+
+    @classmethod
+    def of(cls, args: type[Args], fields_by_cat: Mapping[str, Sequence[str]]) -> Scanner | None:
+        """None where it was not compiled, or cannot hold so many arguments."""
+        usable = compiled() and len(msgspec.structs.fields(args)) <= MOST_FIELDS
+        return cls(args, fields_by_cat) if usable else None
+
+    def windows(self, fill: Filler) -> Generator[Window]:
+        """All of a text in its order, scanned; each is overwritten once the next one is asked for.
+
+        Args: fill: what fills a buffer with the next bytes; fewer than it holds only at the end.
+        """
+        windows = Windows(fill, self._piece)
+        reader, buffer = Reader(self.fields), windows.buffer()
+        window = windows.next(buffer).scan(reader, first=True)
+        yield window
+        if not window.ends and self._threads > 1:
+            readers = [reader, *(Reader(self.fields) for _ in range(self._threads - 1))]
+            yield from _in_threads(windows, readers)
+        else:
+            while not window.ends:
+                window = windows.next(buffer).scan(reader)
+                yield window
+
+    def again(self, begun: bytes, window: Window, *, first: bool) -> Window:
+        """A window with what began before it. first: no event went before."""
+        self._again = self._again or Reader(self.fields)
+        size = len(begun) + len(window.text)
+        text = memoryview(bytearray(size + PADDING))
+        text[: len(begun)], text[len(begun) : size] = begun, window.text
+        return Window(text[:size], window.ends, window.cut).scan(self._again, first=first)
+
+
+def _in_threads(windows: Windows, readers: Sequence[Reader]) -> Iterator[Window]:
+    """Each thread fills the next window, in turns, and scans it. At most twice as many windows are in use."""
+    crew = _Crew(windows)
+    threads = [Thread(target=crew.work, args=(reader,), daemon=True) for reader in readers]
+    for _ in range(2 * len(threads)):
+        crew.free.put(windows.buffer())
+    for thread in threads:
+        thread.start()
+    try:
+        window = None
+        while window is None or not window.ends:
+            buffer, window = crew.filled.get()
+            window.done.wait()
+            if window.error:
+                raise window.error
+            yield window
+            crew.free.put(buffer)
+    finally:
+        crew.ended = True
+        for _ in threads:
+            crew.free.put(None)
+        for thread in threads:
+            thread.join()
+
+
+class _Crew:
+    """What the threads share."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.free: SimpleQueue[memoryview | None] = SimpleQueue()
+        self.filled: SimpleQueue[tuple[memoryview, Window]] = SimpleQueue()
+        self.ended = False
+        self._windows = windows
+        self._filling = Lock()
+
+    def work(self, reader: Reader) -> None:
+        """Fills and scans until the text ends. Errors go with their window."""
+        while (buffer := self.free.get()) is not None:
+            with self._filling:
+                if self.ended:
+                    return
+                try:
+                    window = self._windows.next(buffer)
+                except BaseException as error:  # noqa: BLE001
+                    window = Window(buffer, ends=True, cut=False, error=error)
+                self.ended = window.ends
+                self.filled.put((buffer, window))
+            try:
+                if not window.error:
+                    window.scan(reader)
+            except MemoryError as error:
+                window.error = error
+            finally:
+                window.done.set()
+
+
+def _type(default: object) -> int:
+    return TEXT if isinstance(default, msgspec.Raw) else FLOAT if isinstance(default, float) else INTEGER

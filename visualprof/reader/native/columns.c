@@ -1,0 +1,237 @@
+/* The scanner for Python: readers, their columns, and one dictionary of what all of them saw. */
+#include "scan.h"
+#include <stdlib.h>
+
+/* What several readers saw, each once. */
+typedef struct { Words words, kinds, places; } Shared;
+
+API void vp_reader_free(Reader *r)
+{
+    if (!r) return;
+    for (uint32_t i = 0; i < FIELDS + 3; i++) {
+        free(r->columns[i].rows);
+        free(r->columns[i].values);
+        free(r->columns[i].habit);
+    }
+    words_close(&r->words);
+    words_close(&r->kinds);
+    words_close(&r->places);
+    void *parts[] = {r->rights, r->kind, r->place, r->ts, r->dur, r->word_map, r->kind_map, r->place_map, r->cats, r};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) free(parts[i]);
+}
+
+/*
+ * A reader of events.
+ *
+ * names, types: of the arguments to keep, at most FIELDS. cats, masks: the categories of which only some are kept, and
+ * which, one bit each. The names must outlive the reader. NULL where memory is short.
+ */
+API Reader *vp_reader_new(const char *const *names, const int32_t *types, int32_t count, const char *const *cats,
+                          const uint64_t *masks, int32_t cat_count)
+{
+    Reader *r = calloc(1, sizeof *r);
+    if (!r || count > FIELDS) {
+        free(r);
+        return NULL;
+    }
+    r->field_count = (uint32_t)count;
+    r->cat_count = (uint32_t)cat_count;
+    r->cats = calloc((size_t)cat_count + 1, sizeof *r->cats);
+    int whole = words_open(&r->words) & words_open(&r->kinds) & words_open(&r->places) & (r->cats != NULL);
+    for (int32_t i = 0; whole && i < cat_count; i++)
+        r->cats[i] = (Name){cats[i], (uint32_t)strlen(cats[i]), masks[i], TEXT};
+    for (int32_t i = 0; i < count + 3; i++) {
+        Type type = i < count ? (Type)types[i] : i < count + 2 ? TEXT : FLOAT;
+        if (i < count) r->fields[i] = (Name){names[i], (uint32_t)strlen(names[i]), 0, type};
+        r->columns[i].type = type;
+        if (i < count && type == TEXT) whole &= (r->columns[i].habit = calloc(1, sizeof(Habit))) != NULL;
+    }
+    for (uint32_t i = 0; i < STATES; i++) r->gaps[i].state = i;
+    r->gap_count = STATES;
+    if (whole) return r;
+    vp_reader_free(r);
+    return NULL;
+}
+
+/*
+ * Appends the events of a text to the reader's columns.
+ *
+ * text: behind the `[` of the list or an event of it, with PADDING zero bytes behind its size. first: no event went
+ * before. out: the place up to which it was read, and the first and last row of it. Returns what became of it.
+ */
+API int32_t vp_scan(Reader *r, Text text, int64_t size, int32_t first, int64_t *out)
+{
+    Text done;
+    r->end = text + size;
+    r->first = first;
+    out[1] = (int64_t)r->rows;
+    int32_t state = scan_events(r, text, &done);
+    out[0] = done - text;
+    out[2] = (int64_t)r->rows;
+    return state;
+}
+
+/* Behind the last event in the text, probably, which another follows; 0 if there seems to be none. */
+API int64_t vp_border(Text text, int64_t size)
+{
+    static const char *const keys[] = {"ph\"", "cat\"", "name\"", "pid\"", "tid\"", "ts\"", "dur\"", "id\"", "args\""};
+    for (int64_t i = size - 1; i > 1; i--) {
+        if (text[i] != '{') continue;
+        Text key = blanks_end(text + i + 1), before = text + i - 1;
+        while (before > text && (*before == ' ' || *before == '\n' || *before == '\r' || *before == '\t')) before--;
+        if (*before != ',' || *key != '"') continue;
+        while (before > text && (*--before == ' ' || *before == '\n' || *before == '\r' || *before == '\t')) continue;
+        for (size_t k = 0; *before == '}' && k < sizeof keys / sizeof *keys; k++)
+            if (!strncmp((const char *)key + 1, keys[k], strlen(keys[k]))) return before + 1 - text;
+    }
+    return 0;
+}
+
+API void vp_shared_free(Shared *shared)
+{
+    if (!shared) return;
+    words_close(&shared->words);
+    words_close(&shared->kinds);
+    words_close(&shared->places);
+    free(shared);
+}
+
+API Shared *vp_shared_new(void)
+{
+    Shared *shared = calloc(1, sizeof *shared);
+    if (shared && words_open(&shared->words) & words_open(&shared->kinds) & words_open(&shared->places)) return shared;
+    vp_shared_free(shared);
+    return NULL;
+}
+
+/* The shared numbers of words that consist of shared numbers. NULL where memory is short. */
+static int32_t *map_of(Words *shared, const Words *own, const int32_t *parts)
+{
+    int32_t *map = calloc(own->count, sizeof *map);
+    for (uint32_t i = 1; map && i < own->count; i++) {
+        const Word *word = own->words + i;
+        uint8_t text[12 + 16] = {0};
+        int32_t part[3];
+        Text as = word->text;
+        if (parts) {
+            memcpy(part, as, word->size);
+            for (uint32_t k = 0; k < word->size / 4; k++) part[k] = parts[part[k]];
+            memcpy(text, part, word->size);
+            as = text;
+        }
+        if ((map[i] = word_of(shared, as, word->size, 0, parts != NULL)) < 0) {
+            free(map);
+            return NULL;
+        }
+    }
+    return map;
+}
+
+/* Gives the shared number of everything that the reader saw, which must outlive the shared dictionary. 0: no memory. */
+API int32_t vp_share(Shared *shared, Reader *r)
+{
+    r->word_map = map_of(&shared->words, &r->words, NULL);
+    if (r->word_map) r->kind_map = map_of(&shared->kinds, &r->kinds, r->word_map);
+    if (r->kind_map) r->place_map = map_of(&shared->places, &r->places, r->word_map);
+    return r->place_map != NULL;
+}
+
+/* The first place in a column of a row or one behind it. */
+static size_t place_of_row(const Column *column, int64_t row)
+{
+    size_t low = 0, high = column->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((int64_t)column->rows[middle] < row) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+/* How many values each column has for rows of a reader: the arguments, flows, series and values of samples. */
+API void vp_counts(const Reader *r, int64_t first, int64_t last, int64_t *counts)
+{
+    for (uint32_t i = 0; i < r->field_count + 3; i++)
+        counts[i] = (int64_t)(place_of_row(r->columns + i, last) - place_of_row(r->columns + i, first));
+}
+
+/* Where the columns of all texts are put together. rows, values: of the columns that `vp_counts` counts. */
+typedef struct {
+    int32_t *kind, *place;
+    int64_t *ts, *dur;
+    int64_t **rows;
+    void **values; /* int64, double, or int32 shared numbers of words */
+} Table;
+
+/* Copies rows of a reader with shared numbers. base: the row that the first becomes. at: of each column, where to. */
+API void vp_copy(const Reader *r, int64_t first, int64_t last, const Table *to, int64_t base, const int64_t *at)
+{
+    memcpy(to->ts + base, r->ts + first, (size_t)(last - first) * sizeof *to->ts);
+    memcpy(to->dur + base, r->dur + first, (size_t)(last - first) * sizeof *to->dur);
+    for (int64_t i = first; i < last; i++) {
+        to->kind[base + i - first] = r->kind_map[r->kind[i]];
+        to->place[base + i - first] = r->place_map[r->place[i]];
+    }
+    for (uint32_t k = 0; k < r->field_count + 3; k++) {
+        const Column *c = r->columns + k;
+        size_t low = place_of_row(c, first), high = place_of_row(c, last);
+        int64_t *rows = to->rows[k] + at[k];
+        for (size_t i = low; i < high; i++) rows[i - low] = (int64_t)c->rows[i] - first + base;
+        if (c->type == TEXT)
+            for (size_t i = low; i < high; i++)
+                ((int32_t *)to->values[k] + at[k])[i - low] = r->word_map[((const int32_t *)c->values)[i]];
+        else if (high > low)
+            memcpy((int64_t *)to->values[k] + at[k], (const int64_t *)c->values + low, (high - low) * sizeof(int64_t));
+    }
+}
+
+/*
+ * Gives names new numbers in order of their first appearance.
+ *
+ * ids: (n,) numbers, replaced. number: of each name so far, -1 for none. order: names by new number, of which there are
+ * `known`. Returns how many there are then.
+ */
+API int64_t vp_renumber(int32_t *ids, int64_t n, int32_t *number, int32_t *order, int64_t known)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int32_t id = ids[i];
+        if (number[id] < 0) {
+            order[known] = id;
+            number[id] = (int32_t)known++;
+        }
+        ids[i] = number[id];
+    }
+    return known;
+}
+
+/* The parts of kinds (which 0: ph, cat, name) or places (1: pid, tid) as shared numbers of words; returns how many. */
+API int64_t vp_parts(const Shared *shared, int32_t which, int32_t *out)
+{
+    const Words *words = which ? &shared->places : &shared->kinds;
+    uint32_t parts = which ? 2 : 3;
+    for (uint32_t i = 1; out && i < words->count; i++) memcpy(out + (size_t)i * parts, words->words[i].text, parts * 4);
+    return words->count;
+}
+
+/* How many words there are. */
+API int64_t vp_word_count(const Shared *shared) { return shared->words.count; }
+
+/*
+ * Sizes of words, and unless out is NULL all of them as a JSON list; an empty string for NONE. Returns how many bytes
+ * the list has.
+ */
+API int64_t vp_list(const Shared *shared, const int32_t *numbers, int64_t count, int64_t *sizes, uint8_t *out)
+{
+    int64_t total = 1;
+    for (int64_t i = 0; i < count; i++) {
+        const Word *word = shared->words.words + numbers[i];
+        sizes[i] = word->size ? word->size : 2;
+        if (out) {
+            out[total - 1] = i ? ',' : '[';
+            memcpy(out + total, word->size ? word->text : (Text)"\"\"", (size_t)sizes[i]);
+        }
+        total += sizes[i] + 1;
+    }
+    if (out && count) out[total - 1] = ']';
+    return total;
+}

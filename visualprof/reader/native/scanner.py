@@ -1,0 +1,185 @@
+"""The scanner of Chrome trace events that `scan.h` describes, as Python sees it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visualprof.reader import native
+from visualprof.reader.native import function
+from visualprof.reader.trace.types import Ids, Ints, Values
+
+PADDING = 64  # zero bytes behind a text
+MOST_FIELDS = 64
+INTEGER, FLOAT, TEXT = range(3)
+WHOLE, ENDED, OPEN, REFUSED, _MEMORY = range(5)
+_DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32}
+_INT64S = POINTER(c_int64)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The arguments to keep.
+
+    types: of each, by our name for it; keys: theirs, in JSON. kept: of the events of some categories, only those of
+    these bits.
+    """
+
+    types: Mapping[str, int]
+    keys: Sequence[str]
+    kept: Mapping[str, int]
+
+
+class Scanned(NamedTuple):
+    """What became of a text. stop: how far it was read; first, last: the reader's rows of it."""
+
+    state: int
+    stop: int
+    first: int
+    last: int
+
+
+class Part(NamedTuple):
+    """Rows of a reader, in the order of the file."""
+
+    reader: Reader
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Columns of several parts. columns: rows and values of each argument, the flows, the series and their values."""
+
+    kind: Ids
+    place: Ids
+    ts: Ints
+    dur: Ints
+    columns: list[tuple[Ints, Values]]
+
+
+def compiled() -> bool:
+    """Can texts be scanned?"""
+    return native.library() is not None
+
+
+def border(text: memoryview) -> int:
+    """Behind the last event that another probably follows, 0 where none seems to. PADDING must follow the text."""
+    return int(_call("vp_border", c_int64, c_void_p, c_int64)(_address(text), len(text)))
+
+
+class Reader:
+    """Scans texts into columns; for one thread at a time."""
+
+    def __init__(self, fields: Fields) -> None:
+        self.fields = fields
+        self._names = _strings(fields.keys), _strings([*fields.kept])  # the reader refers to them
+        types, masks = fields.types, fields.kept
+        self.at = _made(
+            _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
+                self._names[0], (c_int32 * len(types))(*types.values()), len(types),
+                self._names[1], (c_uint64 * len(masks))(*masks.values()), len(masks),
+            )
+        )  # fmt: skip
+
+    def __del__(self) -> None:
+        _call("vp_reader_free", None, c_void_p)(getattr(self, "at", None))
+
+    @property
+    def column_types(self) -> list[int]:
+        """Of the arguments, the flows, the series and the values of samples."""
+        return [*self.fields.types.values(), TEXT, TEXT, FLOAT]
+
+    def scan(self, text: memoryview, *, first: bool) -> Scanned:
+        """Appends the events of a text, which PADDING must follow. first: no event went before."""
+        out = (c_int64 * 3)()
+        scan = _call("vp_scan", c_int32, c_void_p, c_void_p, c_int64, c_int32, _INT64S)
+        state = scan(self.at, _address(text), len(text), first, out)
+        if state == _MEMORY:
+            raise MemoryError
+        return Scanned(state, *out)
+
+
+class Shared:
+    """One dictionary of what several readers saw."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = readers  # it refers to their texts
+        self.at = _made(_call("vp_shared_new", c_void_p)())
+        if not all(_call("vp_share", c_int32, c_void_p, c_void_p)(self.at, reader.at) for reader in readers):
+            raise MemoryError
+
+    def __del__(self) -> None:
+        _call("vp_shared_free", None, c_void_p)(getattr(self, "at", None))
+
+    def __len__(self) -> int:
+        return int(_call("vp_word_count", c_int64, c_void_p)(self.at))
+
+    def parts(self, which: int) -> Ids:
+        """Words of each kind (0: n, 3) or place (1: n, 2); the first stands for none."""
+        call = _call("vp_parts", c_int64, c_void_p, c_int32, c_void_p)
+        out = np.zeros((call(self.at, which, None), 2 if which else 3), np.int32)
+        call(self.at, which, out.ctypes.data)
+        return out
+
+    def words(self, numbers: Ids) -> tuple[bytes, Ints]:
+        """Words as one JSON list, (n,), and where each ends in it; an empty string for 0."""
+        call = _call("vp_list", c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_void_p)
+        numbers, sizes = np.ascontiguousarray(numbers, np.int32), np.zeros(len(numbers), np.int64)
+        at = (self.at, numbers.ctypes.data, len(numbers), sizes.ctypes.data)
+        out = np.empty(call(*at, None), np.uint8)
+        call(*at, out.ctypes.data)
+        return out.tobytes() if len(numbers) else b"[]", np.cumsum(sizes + 1)
+
+
+def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
+    """Columns with shared numbers. types: of the columns."""
+    rows = np.cumsum([0, *(part.last - part.first for part in parts)])
+    counts = np.zeros((len(parts), len(types)), np.int64)
+    count = _call("vp_counts", None, c_void_p, c_int64, c_int64, c_void_p)
+    for part, own in zip(parts, counts, strict=True):
+        count(part.reader.at, part.first, part.last, own.ctypes.data)
+    places = np.cumsum(np.vstack((np.zeros_like(counts[:1]), counts)), axis=0) if len(parts) else counts
+    sizes = counts.sum(axis=0).tolist()
+    n = int(rows[-1])
+    ids = [np.empty(n, np.int32) for _ in range(2)]
+    times = [np.empty(n, np.int64) for _ in range(2)]
+    columns = [(np.empty(m, np.int64), np.empty(m, _DTYPES[t])) for m, t in zip(sizes, types, strict=True)]
+    at_rows = np.array([of_rows.ctypes.data for of_rows, _ in columns], np.uint64)
+    at_values = np.array([values.ctypes.data for _, values in columns], np.uint64)
+    table = np.array([a.ctypes.data for a in (*ids, *times, at_rows, at_values)], np.uint64)  # a Table of columns.c
+    copy = _call("vp_copy", None, c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p)
+    for part, base, at in zip(parts, rows.tolist(), places, strict=False):
+        copy(part.reader.at, part.first, part.last, table.ctypes.data, base, at.ctypes.data)
+    return Joined(ids[0], ids[1], times[0], times[1], columns)
+
+
+def renumber(ids: Ids, number: Ids, order: Ids, known: int) -> int:
+    """As `renumbered` of `chrome.document`, of one column, in place; returns how many names are known then."""
+    call = _call("vp_renumber", c_int64, c_void_p, c_int64, c_void_p, c_void_p, c_int64)
+    return int(call(ids.ctypes.data, len(ids), number.ctypes.data, order.ctypes.data, known))
+
+
+def _call(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    call = function(name, result, *arguments)
+    assert call, "asked for only where it is compiled"
+    return call
+
+
+def _made(at: int | None) -> int:
+    if not at:
+        raise MemoryError
+    return at
+
+
+def _strings(texts: Sequence[str]) -> ctypes.Array[c_char_p]:
+    return (c_char_p * len(texts))(*(text.encode() for text in texts))
+
+
+def _address(text: memoryview) -> int:
+    return int(np.frombuffer(text, np.uint8).ctypes.data)
