@@ -567,7 +567,11 @@ def _handler(fake: JobsFake) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
         def _forward(self, body: bytes) -> None:
-            headers = {k: v for k, v in self.headers.items() if k.lower() in ("if-none-match", "content-type", "x-visualprof-token")}
+            headers = {
+                k: v
+                for k, v in self.headers.items()
+                if k.lower() in ("if-none-match", "content-type", "x-visualprof-token")
+            }
             asked = urllib.request.Request(
                 fake.dashboard.url.rstrip("/") + self.path, body or None, headers, method=self.command
             )

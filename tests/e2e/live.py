@@ -194,7 +194,7 @@ class Visits:
         token: str = TOKEN,
         **query: str,
     ) -> Page:
-        """Opens an address of the page's own (`operator`, run="a/b"), or `at`, in a context of its own (token "": of a stranger)."""
+        """Opens an address of the page's own (`operator`, run="a/b"), or `at`, in a context of its own."""
         context = self._browser.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme="light",
