@@ -14,14 +14,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
-from waitress.server import create_server
+from waitress.server import BaseWSGIServer, create_server
 from waitress.trigger import trigger
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
-from visualprof.server import session_token
+from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _THREADS = 32
 _CLOSE_S = 5
-_CONNECTIONS = 1000  # an agent that waits for work holds one
+_SILENT_S = 60  # a connection without a request, or in the midst of one
 
 
 class Server:
@@ -82,7 +82,9 @@ class Server:
                 host=host,
                 port=port,
                 threads=_THREADS,
-                connection_limit=_CONNECTIONS,
+                connection_limit=connections.limit() + connections.SPARE,
+                channel_timeout=_SILENT_S,
+                cleanup_interval=_SILENT_S // 4,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
                 max_request_body_size=MAX_BLOB + (1 << 20),
@@ -92,6 +94,9 @@ class Server:
             self._close_sockets()
             self._resources.close()
             raise _address_error(f"{host}:{port}", error) from error
+        for listener in self._sockets.values():
+            if isinstance(listener, BaseWSGIServer):
+                listener.channel_class = connections.Channel
         self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     @property
