@@ -82,6 +82,7 @@ def test_what_is_parsed_as_json_says_that_it_is(site: Site, kind: str) -> None:
 CHANGES = [
     ("POST", "reload"),
     ("POST", "uploads?name=a.onnx"),
+    ("POST", "uploads/known"),
     ("POST", "models?name=a.onnx"),
     ("POST", "jobs"),
     ("POST", "jobs/draft"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import ipaddress
 import json
 import os
@@ -10,8 +11,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.server.session_token import HEADER, VARIABLE, found
@@ -83,11 +85,16 @@ class Server:
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress, **query: str) -> Json:
-        """Sends a file; progress gets bytes sent and all of them. query: what the server is to know of it.
+        """Sends a file, if it is not there already; progress gets bytes sent and all of them.
+
+        query: what the server is to know of it.
 
         Raises: Unreachable, Refused. BadParameter: the file cannot be read.
         """
         try:
+            known = self._known(path, "part" in query)
+            if known:
+                return known
             size = path.stat().st_size
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
@@ -98,6 +105,17 @@ class Server:
                 return self._ask(urllib.request.Request(where, body, headers, method="POST"), UPLOAD_S)
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
+
+    def _known(self, path: Path, part: bool) -> Json | None:
+        """The answer to the upload of a file that the server has."""
+        with path.open("rb") as file:
+            digest = _sha256(file)
+        try:
+            return self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})
+        except Refused as refused:
+            if refused.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
 
     def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
         try:
@@ -138,6 +156,13 @@ class _Watched:
         self._done += len(piece)
         self._progress(self._done, self._size)
         return piece
+
+
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
