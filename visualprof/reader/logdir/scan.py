@@ -122,7 +122,7 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
         entries += len(children)
         if entries > MAX_ENTRIES:
             yield Problem(
-                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "name a folder further down"
+                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "name a deeper folder"
             )
             return
         for child in children:
