@@ -187,7 +187,6 @@ def _collectives(out: TraceBuilder, of: Made, used: int) -> int:
     corr = at + of.operators + 1
     out.events(ts=ts, dur=300, name=host, category=Category.COMM, track=thread, row=at + used, corr=corr)
     out.events(ts=ts + 200, dur=400, name=kernel, category=Category.COMM, track=stream, row=at + used + n, corr=corr)
-    out.link(at + used, at + used + n, LinkKind.LAUNCH)
     out.arg("group", at + used, _ids(out, "group ", of.groups, n), text=True)
     return used + 2 * n
 

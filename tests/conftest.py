@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ Write = Callable[..., Path]  # what `write` gives
 
 settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure
 settings.load_profile("visualprof")
+
+# Tests run side by side: their agents wait for no others. The folder is not there, so that nobody takes turns.
+os.environ.setdefault("VISUALPROF_TURNS", f"/nowhere/visualprof-{os.getpid()}")
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from benchmarks import chrome_file, nccl_file, stacks_file
+from benchmarks import chrome_file, growth, nccl_file, stacks_file
 from benchmarks.opening import ALL, COLD, COLD_4, LOADS, WARM, WORK, Opened, rows
 from benchmarks.peers import beside
 from benchmarks.recordings import repeated
@@ -80,7 +82,7 @@ def test_bars_are_those_of_the_larger_bound(cold: float, warm: float, peak: int,
         COLD: [_run(1.0), _run(cold, peak), _run(9.0)],
         COLD_4: [_run(cold / 1.5)],
     }
-    runs |= {WARM: [_run(warm)], WORK: [_run(1.0, out="0.2")], ALL: [_run(2.0)]}
+    runs |= {WARM: [_run(warm)], WORK: [_run(1.0, out="0.2 0.1")], ALL: [_run(2.0)]}
     found = list(rows(Opened("nccl", 100, runs)))
     assert {row.what for row in found if not row.ok} == missed
     assert {row.figure.count("**") for row in found} == {0}
@@ -118,3 +120,25 @@ def test_peak_is_the_measured_process_s() -> None:
     assert 0 < run.cpu < run.wall + 1
     with pytest.raises(RuntimeError, match="failed"):
         measured(["python3", "-c", "raise SystemExit(3)"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [([0.1, 0.2, 0.4], 2.0), ([0.01, 0.1, 0.2], 10.0), ([0.1, 0.2, 0.8], 4.0), ([0.001, 0.004, 0.016], 0.0)],
+)
+def test_what_grows_faster_than_its_size_is_found(
+    seconds: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(growth, "_seconds", lambda work, best=1e9: min(best, work()))
+    worst, took = growth._worst([partial(float, each) for each in seconds])
+    assert worst == pytest.approx(expected)
+    assert took == seconds
+
+
+def test_every_dimension_of_growth_is_one_of_what_is_made() -> None:
+    for name, (start, sizes) in growth.DIMENSIONS.items():
+        assert hasattr(start, name.split()[0]) or name == "all of a trace"
+        assert [b / a for a, b in pairwise(sizes)] == [2.0] * (len(sizes) - 1)
+    small = growth.made(growth.Made(40, 4, 2, 2, 1, 5, 5, 5, 4, 32, 8, 6, 8, 2, 8, 8, 2, 2), 1)
+    assert [len(column) for column in (small.steps, small.allocs.ts, small.counters.ts)] == [4, 8, 8]
+    assert len(small.links.src) == 40 + 6 + 8  # launches, forward to backward, collectives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from pathlib import Path
@@ -121,11 +122,13 @@ def test_the_time_of_a_change_does_not_grow_with_the_runs() -> None:
         runs = Arrangement()
         for i in range(count):
             runs.put(rank(i))
-        since = runs.listing().revision
-        start = time.process_time()
-        for i in range(500):
-            runs.put(rank(i % 50, 0, i))
-            since = runs.changes(since).revision
-        return time.process_time() - start
+        since, best = runs.listing().revision, math.inf
+        for attempt in range(3):
+            start = time.process_time()
+            for i in range(500):
+                runs.put(rank(i % 50, 0, 500 * attempt + i))
+                since = runs.changes(since).revision
+            best = min(best, time.process_time() - start)
+        return best
 
-    assert min(seconds(10_000) for _ in range(3)) < 3 * min(seconds(1000) for _ in range(3))
+    assert seconds(10_000) < 3 * seconds(1000)

@@ -233,6 +233,26 @@ def test_a_drift_of_more_than_a_tenth_is_not_stable() -> None:
     assert not distribution(np.array([100] * 4 + [100] * 4 + [112] * 4))["stable"]
 
 
+def test_a_throughput_that_moves_is_not_stable_whatever_the_median() -> None:
+    """The last third is interrupted ten times: its median is 100 as that of the others, its mean 120."""
+    quiet, disturbed = [100] * 100, [100] * 90 + [300] * 10
+    told = distribution(np.array(quiet + quiet + disturbed))
+    assert (told["window_p50_ns"], told["window_mean_ns"]) == ([100, 100, 100], [100, 100, 120])
+    assert not told["stable"]
+    assert distribution(np.array(disturbed * 3))["stable"], "it is the same throughout"
+
+
+@pytest.mark.parametrize(("tail", "stable"), [(145, True), (155, False)])
+def test_a_tail_that_moves_by_more_than_a_half_is_not_stable(tail: int, stable: bool) -> None:
+    """1.5 % of the last third take so long: p99 is theirs, the mean moves by less than 1 %."""
+    third = [100] * 985 + [100] * 15
+    told = distribution(np.array(third + third + [100] * 985 + [tail] * 15))
+    assert told["window_p99_ns"] == [100, 100, tail]
+    assert told["stable"] is stable
+    few = distribution(np.array([100] * 400 + [100] * 195 + [tail] * 5))
+    assert few["stable"], "too few samples for p99"
+
+
 def test_too_few_samples_for_thirds_are_not_called_stable() -> None:
     told = distribution(np.array([100, 100]))
     assert not told["stable"]

@@ -16,7 +16,7 @@ from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.refusals import Crowded, Stale
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent, Task
-from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import Beat, Report
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
@@ -110,6 +110,45 @@ def test_the_oldest_task_is_given_first(queue: Queue) -> None:
     jobs = [queue.jobs.submit(request(str(i)))[0] for i in range(3)]
     agent = member(queue)
     assert [taken(queue, agent).job for _ in range(3)] == jobs
+
+
+TWO = (Spec("1t", "onnxruntime", threads=1), Spec("2t", "onnxruntime", threads=2))
+
+
+def test_specs_of_a_job_stay_on_the_machine_that_began_it(queue: Queue) -> None:
+    first, second = member(queue, "first"), member(queue, "second")
+    job, _ = queue.jobs.submit(request("k", *TWO))
+    began = taken(queue, first)
+    assert queue.leases.lease(second, ["cpu"], 0) is None
+    other, _ = queue.jobs.submit(request("l"))
+    assert taken(queue, second).job == other, "the other machine goes on with the next job"
+    queue.finisher.finish(first, began.task, began.lease, FAILED)
+    assert taken(queue, first).job == job
+
+
+def test_a_job_that_may_spread_goes_to_every_machine(queue: Queue) -> None:
+    first, second = member(queue, "first"), member(queue, "second")
+    queue.jobs.submit(request("k", *TWO, spread=True))
+    assert taken(queue, first)
+    assert taken(queue, second)
+
+
+def test_what_the_machine_of_a_job_cannot_run_goes_to_another(queue: Queue) -> None:
+    both = capabilities(runtimes=[runtime(), runtime("openvino")])
+    first, second = member(queue, "first"), member(queue, "second", known=both)
+    queue.jobs.submit(request("k", Spec("ort", "onnxruntime"), Spec("ov", "openvino"), Spec("ort2", "onnxruntime")))
+    assert taken(queue, first).spec.id == "ort"
+    assert taken(queue, second).spec.id == "ov"
+
+
+@pytest.mark.parametrize("gone", [{"seen_ns": 1}, {"standing": "drained"}])
+def test_a_job_does_not_wait_for_a_machine_that_is_gone(queue: Queue, gone: dict[str, Any]) -> None:
+    first, second = member(queue, "first"), member(queue, "second")
+    queue.jobs.submit(request("k", *TWO))
+    taken(queue, first)
+    with queue.database.write() as connection:
+        connection.execute(update(agents).where(agents.c.id == first.id).values(gone))
+    assert taken(queue, second).spec.id == "2t"
 
 
 def test_a_lease_says_all_that_an_agent_needs(queue: Queue) -> None:

@@ -40,7 +40,9 @@ def test_groups_stand_in_the_order_of_their_keys(keys: list[int], dtype: type[np
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.sampled_from([0, 7, 10**12])), max_size=30))
 def test_rows_of_several_keys_are_together_where_all_are_equal(rows: list[tuple[int, bool, int]]) -> None:
-    columns = [np.array([row[i] for row in rows], dtype) for i, dtype in enumerate((np.int32, np.bool_, np.int64))]
+    columns: list[Any] = [
+        np.array([row[i] for row in rows], dtype) for i, dtype in enumerate((np.int32, np.bool_, np.int64))
+    ]
     groups = group(*columns)
     expected = sorted(set(rows))
     assert [rows[i] for i in groups.first.tolist()] == expected

@@ -85,6 +85,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "sizes": args.batch or None,
         "dims": pairs(args.dim, "--dim", "seq=64"),
         "specs": [spec],
+        "spread": args.spread,
         "measure": {name: str(value) for name, value in measure.items() if value is not None},
     }
 

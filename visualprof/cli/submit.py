@@ -57,6 +57,7 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
 def _add_specs(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--agent", default="", metavar="NAME", help="name or id of the machine (default: any that can)")
+    add("--spread", action="store_true", help="specs may go to several machines (default: the one that begins has all)")
     add("--platform", default="", metavar="P", help="any machine of x86, cuda or arm")
     add("--backend", action="extend", nargs="+", default=[], metavar="B", help="default: all that are online")
     add("--version", dest="runtime_version", default="", metavar="V", help="of the backend (default: any)")

@@ -134,6 +134,7 @@ class Request:
 
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
+    spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
     """
 
     key: str
@@ -148,6 +149,7 @@ class Request:
     monitor_interval_s: float = 0.1
     timeout_s: float = 900.0
     retries: int = 2
+    spread: bool = False
 
     @property
     def blobs(self) -> dict[str, str]:

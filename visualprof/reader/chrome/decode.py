@@ -11,7 +11,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Decimal
 from functools import cached_property
 from itertools import count
 from operator import attrgetter
@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from visualprof.reader.chrome import times
 from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
 from visualprof.reader.chrome.joined import interleaved, scanned_document
 from visualprof.reader.chrome.numbering import named
@@ -29,13 +30,7 @@ from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import json_object, label, shown
 from visualprof.reader.native.scanner import Part
 from visualprof.reader.source import Source
-from visualprof.reader.trace.types import Floats, Ints, Mask, Values
-
-# float64 holds microseconds to the nanosecond up to this; larger ones with a fraction are decoded exactly.
-EXACT_US = 2.0**43
-SURE_US = 2.0**41  # and one that has more digits than that to the nearest one
-_NANO, _DIGITS = Decimal("0.001"), Context(prec=60)
-_LEAST_NS, _MOST_NS = 1 - 2**62, 2**62  # the builder leaves such times out
+from visualprof.reader.trace.types import Ints, Mask, Values
 
 WITH_ID = ("s", "t", "f", "b", "n", "e", "S", "T", "F")
 
@@ -147,19 +142,20 @@ class _Columns:
         Args: ahead: rows of the file that are not of these.
         """
         self._ahead = ahead
-        self._append(self._usable_events(text), text)
+        self._append(text, *self._usable_events(text))
 
-    def _usable_events(self, text: bytes | memoryview) -> list[Event[Any, Any]]:
-        """The events, with times as floats where those hold them to the nanosecond, else as decimals."""
+    def _usable_events(self, text: bytes | memoryview) -> tuple[list[Event[Any, Any]], Ints, Ints]:
+        """The events, when they began and how long they took, ns. Floats hold most times to the nanosecond."""
         if not self._needs_exact:
             counted = self._loose, len(self._dropped)
             events = self._decode(text, exact=False)
-            times = np.array([t for e in events for t in (e.ts, e.dur) if t is not None], np.float64)
-            if _are_exact(times, text):
-                return events
+            ts, dur = times.floats([e.ts for e in events]), times.floats([e.dur for e in events])
+            if times.are_exact(ts, text) and times.are_exact(dur, text):
+                return events, times.of_floats(ts, NO_INT), times.of_floats(dur, -1)
             self._loose, self._dropped = counted[0], self._dropped[: counted[1]]
-            self._needs_exact = bool((times > EXACT_US).any())
-        return self._decode(text, exact=True)
+            self._needs_exact = bool((ts > times.EXACT_US).any())
+        events = self._decode(text, exact=True)
+        return events, times.of_decimals([e.ts for e in events], NO_INT), times.of_decimals([e.dur for e in events], -1)
 
     @cached_property
     def _fast(self) -> msgspec.json.Decoder[list[Event[Any, Any]]]:
@@ -193,8 +189,8 @@ class _Columns:
                     self._dropped.append(f"event {self._ahead + self.rows + i:,}: {error}")
                     event = Event[Any, Any]()
             if exact and (event.ts is not None or event.dur is not None):
-                times = timed.decode(raw)
-                event.ts, event.dur = times.ts, times.dur
+                exactly = timed.decode(raw)
+                event.ts, event.dur = exactly.ts, exactly.dur
             events.append(event)
         return events
 
@@ -216,7 +212,7 @@ class _Columns:
                     continue
         return self._args(**usable)
 
-    def _append(self, events: list[Event[Any, Any]], text: bytes | memoryview) -> None:
+    def _append(self, text: bytes | memoryview, events: list[Event[Any, Any]], ts: Ints, dur: Ints) -> None:
         n = len(events)
         if n == 0:
             return
@@ -227,8 +223,8 @@ class _Columns:
         parts["place"].append(
             np.fromiter(map(self._places.__getitem__, map(attrgetter("pid", "tid"), events)), np.int32, n)
         )
-        parts["ts"].append(_nanoseconds([e.ts for e in events], NO_INT))
-        parts["dur"].append(_nanoseconds([e.dur for e in events], -1))
+        parts["ts"].append(ts)
+        parts["dur"].append(dur)
         phases = np.array(self._phases)[kind]
         self._append_flows(events, np.flatnonzero(np.isin(phases, WITH_ID)))
         cats = np.array(self._cats, np.int32)[kind]
@@ -351,51 +347,8 @@ def _kind(key: tuple[str, str | None, str | int | float | None]) -> Kind:
     return Kind(ph, cat or "", label(name))
 
 
-def _are_exact(us: Floats, text: bytes | memoryview) -> bool:
-    """Do floats tell to which nanosecond each time rounds? text: that they are from."""
-    us = np.abs(us[np.isfinite(us)])
-    ns = (us - np.floor(us)) * 1000
-    unsure = np.spacing(us) * 500 + 1e-9
-    halves = np.abs(np.abs(ns - np.rint(ns)) - 0.5) <= unsure
-    if ((us < SURE_US) & halves).any():
-        return False
-    most = us.max(initial=0.0)
-    return most < SURE_US or not _has_fraction(text, 1 if most > EXACT_US else 4)
-
-
-def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
-    """Is there a number of 13 digits (`SURE_US` has as many) before the point, and as many behind it?"""
-    letters = np.frombuffer(text, np.uint8)
-    points = np.flatnonzero(letters[13 : len(letters) - digits] == ord(".")) + 13
-    around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
-    return bool(((around >= ord("0")) & (around <= ord("9"))).all(axis=1).any())
-
-
-def _nanoseconds(us: list[Any], missing: int) -> Ints:
-    """Microseconds, as float, Decimal or None, as the nearest int64 ns (half away from zero); `missing` for none."""
-    if us and isinstance(next((v for v in us if v is not None), None), Decimal):
-        return np.array([missing if v is None or not v.is_finite() else _decimal_ns(v) for v in us], np.int64)
-    values = np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
-    known = np.isfinite(values)
-    values = np.clip(np.where(known, values, 0.0), -_MOST_NS / 1000, _MOST_NS / 1000)
-    whole = np.floor(values)
-    ns = whole.astype(np.int64) * 1000 + np.rint((values - whole) * 1000).astype(np.int64)
-    return np.where(known, np.clip(ns, _LEAST_NS, _MOST_NS), missing)
-
-
-def _decimal_ns(us: Decimal) -> int:
-    if abs(us) > _MOST_NS:
-        return _MOST_NS if us > 0 else _LEAST_NS
-    ns = int(us * 1000)
-    return _clip(ns if ns == us * 1000 else int(us.quantize(_NANO, ROUND_HALF_UP, _DIGITS).scaleb(3, _DIGITS)))
-
-
-def _clip(ns: int) -> int:
-    return max(_LEAST_NS, min(_MOST_NS, ns))
-
-
 def _held(value: int) -> int:
-    return value if -(2**63) <= value < 2**63 else _MOST_NS if value > 0 else NO_INT
+    return value if -(2**63) <= value < 2**63 else times.MOST_NS if value > 0 else NO_INT
 
 
 def _integers(values: list[Any]) -> Ints:

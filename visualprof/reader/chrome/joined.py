@@ -128,7 +128,8 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     (ids,), order = renumbered([ids], len(parts))
     words, places = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
     labels = _labels(shared, words)
-    columns = _list(places.reshape(len(order), parts.shape[1]).T)
+    at: Ints = places.reshape(-1, parts.shape[1])
+    columns = [_list(at[:, k]) for k in range(parts.shape[1])]
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
     if len(set(names)) < len(names):  # "a" and "\u0061", 7 and "7"
         (ids,), names = named([ids], names)

@@ -6,7 +6,6 @@ strict: what it takes, it takes as Python does.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -29,6 +28,7 @@ from visualprof.reader.native.scanner import (
     border,
     compiled,
 )
+from visualprof.reader.processors import processors
 from visualprof.reader.source import Filler
 
 PIECE_BYTES = 1 << 20
@@ -102,7 +102,7 @@ class Scanner:
             [f.encode_name for f in fields],
             {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
         )
-        self._threads = threads or min(MOST_THREADS, _usable_cpus())
+        self._threads = threads or min(MOST_THREADS, processors())
         self._piece = piece
         self._readers: list[Reader] = []
         self._again: Reader | None = None
@@ -193,10 +193,6 @@ class _Crew:
                 window.error = error
             finally:
                 window.done.set()
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _type(default: object) -> int:

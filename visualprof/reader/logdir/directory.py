@@ -31,8 +31,8 @@ _TICK_S = 0.25
 # No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
 _GROWING_TICK_S = 1.0
 _GROWS_FOR_S = 60
-# Times that a scan took, until the next one; while events tell of most changes.
-_REST, _WATCHED_REST = 10, 100
+# Times that a scan took, until the next one; while events tell of most changes; when one has told of something.
+_REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
 _PROGRESS_STEP = 0.02
 _MISSES = 2
 _TRIES = 2
@@ -236,12 +236,11 @@ class LogDirectory:
             self.watching = "events"
         while not self._closed:
             self._wake.clear()
-            # A tree that takes long to walk is walked less often: at most a tenth of the time.
+            # A tree that takes long to walk is walked less often: a tenth of the time, a quarter while it changes.
             took = self._scan()
-            rest = _REST * took
-            self._wake.wait(max(rest, self._pause(took)))
+            self._wake.wait(max(_REST * took, self._pause(took)))
             if self._wake.is_set() and not self._closed:
-                time.sleep(max(0.1, rest))  # events come in showers
+                time.sleep(max(0.1, _TOLD_REST * took))  # events come in showers
         watcher.stop()
 
     def _scan(self) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -135,7 +134,7 @@ class Arrangement:
         self._order: list[tuple[list[tuple[int, str]], str]] = []
         # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
         self._runs: dict[str, Run] = {}
-        self._changed: OrderedDict[str, int] = OrderedDict()
+        self._changed: dict[str, int] = {}
         self._problems: dict[str, Problem] = {}
         self._problems_changed = self.revision
         self._listing: Listing | None = None
@@ -158,7 +157,7 @@ class Arrangement:
             del self._order[bisect_left(self._order, (natural(span.run), span.run))]
         self._touch(span.run)
         if len(self._changed) > 2 * len(self._spans) + _GONE:
-            self._changed = OrderedDict((run, at) for run, at in self._changed.items() if run in self._spans)
+            self._changed = {run: at for run, at in self._changed.items() if run in self._spans}
             self._oldest = self.revision
 
     def skip(self, file: str, problem: Problem | None) -> None:
@@ -195,8 +194,8 @@ class Arrangement:
 
     def _touch(self, run: str) -> None:
         self.revision += 1
+        self._changed.pop(run, None)
         self._changed[run] = self.revision
-        self._changed.move_to_end(run)
         self._runs.pop(run, None)
 
     def _run(self, run: str) -> Run:

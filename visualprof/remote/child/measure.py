@@ -23,6 +23,7 @@ from visualprof.remote.protocol import Measure
 
 ROOM, ROOM_AT_FIRST = 1 << 16, 1 << 20  # samples that the array grows by, and has at most before the first
 AGREE = 0.10  # two windows agree when their medians differ by at most this share
+TAILS = 0.50  # p99 of a third is of few samples, so it is given more room
 MAX_WINDOWS = 10
 WINDOW_RUNS = 3
 WHOLE_S = 0.5
@@ -197,14 +198,19 @@ def packed(samples: Any) -> bytes:
 
 
 def distribution(samples: Any) -> dict[str, Any]:
-    """Percentiles (nearest rank; null where there are too few samples), spread, and the medians of three thirds.
+    """Percentiles (nearest rank; null where there are too few samples), spread, and how the three thirds differ.
+
+    stable: their medians and means (so the throughput) agree within a tenth, their p99 within a half where n suffices.
 
     Args: samples: (n,) ns in the order of the runs, n >= 1.
     """
     ordered = np.sort(samples)
     n = len(ordered)
     shown = {_key(p): nearest_rank(ordered, p) if n >= least else None for p, least in ENOUGH.items()}
-    thirds = [nearest_rank(np.sort(part), 500) for part in np.array_split(samples, THIRDS) if len(part)]
+    thirds = [np.sort(part) for part in np.array_split(samples, THIRDS) if len(part)]
+    medians, tails = ([nearest_rank(part, p) for part in thirds] for p in (500, 990))
+    means = [round(float(part.mean())) for part in thirds]
+    steady = agree(max(medians), min(medians)) and agree(max(means), min(means))
     return {
         "mean_ns": round(float(ordered.mean())),
         "min_ns": int(ordered[0]),
@@ -212,8 +218,10 @@ def distribution(samples: Any) -> dict[str, Any]:
         **shown,
         "trusted": [p / 10 if p % 10 else p // 10 for p, least in ENOUGH.items() if n >= least],
         "iqr_ns": nearest_rank(ordered, 750) - nearest_rank(ordered, 250),
-        "window_p50_ns": thirds,
-        "stable": len(thirds) == THIRDS and agree(max(thirds), min(thirds)),
+        "window_p50_ns": medians,
+        "window_mean_ns": means,
+        "window_p99_ns": tails,
+        "stable": len(thirds) == THIRDS and steady and (n < ENOUGH[990] or max(tails) <= (1 + TAILS) * min(tails)),
     }
 
 

@@ -14,6 +14,7 @@ from visualprof.remote.agent.child_files import clear, inside, is_plain, link, l
 from visualprof.remote.agent.faults import Outcome
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.machine.settings import host_settings
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
@@ -117,6 +118,7 @@ def environment(spec: Spec, agent: Mapping[str, str], machine: Machine, progress
     capabilities, runtime = asdict(machine.capabilities), machine.runtime(spec)
     return {
         **agent,
+        **asdict(host_settings()),
         **{name: capabilities[name] for name in HERE},
         "visualprof": capabilities["version"],
         "python": runtime.python_version if runtime else "",

@@ -18,6 +18,8 @@ from visualprof.remote.agent.link.shipper import Shipper
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.machine.settings import throttled_periods
+from visualprof.remote.agent.machine.turns import turn
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
@@ -43,6 +45,7 @@ UPLOADING = 0.97
 PASSES_END_S = 10.0  # before the deadline, so that the result still arrives
 SHIPPING_S = 5.0
 MONITOR_MIN_S = 0.01
+WORTH_SAYING_S = 1.0
 
 
 @dataclass
@@ -226,7 +229,17 @@ class LeasedTask:
             started=lambda child: context.journal.child(lease, child.pid, child.started),
         )
         try:
-            self._run_each(runner)
+            with turn(lease.spec.device, self._check) as waited_s:
+                if waited_s > WORTH_SAYING_S:
+                    told = (
+                        f"waited {waited_s:.0f} s for another agent of this host, which measured on {lease.spec.device}"
+                    )
+                    self._progress.warnings.append(told)
+                before = throttled_periods()
+                self._run_each(runner)
+                if periods := throttled_periods() - before:
+                    told = f"the control group of the agent had used up its CPU quota in {periods:,} periods"
+                    self._progress.warnings.append(f"{told}: latencies have waits in them")
         finally:
             monitor.close()
             log.close()

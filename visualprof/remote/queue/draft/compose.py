@@ -59,6 +59,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         sweep=sweep,
         measure=Measure(**numbers["measure"]),
         profile=Profile(**numbers["profile"]),
+        spread=draft.spread,
         **numbers[""],
     )
     checked, warnings = check_request(request, known)
@@ -98,6 +99,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         sizes=sizes_text(request.sweep.values) if request.sweep.dim else None,
         dims={name: str(size) for name, size in request.dims.items()},
         specs=specs,
+        spread=request.spread,
         measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
     )
 

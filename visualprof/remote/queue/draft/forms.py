@@ -52,6 +52,7 @@ class Draft:
     arrays, which inputs take by their names. inputs null: those of the model. sweep: the dimension, null the batch,
     "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of
     the other named dimensions. specs null: a first choice of machines. measure: by the names of `MEASURES`.
+    spread: specs may go to several machines.
     """
 
     model: str
@@ -67,6 +68,7 @@ class Draft:
     dims: dict[str, str] = field(default_factory=dict[str, str])
     specs: list[DraftSpec] | None = None
     measure: dict[str, str] = field(default_factory=dict[str, str])
+    spread: bool = False
 
 
 @dataclass(frozen=True)

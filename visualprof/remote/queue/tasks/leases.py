@@ -10,19 +10,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy import ColumnElement, Connection, Select, select, update
 
 from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
-from visualprof.remote.queue.check.matching import placed, tasks_for
+from visualprof.remote.queue.check.matching import lacks, placed, tasks_for
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.records import Agent, AnyRow, Task, task_of
+from visualprof.remote.queue.store.records import Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
 
+LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
 _TRANSFERS = ("preparing", "uploading")
@@ -199,15 +200,15 @@ class Leases:
                 connection.execute(late.values({column: later}))
 
     def _claim(self, agent: Agent, devices: Sequence[str], condition: ColumnElement[bool]) -> Lease | None:
-        first = select(tasks).where(tasks.c.state == "waiting", condition).order_by(tasks.c.seq).limit(1)
+        waiting = select(tasks).where(tasks.c.state == "waiting", condition).order_by(tasks.c.seq).limit(LOOKED_AT)
         with self._database.read() as connection:
-            if connection.execute(first).first() is None:
+            if self._first(connection, agent, waiting) is None:
                 return None  # without the lock that writers take
         with self._database.write() as connection:
-            row = connection.execute(first.with_for_update(skip_locked=True)).first()
-            if row is None:
+            found = self._first(connection, agent, waiting.with_for_update(skip_locked=True))
+            if found is None:
                 return None
-            job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
+            row, job = found
             again = _again(connection, row)
             taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns, again)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
@@ -215,6 +216,31 @@ class Leases:
                 return None
             touch(connection, row.job)
             return self._lease(connection, row, job, taken, again)
+
+    def _first(self, connection: Connection, agent: Agent, waiting: Select[Any]) -> tuple[AnyRow, AnyRow] | None:
+        """The first task, with its job, that no other machine is to have."""
+        seen: dict[str, tuple[AnyRow, Agent | None]] = {}
+        for row in connection.execute(waiting):
+            if row.job not in seen:
+                job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
+                seen[row.job] = job, self._began(connection, job)
+            job, began = seen[row.job]
+            if began is None or began.id == agent.id or row.wanted_agent or row.tries:  # tries: it was lost there
+                return row, job
+            if any(lacks(msgspec.json.decode(row.spec, type=Spec), began)):
+                return row, job
+        return None
+
+    def _began(self, connection: Connection, job: AnyRow) -> Agent | None:
+        """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
+        if msgspec.json.decode(job.request, type=Request).spread:
+            return None
+        free = (tasks.c.job == job.id) & (tasks.c.wanted_agent == "") & tasks.c.started_ns.is_not(None)
+        had = select(agents).join(tasks, tasks.c.agent == agents.c.id).where(free).order_by(tasks.c.started_ns)
+        row = connection.execute(had.limit(1)).first()
+        began = agent_of(row) if row else None
+        there = began is not None and began.standing == "works" and began.online(self._lease_ns / 1e9)
+        return began if there else None
 
     def _taken(self, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]) -> dict[str, Any]:
         now = time.time_ns()

@@ -1,0 +1,69 @@
+"""Decimal microseconds as whole nanoseconds: the nearest, half away from zero, of the number as it is written.
+
+`time_at` of `reader/native/values.c` is the same in C. Floats hold most times well enough, and are quick; where they do
+not tell to which nanosecond a time rounds, decimals do.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+import numpy as np
+
+from visualprof.reader.trace.types import Floats, Ints
+
+EXACT_US = 2.0**43  # float64 holds microseconds of three digits behind the point up to this
+SURE_US = 2.0**41  # and tells to which of those more digits round up to this
+LEAST_NS, MOST_NS = 1 - 2**62, 2**62  # further ones are as far; the builder leaves such times out
+_DIGITS, _NANO, _WIDE = 18, Decimal("0.001"), Context(prec=60)
+
+
+def floats(us: list[float | None]) -> Floats:
+    """Microseconds, nan for none."""
+    return np.array([np.nan if v is None else v for v in us], np.float64) if None in us else np.array(us, np.float64)
+
+
+def are_exact(us: Floats, text: bytes | memoryview) -> bool:
+    """Do floats tell to which nanosecond each time rounds? text: that they are from."""
+    us = np.abs(us[np.isfinite(us)])
+    most = us.max(initial=0.0)
+    if most >= SURE_US and _has_fraction(text, 1 if most > EXACT_US else 4):
+        return False
+    ns = (us - np.floor(us)) * 1000
+    halves = np.abs(np.abs(ns - np.rint(ns)) - 0.5) <= np.spacing(us) * 500 + 1e-9
+    return not (halves & (us < SURE_US)).any()
+
+
+def _has_fraction(text: bytes | memoryview, digits: int) -> bool:
+    """Is there a number of 13 digits (`SURE_US` has as many) before the point, and as many behind it?"""
+    letters = np.frombuffer(text, np.uint8)
+    points = np.flatnonzero(letters[13 : len(letters) - digits] == ord(".")) + 13
+    around = letters[points[:, None] + np.r_[-13:0, 1 : digits + 1]]
+    return bool(((around >= ord("0")) & (around <= ord("9"))).all(axis=1).any())
+
+
+def of_floats(us: Floats, missing: int) -> Ints:
+    """Nanoseconds of times of which `are_exact` holds; `missing` where there is none."""
+    known = np.isfinite(us)
+    us = np.clip(np.where(known, us, 0.0), LEAST_NS / 1000, MOST_NS / 1000)
+    whole = np.floor(us)
+    ns = whole.astype(np.int64) * 1000 + np.rint((us - whole) * 1000).astype(np.int64)
+    return np.where(known, np.clip(ns, LEAST_NS, MOST_NS), missing)
+
+
+def of_decimals(us: list[Decimal | None], missing: int) -> Ints:
+    """As `of_floats`, of any."""
+    return np.array([missing if v is None else _of_decimal(v, missing) for v in us], np.int64)
+
+
+def _of_decimal(us: Decimal, missing: int) -> int:
+    if us.adjusted() > _DIGITS:
+        return MOST_NS if us > 0 else LEAST_NS
+    ns = us * 1000
+    try:
+        whole = int(ns)
+    except (ValueError, OverflowError):  # no number, or infinite
+        return missing
+    if whole != ns:
+        whole = int(us.quantize(_NANO, ROUND_HALF_UP, _WIDE).scaleb(3, _WIDE))
+    return max(LEAST_NS, min(MOST_NS, whole))
