@@ -155,7 +155,18 @@ API void vp_counts(const Reader *r, int64_t first, int64_t last, int64_t *counts
         counts[i] = (int64_t)(place_of_row(r->columns + i, last) - place_of_row(r->columns + i, first));
 }
 
-/* Where the columns of all texts are put together. rows, values: of the columns that `vp_counts` counts. */
+/* Have two columns values for the same of these rows? They have equally many. */
+API int32_t vp_alike(const Reader *r, int64_t first, int64_t last, int32_t one, int32_t other)
+{
+    const Column *a = r->columns + one, *b = r->columns + other;
+    size_t low = place_of_row(a, first), count = place_of_row(a, last) - low;
+    return !count || !memcmp(a->rows + low, b->rows + place_of_row(b, first), count * sizeof *a->rows);
+}
+
+/*
+ * Where the columns of all texts are put together. rows, values: of the columns that `vp_counts` counts; the rows are
+ * null of those that share an earlier column's.
+ */
 typedef struct {
     int32_t *kind, *place;
     int64_t *ts, *dur;
@@ -175,8 +186,8 @@ API void vp_copy(const Reader *r, int64_t first, int64_t last, const Table *to, 
     for (uint32_t k = 0; k < r->field_count + 3; k++) {
         const Column *c = r->columns + k;
         size_t low = place_of_row(c, first), high = place_of_row(c, last);
-        int64_t *rows = to->rows[k] + at[k];
-        for (size_t i = low; i < high; i++) rows[i - low] = (int64_t)c->rows[i] - first + base;
+        if (to->rows[k])
+            for (size_t i = low; i < high; i++) to->rows[k][at[k] + (int64_t)(i - low)] = (int64_t)c->rows[i] - first + base;
         if (c->type == TEXT)
             for (size_t i = low; i < high; i++)
                 ((int32_t *)to->values[k] + at[k])[i - low] = r->word_map[((const int32_t *)c->values)[i]];

@@ -150,14 +150,30 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
     n = int(rows[-1])
     ids = [np.empty(n, np.int32) for _ in range(2)]
     times = [np.empty(n, np.int64) for _ in range(2)]
-    columns = [(np.empty(m, np.int64), np.empty(m, _DTYPES[t])) for m, t in zip(sizes, types, strict=True)]
-    at_rows = np.array([of_rows.ctypes.data for of_rows, _ in columns], np.uint64)
+    leaders = _leaders(parts, counts)
+    of_rows = {k: np.empty(sizes[k], np.int64) for k in leaders}
+    columns = [(of_rows[k], np.empty(m, _DTYPES[t])) for k, m, t in zip(leaders, sizes, types, strict=True)]
+    at_rows = np.array([of_rows[k].ctypes.data if k == i else 0 for i, k in enumerate(leaders)], np.uint64)
     at_values = np.array([values.ctypes.data for _, values in columns], np.uint64)
     table = np.array([a.ctypes.data for a in (*ids, *times, at_rows, at_values)], np.uint64)  # a Table of columns.c
     copy = _call("vp_copy", None, c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p)
     for part, base, at in zip(parts, rows.tolist(), places, strict=False):
         copy(part.reader.at, part.first, part.last, table.ctypes.data, base, at.ctypes.data)
     return Joined(ids[0], ids[1], times[0], times[1], columns)
+
+
+def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
+    """Of each column the first one with values for the same rows. counts: (parts, columns) of values."""
+    call = _call("vp_alike", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
+
+    def alike(a: int, b: int) -> bool:
+        same = np.array_equal(counts[:, a], counts[:, b])
+        return same and all(call(part.reader.at, part.first, part.last, a, b) for part in parts)
+
+    leaders: list[int] = []
+    for column in range(counts.shape[1]):
+        leaders.append(next((one for one in dict.fromkeys(leaders) if alike(one, column)), column))
+    return leaders
 
 
 def renumber(ids: Ids, number: Ids, order: Ids, known: int) -> int:
