@@ -82,7 +82,7 @@ def test_bars_are_those_of_the_larger_bound(cold: float, warm: float, peak: int,
         COLD: [_run(1.0), _run(cold, peak), _run(9.0)],
         COLD_4: [_run(cold / 1.5)],
     }
-    runs |= {WARM: [_run(warm)], WORK: [_run(1.0, out="0.2")], ALL: [_run(2.0)]}
+    runs |= {WARM: [_run(warm)], WORK: [_run(1.0, out="0.2 0.1")], ALL: [_run(2.0)]}
     found = list(rows(Opened("nccl", 100, runs)))
     assert {row.what for row in found if not row.ok} == missed
     assert {row.figure.count("**") for row in found} == {0}

@@ -174,6 +174,75 @@ def test_help_lists_the_commands(capfd: pytest.CaptureFixture[str]) -> None:
     assert "--logdir" in out
 
 
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
+    """What would be served: the log directories and where the page looks first."""
+    calls: list[tuple[list[str], str]] = []
+
+    def note(paths: list[str], *_: object, page: str) -> int:
+        calls.append((paths, page))
+        return 0
+
+    monkeypatch.setattr("visualprof.cli.serve.serve", note)
+    return calls
+
+
+def test_a_folder_needs_no_option(trace: Path, served: list[tuple[list[str], str]]) -> None:
+    folder = str(trace.parent)
+    for words in ([folder], ["--logdir", folder], ["--port", "0", folder], [folder, "--port", "0"], ["serve", folder]):
+        assert main(words) == 0
+    assert served == [([folder], "")] * 5
+    assert main([folder, folder, "--logdir", "."]) == 0
+    assert served[-1] == ([folder, folder, "."], "")
+
+
+def test_a_file_opens_its_folder_at_the_run_or_model(
+    trace: Path, served: list[tuple[list[str], str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(trace.parent)
+    models.save(models.calling(2, 2), Path("a&b.onnx"))
+    Path("bert_rank3.json").write_text(profile())
+    for file in (trace, Path("bert_rank3.json"), Path("a&b.onnx")):
+        assert main([str(file)]) == 0
+    pages = ["#/overview?run=.&worker=rank0", "#/overview?run=bert&worker=bert_rank3", "#/graph?model=a%26b.onnx"]
+    assert served == [([str(trace.parent)], pages[0]), (["."], pages[1]), (["."], pages[2])]
+    Path("notes.txt").write_text("bought milk")
+    assert main(["notes.txt"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        ([], ["visualprof demo", "visualprof runs/", "--help"]),
+        (["--read-only"], ["visualprof demo"]),
+        (["serv"], ["did you mean `visualprof serve`?", "demo"]),
+        (["veiw", "overview", "x.json", "--format", "json"], ["did you mean `visualprof view`?"]),
+        (["runs"], ["no folder or file 'runs'", "did you mean run?"]),
+        (["--logdir", "nope"], ["'nope'", "--create", "visualprof demo"]),
+        (["rank0.json/x", "--create"], ["cannot make"]),
+    ],
+)
+def test_what_cannot_be_shown_is_told_with_what_to_do(
+    words: list[str], texts: list[str], trace: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(trace.parent if "--create" in words else trace.parent.parent)
+    status, out, err = run(*words, capfd=capfd)
+    assert (status, out) == (2, "")
+    assert all(text in err for text in texts)
+    assert len(err.splitlines()) <= 6
+
+
+def test_a_missing_folder_is_made_when_asked(
+    tmp_path: Path, served: list[tuple[list[str], str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new" / "runs"
+    status, _, err = run(folder, "--create", capfd=capfd)
+    assert (status, served) == (0, [([str(folder)], "")])
+    assert folder.is_dir()
+    assert "waiting for the first profile" in err
+
+
 def python(*code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
 
@@ -211,7 +280,7 @@ def test_a_file_that_was_read_before_is_opened_without_its_format(trace: Path) -
 
 def test_the_version_is_told_without_loading_other_commands() -> None:
     loaded = modules_after("try: main(['--version'])\nexcept SystemExit: pass")
-    assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli.serve"}
+    assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli._paths", "visualprof.cli.serve"}
     assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
 
 

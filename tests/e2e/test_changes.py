@@ -44,7 +44,7 @@ def test_an_empty_log_directory_says_what_to_do_and_shows_what_arrives(
     page = visit(dashboard)
     expect(page.get_by_role("heading", name="No profiles yet")).to_be_visible()
     expect(page.locator("main")).to_contain_text(str(tmp_path / "runs"))
-    expect(page.locator("main")).to_contain_text("visualprof --logdir DIR")
+    expect(page.locator("main")).to_contain_text("visualprof DIR")
     for framework in ("PyTorch", "MegEngine", "Paddle", "ONNX Runtime"):
         expect(page.get_by_role("heading", name=framework)).to_be_visible()
     page.keyboard.press("l")

@@ -78,7 +78,7 @@ def nothing_ran(page: Page) -> None:
 
 def test_on_the_overview(page: Page) -> None:
     settled(page)
-    expect(page.get_by_role("heading", name=IMAGE, exact=True)).to_be_visible()
+    expect(page.locator(".device b").first).to_have_text(IMAGE)
     expect(page.locator("main dl")).to_contain_text(SCRIPT)
     ranges = table(page, "User annotations")
     expect(cell(ranges, 0, "Name")).to_have_text(IMAGE)

@@ -125,6 +125,38 @@ def test_mutated_profiles_are_the_same_document(seed: int, tmp_path: Path) -> No
             assert differences(decoded, scanned) == [], bytes(changed)
 
 
+TIMES = {
+    "1711964646123456.789": 1_711_964_646_123_456_789, "4458676522690.655": 4_458_676_522_690_655,
+    "4458676522690.6555": 4_458_676_522_690_656, "0.0005": 1, "-0.0005": -1, "0.00049999": 0, "-1.0015": -1002,
+    "1.5e3": 1_500_000, "5e-05": 0, "7": 7000, "0.001": 1, "12.34": 12_340,
+}  # fmt: skip
+
+
+def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    for text, ns in TIMES.items():
+        path.write_text(f'[{{"ph": "X", "ts": {text}, "dur": {text}}}]')
+        for scanner in (None, Scanner(*KINETO, threads=1)):
+            found = read_events(Source(path), *KINETO, scanner)
+            assert (found.ts.tolist(), found.dur.tolist()) == ([ns], [ns]), text
+
+
+def test_one_odd_event_is_decoded_between_scanned_ones(tmp_path: Path) -> None:
+    """Of 3,000 events in windows of 10 kB one has an argument of a wrong type: it keeps its place among the rows."""
+    lines = [
+        f'{{"ph": "X", "cat": "kernel", "name": "k{i % 7}", "ts": {i}, "dur": 1, "args": {{"stream": {i}}}}}'
+        for i in range(3000)
+    ]
+    lines[1500] = lines[1500].replace('"stream": 1500', '"stream": "seven"')
+    path = tmp_path / "odd.json"
+    path.write_text(f'{{"traceEvents": [{", ".join(lines)}]}}')
+    found = read_events(Source(path), *KINETO, Scanner(*KINETO, threads=2, piece=10_000))
+    assert found.ts.tolist() == [1000 * i for i in range(3000)]
+    assert found.arg("stream")[0].tolist() == [i for i in range(3000) if i != 1500]
+    assert found.warnings == ["1 events have an argument of an unexpected type, which was ignored"]
+    assert compare(path, KINETO, 2, 10_000) == []
+
+
 BLANKS = st.sampled_from(["", "", "", " ", "\n", "\n    ", "\t", "\r\n"])
 STRINGS = st.one_of(
     st.sampled_from([

@@ -65,6 +65,11 @@ def test_a_port_in_use_is_said(tmp_path: Path) -> None:
         Server([tmp_path], server.port)
 
 
+def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
+    with Server([tmp_path], 0) as first, Server([tmp_path], first.port, ports=100) as second:
+        assert first.port < second.port < first.port + 100
+
+
 @pytest.mark.parametrize("host", ["203.0.113.7", "no such name"])
 def test_a_host_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
     with pytest.raises(VisualprofError, match="cannot listen"):

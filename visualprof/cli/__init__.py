@@ -1,6 +1,7 @@
 """Shows where the time of a profiled model goes: PyTorch, Paddle, MegEngine, ONNX Runtime.
 
-visualprof --logdir runs/ opens the dashboard. Every other command stands first: visualprof COMMAND --help.
+visualprof runs/ opens the dashboard over a folder, visualprof trace.json at one file, visualprof demo over samples.
+Every other command stands first: visualprof COMMAND --help.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from visualprof import __version__
+from visualprof.cli._paths import refuse_misspelt
 from visualprof.errors import VisualprofError
 
 _DEFAULT = "serve"
@@ -35,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action=_Version, nargs=0, help="what is installed, and end")
     module.add_arguments(parser)
     try:
+        if chosen == _DEFAULT:
+            refuse_misspelt(words, names)
         return module.run(parser.parse_args(words))
     except VisualprofError as error:
         print(f"visualprof: {error.error}", file=sys.stderr)

@@ -10,12 +10,24 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from visualprof.cli._paths import page_of, require
+
+_PORTS = 100  # tried one after the other
+_NEXT = """visualprof: what shall it show?
+  visualprof demo                  sample runs, without files of your own
+  visualprof runs/                 all profiles and models in a folder
+  visualprof trace.json            one profile; a model likewise: model.onnx
+  visualprof view overview FILE    the same numbers in the shell
+  visualprof --help                all commands and options"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the server."""
     parser.add_argument(
-        "--logdir", nargs="+", action="extend", required=True, metavar="DIR", help="folders (or files) with profiles"
+        "paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file that the page opens at"
     )
+    parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
+    parser.add_argument("--create", action="store_true", help="make folders that are missing, and wait for profiles")
     add_server_arguments(parser)
     parser.add_argument("--read-only", action="store_true", help="refuse every request that would change something")
     parser.add_argument(
@@ -47,7 +59,9 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default %(default)s: this machine only)"
     )
-    parser.add_argument("--port", type=_port, default=8040, help="port; 0 takes a free one (default %(default)s)")
+    parser.add_argument(
+        "--port", type=_port, default=8040, help="port, or the next free one; 0 takes any (default %(default)s)"
+    )
     parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
     browser = parser.add_mutually_exclusive_group()
     browser.add_argument("--open", action="store_true", help="open the page in the browser")
@@ -56,6 +70,11 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serves until interrupted."""
+    paths = [*args.paths, *args.logdir]
+    if not paths:
+        print(_NEXT, file=sys.stderr)
+        return 2
+    require(paths, args.create)
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -68,13 +87,24 @@ def run(args: argparse.Namespace) -> int:
         lease_s=args.lease,
         keep_days=args.keep_days,
     )
-    return serve(args.logdir, args.port, settings, args.open)
+    page = ""
+    if len(paths) == 1 and (file := Path(paths[0])).is_file():
+        paths, page = [str(file.parent)], page_of(file)
+    return serve(paths, args.port, settings, args.open, page=page)
 
 
 def serve(
-    paths: list[str], port: int, settings: object, open_page: bool, then: Callable[[str], object] | None = None
+    paths: list[str],
+    port: int,
+    settings: object,
+    open_page: bool,
+    then: Callable[[str], object] | None = None,
+    page: str = "",
 ) -> int:
-    """Runs a server in the foreground and says where it is. then: is called with its address, beside it."""
+    """Runs a server in the foreground and says where it is.
+
+    then: is called with its address, beside it. page: where to look first, after the address.
+    """
     from visualprof.server.serve import Server
     from visualprof.server.settings import Settings
 
@@ -83,12 +113,14 @@ def serve(
         signal.SIGTERM, signal.default_int_handler
     )  # end as with Ctrl-C: children stopped, temporary files gone
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
-    with Server(paths, port, settings) as server:
-        print(f"visualprof shows {', '.join(paths)} at {server.url}  (Ctrl-C ends it)", flush=True)
+    with Server(paths, port, settings, ports=_PORTS) as server:
+        if port not in (0, server.port):
+            print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
+        print(f"visualprof shows {', '.join(paths)} at {server.url}{page}  (Ctrl-C ends it)", flush=True)
         if open_page:
             import webbrowser
 
-            webbrowser.open(server.url)
+            webbrowser.open(server.url + page)
         if then:
             threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:

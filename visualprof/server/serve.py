@@ -25,6 +25,8 @@ from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
+    from flask import Flask
+
     from visualprof.server.remote_service import LocalAgent
 
 _log = logging.getLogger(__name__)
@@ -41,11 +43,14 @@ class Server:
         paths: the log directories.
         port: 0 takes a free one.
         settings: see `Settings`; its host is what the server binds to.
+        ports: how many are tried, from `port` on, until one is free.
 
     Raises: VisualprofError: the address cannot be taken.
     """
 
-    def __init__(self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None) -> None:
+    def __init__(
+        self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None, *, ports: int = 1
+    ) -> None:
         self._settings = settings or Settings()
         self._resources = contextlib.ExitStack()
         cache = self._cache()
@@ -73,24 +78,37 @@ class Server:
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
         app = create_app(self.logdir, self._settings, self.remote, self.models)
+        tries = range(port, min(port + ports, 65536)) if port else [0]
+        try:
+            self._waitress = self._bind(tries, app=app, max_request_body_size=MAX_BLOB + (1 << 20))
+        except VisualprofError:
+            self._resources.close()
+            raise
+
+    def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
+        """The HTTP server on the first of the ports that is free.
+
+        Raises: VisualprofError: none is, or the address is none of ours.
+        """
         host = self._settings.host.strip("[]")
         try:
-            self._waitress = create_server(
+            return create_server(
                 app,
                 map=self._sockets,
                 host=host,
-                port=port,
+                port=ports[0],
                 threads=_THREADS,
                 connection_limit=_CONNECTIONS,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
-                max_request_body_size=MAX_BLOB + (1 << 20),
                 ident="visualprof",
+                **options,
             )
         except (OSError, ValueError) as error:
             self._close_sockets()
-            self._resources.close()
-            raise _address_error(f"{host}:{port}", error) from error
+            if len(ports) == 1 or not _is_taken(error):
+                raise _address_error(f"{host}:{ports[0]}", error) from error
+        return self._bind(ports[1:], app, **options)
 
     @property
     def url(self) -> str:
@@ -104,7 +122,7 @@ class Server:
     def port(self) -> int:
         """The port that was taken."""
         server: Any = self._waitress  # a name with several addresses has several sockets
-        return server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1]
+        return int(server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1])
 
     def run(self) -> None:
         """Serves until interrupted."""
@@ -186,8 +204,12 @@ def _nobody_waits(thunk: object = None) -> None:
     """Pulls a trigger whose loop has ended."""
 
 
+def _is_taken(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+
+
 def _address_error(where: str, error: Exception) -> VisualprofError:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+    if _is_taken(error):
         return VisualprofError(f"{where} is in use", "choose another --port; --port 0 takes a free one")
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return VisualprofError(f"cannot listen on {where}: {reason}", "check --host and --port")

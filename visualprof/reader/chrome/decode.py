@@ -1,8 +1,8 @@
 """Chrome trace-event JSON as numpy rows, in pieces of about 1 MiB: what most profile formats share.
 
-A piece is decoded by msgspec into typed structs and turned into columns at once, so the memory in use
-follows the number of events, not the size of the file. Formats give a Struct for the arguments they
-want and get them column-wise; the others stay in the file, to be fetched by `row` on demand.
+What the scanner refuses (`scan`), or all where it was not compiled, is decoded by msgspec into typed structs and turned
+into columns at once, so the memory in use follows the number of events, not the size of the file. Formats give a Struct
+for the arguments they want and get them column-wise; the others stay in the file, to be fetched by `row` on demand.
 """
 
 from __future__ import annotations

@@ -121,9 +121,8 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
             continue
         entries += len(children)
         if entries > MAX_ENTRIES:
-            yield Problem(
-                _shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", "point --logdir deeper"
-            )
+            hint = "name a folder further down"
+            yield Problem(_shown(root, folder), f"over {MAX_ENTRIES:,} files: the rest is not looked at", hint)
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visualprof.reader import native
 from visualprof.reader.native import function
-from visualprof.reader.trace.types import Ids, Ints, Values
 
+Ids, Ints, Values = NDArray[np.int32], NDArray[np.int64], NDArray[Any]
 PADDING = 64  # zero bytes behind a text
 MOST_FIELDS = 64
 INTEGER, FLOAT, TEXT = range(3)

@@ -16,8 +16,8 @@ def next_of_address(addr: Rows, device: Rows) -> Ids:
     order = np.argsort(addr, kind="stable")
     if len(device) and device.min() < device.max():
         order = order[np.argsort(device[order], kind="stable")]
-    same = (addr[order[1:]] == addr[order[:-1]]) & (device[order[1:]] == device[order[:-1]])
-    same &= addr[order[1:]] != NO_ADDRESS
+    addr, device = addr[order], device[order]
+    same = (addr[1:] == addr[:-1]) & (device[1:] == device[:-1]) & (addr[1:] != NO_ADDRESS)
     after[order[:-1][same]] = order[1:][same]
     return after
 

@@ -278,7 +278,8 @@ class TraceBuilder:
         above[above >= 0] = np.where(kind[above[above >= 0]] == Category.MEMORY, -1, above[above >= 0])
         joined["event"] = np.where(above >= 0, above, own).astype(np.int32)
         order = np.argsort(joined["ts"], kind="stable")
-        joined = {name: column[order] for name, column in joined.items()}
+        for name in joined:
+            joined[name] = joined[name][order]
         complete = joined.pop("complete")
         if complete.any():
             add_up(joined, complete)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
-from visualprof.views.measure.groups import group
 
 
 class Coded(Sequence[Any]):
@@ -40,9 +39,9 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        groups = group(self.values)
-        texts = [self.text(value) for value in self.values[groups.first].tolist()]
-        return map(texts.__getitem__, groups.of.tolist())
+        values, of = np.unique(self.values, return_inverse=True)
+        texts = [self.text(value) for value in values.tolist()]
+        return map(texts.__getitem__, of.tolist())
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""

@@ -1,0 +1,69 @@
+"""What a user names on the command line: log directories, or one file; and what he may have meant instead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+from visualprof.errors import NotFound, UnknownFormat
+
+_DEMO = "`visualprof demo` shows sample runs"
+
+
+def alike(name: str, names: Iterable[str]) -> str:
+    """The name that is almost this one; "" without any."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(names), 1)), "")
+
+
+def refuse_misspelt(words: Sequence[str], commands: Sequence[str]) -> None:
+    """Raises: NotFound: the first word is no path, and almost a command."""
+    first = words[0] if words else "-"
+    if first.startswith("-") or "--create" in words or Path(first).exists():
+        return
+    if near := alike(first, commands):
+        raise NotFound(
+            f"{first!r} is no command, folder or file", f"did you mean `visualprof {near}`? {_DEMO}; all: --help"
+        )
+
+
+def require(paths: Iterable[str], create: bool) -> None:
+    """Makes missing folders where they are to be made.
+
+    Raises: NotFound: one is missing, or cannot be made.
+    """
+    for path in map(Path, paths):
+        if path.exists():
+            continue
+        if not create:
+            near = alike(path.name, (child.name for child in path.parent.iterdir())) if path.parent.is_dir() else ""
+            hint = f"did you mean {path.parent / near}?" if near else f"--create makes and watches it; {_DEMO}"
+            raise NotFound(f"there is no folder or file {str(path)!r}", hint)
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise NotFound(f"cannot make the folder {str(path)!r}: {error.strerror}") from error
+        print(f"visualprof: {path} is new and empty: waiting for the first profile", file=sys.stderr)
+
+
+def page_of(file: Path) -> str:
+    """What the page's address ends in to show a file of the only log directory.
+
+    Raises: UnknownFormat: it is no profile and no model.
+    """
+    from visualprof.reader.logdir.listing import new_span
+    from visualprof.reader.logdir.scan import LogFile, examine, roots, walk
+    from visualprof.reader.models import recognise_model
+    from visualprof.reader.source import Source
+
+    (found,) = (item for item in walk(roots([file])[0]) if isinstance(item, LogFile))
+    verdict = examine(found)
+    if verdict.kind in ("profile", "growing"):
+        place = new_span(found).place
+        return "#/overview?" + urlencode({"run": place.run, "worker": place.worker})
+    if recognise_model(Source(file)):
+        return "#/graph?" + urlencode({"model": file.name})
+    raise UnknownFormat(verdict.error or f"{file.name} is no profile and no model", verdict.hint)
