@@ -21,10 +21,11 @@ help: ## list the targets
 demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: without opening)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)
 
+dev: export VISUALPROF_TOKEN ?= $(shell $(PYTHON) -c "import secrets; print(secrets.token_urlsafe(24))")
 dev: $(VENV)/dev $(MODULES) ## server over LOGDIR (default: the samples) and the page with hot reload on port 5173; Ctrl-C ends both
 	@$(BIN)/visualprof $(if $(LOGDIR),--logdir $(LOGDIR),demo) --port $(PORT) & server=$$!; \
 	trap 'kill $$server 2>/dev/null; wait $$server' EXIT; trap 'exit 0' INT TERM; \
-	VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
+	echo "the page: http://localhost:5173/?token=$$VISUALPROF_TOKEN"; VISUALPROF_PORT=$(PORT) $(NPM) run --silent dev
 
 test: $(VENV)/dev $(VENV)/runtimes $(PAGE)/dist/index.html ## all tests: Python, page, browser (skipped without Chromium)
 	$(BIN)/python -m pytest -n 2 -q

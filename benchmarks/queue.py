@@ -104,7 +104,7 @@ def server(folder: Path) -> Generator[tuple[str, str]]:
     logdir = folder / "queue-runs"
     token, blob = prepared(logdir)
     process = subprocess.Popen(
-        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0"],
+        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0", "--no-token"],
         cwd=ROOT,
         env={**os.environ, "VISUALPROF_CACHE_DIR": str(folder / "cache-queue")},
         stdout=subprocess.PIPE,

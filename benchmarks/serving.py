@@ -24,7 +24,7 @@ def server(logdir: Path, cache: Path) -> Generator[tuple[str, float]]:
     """A running dashboard: its address and the seconds until it answered."""
     start = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0"],
+        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0", "--no-token"],
         cwd=ROOT,
         env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)},
         stdout=subprocess.PIPE,

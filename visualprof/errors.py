@@ -7,6 +7,7 @@ VisualprofError
 │   └── EmptyFile      nothing in it yet: being written, or a run that recorded nothing
 ├── MissingData        a view needs a column that this trace does not have
 ├── BadParameter       a view or request parameter has a wrong name or value
+│   └── WrongType      a body is not of the type that the address takes
 ├── NotFound           no such run, worker, span, view or file
 ├── NotReady           the file is queued or being parsed
 └── Forbidden          the server is read-only
@@ -69,6 +70,12 @@ class BadParameter(VisualprofError):
     """A view or request parameter has a wrong name or value."""
 
     status = 400
+
+
+class WrongType(BadParameter):
+    """The body is not of the type that the address takes; a page of another site can send some types unasked."""
+
+    status = 415
 
 
 class NotFound(VisualprofError):

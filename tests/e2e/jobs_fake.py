@@ -479,6 +479,7 @@ class JobsFake:
             "revision": self.revision,
             "agents": self.agents,
             "command": f"visualprof agent --server http://192.168.7.2:8040 --token {self.token}",
+            "token_hidden": False,
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }
@@ -566,7 +567,11 @@ def _handler(fake: JobsFake) -> type[BaseHTTPRequestHandler]:
         do_GET = do_POST = do_PATCH = do_DELETE = _serve
 
         def _forward(self, body: bytes) -> None:
-            headers = {k: v for k, v in self.headers.items() if k.lower() in ("if-none-match", "content-type")}
+            headers = {
+                k: v
+                for k, v in self.headers.items()
+                if k.lower() in ("if-none-match", "content-type", "x-visualprof-token")
+            }
             asked = urllib.request.Request(
                 fake.dashboard.url.rstrip("/") + self.path, body or None, headers, method=self.command
             )

@@ -43,6 +43,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 # Two parallel test processes and their parsers share two cores.
 PATIENCE_S = 20
+TOKEN = "vp_s_of-these-tests"
 if expect:
     expect.set_options(timeout=PATIENCE_S * 1000)
 
@@ -101,6 +102,7 @@ class Dashboard:
     def start(self) -> None:
         """Starts it, again on the port that it had."""
         environment = {**os.environ, "PYTHONPATH": str(self._root), "VISUALPROF_CACHE_DIR": str(self._cache)}
+        environment["VISUALPROF_TOKEN"] = TOKEN  # the same when it starts again
         command = [
             sys.executable,
             "-m",
@@ -189,6 +191,7 @@ class Visits:
         language: str = "en",
         theme: str = "light",
         size: tuple[int, int] = (1280, 860),
+        token: str = TOKEN,
         **query: str,
     ) -> Page:
         """Opens an address of the page's own (`operator`, run="a/b"), or `at`, in a context of its own."""
@@ -204,6 +207,7 @@ class Visits:
         context.add_init_script(
             f"if (!localStorage.getItem('visualprof.theme')) {{"
             f"localStorage.setItem('visualprof.language', '{language}');"
+            f"localStorage.setItem('visualprof.token:/', '{token}');"
             f"localStorage.setItem('visualprof.theme', '{theme}') }}"
         )
         tab = context.new_page()

@@ -126,7 +126,8 @@ class Http:
     def __call__(self, method: str, path: str, body: Any = None, token: str = "", **headers: str) -> Any:
         """JSON of the answer, its bytes, or None for 204."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        given = {"Content-Type": kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if token:
             given["Authorization"] = f"Bearer {token}"
         try:
@@ -225,7 +226,7 @@ class ServerProcess:
     def start(self, *more: str) -> ServerProcess:
         command = [sys.executable, "-m", "visualprof", "--logdir", str(self.folder), "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [*command, "--lease", str(self.lease_s), *more],
+            [*command, "--lease", str(self.lease_s), "--no-token", *more],
             cwd=ROOT,
             env={**os.environ, "VISUALPROF_CACHE_DIR": str(self.cache)},
             stdout=subprocess.PIPE,

@@ -35,7 +35,7 @@ class Agent:
     def post(self, path: str, body: Any = None, token: str | None = None, **headers: str) -> TestResponse:
         data = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
         given = {"Authorization": f"Bearer {self.token if token is None else token}", **headers}
-        return self.client.post(API + path, data=data, headers=given)
+        return self.client.post(API + path, data=data, headers=given, content_type="application/json")
 
     def register(self, **changes: Any) -> TestResponse:
         body = {"protocol": 1, "name": "a", "public": True, "capabilities": asdict(capabilities()), **changes}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -126,14 +125,15 @@ def test_a_wrong_job_is_refused_with_its_fields_and_not_queued(client: FlaskClie
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"key": 1}', b"[" * 100_000])
 def test_what_is_no_job_is_refused(client: FlaskClient, body: bytes) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
-        answer = client.post(path, data=body)
+        answer = client.post(path, data=body, content_type="application/json")
         assert answer.status_code == 400
         assert answer.get_json()["errors"]
 
 
 def test_a_job_that_is_too_large_is_refused(client: FlaskClient) -> None:
     for path in ("/api/v1/jobs", "/api/v1/jobs/check"):
-        assert client.post(path, data=b" " * (MAX_BODY + 1)).status_code == 413
+        large = b" " * (MAX_BODY + 1)
+        assert client.post(path, data=large, content_type="application/json").status_code == 413
 
 
 def test_a_check_tells_everything_and_queues_nothing(client: FlaskClient, agent: Agent) -> None:
@@ -357,7 +357,7 @@ def test_a_read_only_server_refuses_every_change(tmp_path: Path, method: str, pa
     remote = Remote(writer.root, read_only=True)
     for client in clients(tmp_path / "runs", remote, read_only=True):
         body = {"public": False} if method == "PATCH" else submitted("k")
-        assert client.open(path, method=method, data=json.dumps(body)).status_code == 403
+        assert client.open(path, method=method, json=body).status_code == 403
         answer = listed(client)
         assert [each.id for each in answer.jobs] == [job]
         assert answer.problem

@@ -351,3 +351,33 @@ def test_a_log_of_an_attempt_that_never_was_is_not_found(queue: Queue, task: Tas
     assert queue.logs.read(task, 0, 0) == (b"", 0, 0)
     with pytest.raises(NotFound):
         queue.logs.read(task, 2, 0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_what_is_kept_is_its_owners_alone_also_where_it_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    data = tmp_path / "data"
+    with opened(tmp_path / "runs", data=data) as remote:
+        remote.token  # noqa: B018  is written when it is shown
+    for path in (data, *data.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    with opened(tmp_path / "runs", data=data):
+        modes = {
+            path.relative_to(data).as_posix(): stat.S_IMODE(path.stat().st_mode) for path in (data, *data.iterdir())
+        }
+    assert modes["."] == modes["blobs"] == 0o700
+    files = {name: mode for name, mode in modes.items() if name not in (".", "blobs")}
+    assert {"jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm", "secret", "agent-token"} <= files.keys()
+    assert set(files.values()) == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes")
+def test_a_folder_of_everybodys_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    everybodys = tmp_path / "tmp"
+    everybodys.mkdir()
+    everybodys.chmod(0o1777)
+    with opened(tmp_path / "runs", data=everybodys):
+        assert stat.S_IMODE(everybodys.stat().st_mode) == 0o1777
+        assert stat.S_IMODE((everybodys / "jobs.sqlite").stat().st_mode) == 0o600
+        assert stat.S_IMODE((everybodys / "blobs").stat().st_mode) == 0o700

@@ -34,6 +34,7 @@ from visualprof.remote.protocol import Capabilities, Runtime
 from visualprof.remote.queue.draft.compose import compose
 from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.store.records import Agent
+from visualprof.cli._server import Server as Client
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 
@@ -57,7 +58,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     server = subprocess.Popen(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert server.stdout
-        url = server.stdout.readline().partition(" at ")[2].split()[0]
+        url = (
+            server.stdout.readline().partition(" at ")[2].split()[0].partition("?")[0]
+        )  # submit finds the token by itself
         end = time.monotonic() + START_S
         while not any(a["online"] for a in answer(url, "agents")["agents"]):
             assert time.monotonic() < end, "the agent did not register"
@@ -605,3 +608,12 @@ def test_names_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
     _watch.wait(Played(state("succeeded", 1.0, name="a\x1b[2Jb\n")), "j", out)  # type: ignore[arg-type]
     assert "\x1b" not in out.getvalue()
     assert "a�[2Jb�: succeeded" in out.getvalue()
+
+
+def test_a_known_file_is_not_sent_again(lonely: str, tmp_path: Path) -> None:
+    client, sent = Client(lonely), list[int]()
+    first = client.upload(model(tmp_path / "first.onnx"), lambda done, _: sent.append(done))
+    assert sent
+    sent.clear()
+    again = client.upload(model(tmp_path / "second.onnx"), lambda done, _: sent.append(done))
+    assert (again["blob"], again["name"], sent) == (first["blob"], "second.onnx", [])

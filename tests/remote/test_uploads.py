@@ -264,3 +264,28 @@ def test_the_files_of_a_job_are_described_again_without_those_that_are_gone(empt
         database.execute("DELETE FROM blobs WHERE sha256 = ?", (array["blob"],))
     assert empty.client.get(f"/api/v1/jobs/{made}/files").get_json()["files"] == [model]
     assert empty.client.get("/api/v1/jobs/none/files").status_code == 404
+
+
+def test_the_same_content_under_another_name_keeps_both(empty: Site) -> None:
+    first, second = send(empty, "first.onnx", onnx_model()), send(empty, "second.onnx", onnx_model())
+    assert first["blob"] == second["blob"]
+    assert (first["name"], second["name"]) == ("first.onnx", "second.onnx")
+    (model,) = empty.client.get("/api/v1/models").get_json()["models"]
+    assert model["file"] == "first.onnx, second.onnx"
+    for name in ("first.onnx", "second.onnx"):
+        draft = {"model": first["blob"], "model_name": name}
+        drafted = empty.client.post("/api/v1/jobs/draft", json=draft).get_json()
+        assert drafted["request"]["model"]["name"] == name, "a job has the name of its own file"
+
+
+def test_a_known_file_needs_not_be_sent_again(empty: Site) -> None:
+    sent = send(empty, "first.onnx", onnx_model())
+    asked = {"blob": sent["blob"], "name": "second.onnx"}
+    answer = empty.client.post("/api/v1/uploads/known", json=asked)
+    assert answer.get_json() == {**sent, "name": "second.onnx"}
+    (model,) = empty.client.get("/api/v1/models").get_json()["models"]
+    assert model["file"] == "first.onnx, second.onnx"
+    for blob in ("0" * 64, "../secret", ""):
+        assert empty.client.post("/api/v1/uploads/known", json={**asked, "blob": blob}).status_code == 404
+    kept(empty)[0].unlink()
+    assert empty.client.post("/api/v1/uploads/known", json=asked).status_code == 404, "somebody tidied up"

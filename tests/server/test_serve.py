@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -74,3 +76,22 @@ def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
 def test_a_host_that_is_not_ours_is_said(tmp_path: Path, host: str) -> None:
     with pytest.raises(VisualprofError, match="cannot listen"):
         Server([tmp_path], 0, Settings(host=host))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTTP/1.1\r\nHost: ", b"POST /api/v1/jobs HTTP/1.1\r\nContent-Length: 9\r\n\r\n"]
+)
+def test_half_open_connections_do_not_deafen_it(tmp_path: Path, sent: bytes) -> None:
+    resource = pytest.importorskip("resource")
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+        pytest.skip("needs 4,096 open files")
+    with Server([tmp_path], 0) as server, contextlib.ExitStack() as stack:
+        server.start()
+        for _ in range(1500):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=10))
+            one.sendall(sent)
+        began = time.monotonic()
+        for _ in range(20):
+            assert get(f"{server.url}api/v1/status")["version"]
+        assert time.monotonic() - began < 5

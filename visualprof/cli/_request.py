@@ -79,6 +79,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "key": key,
         "name": args.name,
         "model": files.model["blob"],
+        "model_name": files.model["name"],
         "parts": files.parts,
         "inputs": _inputs(args.shape, files),
         "sweep": args.sweep_dim,

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import ipaddress
 import json
+import os
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.server.session_token import HEADER, VARIABLE, found
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
@@ -36,15 +41,23 @@ class Refused(VisualprofError):
 class Server:
     """The API at an address.
 
+    Args:
+        address: of the server, or the link that it printed.
+        token: of the server; without, that of a printed link, of the environment, or of this user's server here.
+
     Raises: BadParameter: the address is none.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, token: str = "") -> None:
         address = address if "://" in address else f"http://{address}"
         parts = urllib.parse.urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadParameter(f"--server {address!r} is no address", "for example: http://127.0.0.1:8040")
-        self.url = f"{address.partition('#')[0].rstrip('/')}/"
+        place, own = _own(parts)
+        self.url = f"{parts.scheme}://{place}{parts.path.rstrip('/')}/"
+        linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
+        token = token or linked or os.environ.get(VARIABLE, "").strip() or own
+        self._token = {HEADER: token} if token else dict[str, str]()
         own = [urllib.request.ProxyHandler({})] if _is_this_machine(parts.hostname) else []  # a proxy cannot find it
         self._opener = urllib.request.build_opener(*own)
 
@@ -53,7 +66,7 @@ class Server:
 
         Raises: Unreachable, Refused.
         """
-        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}"), TIMEOUT_S)
+        return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", headers=self._token), TIMEOUT_S)
 
     def post(self, path: str, body: object = None) -> Json:
         """The answer to an order.
@@ -68,25 +81,41 @@ class Server:
         Raises: Unreachable, Refused.
         """
         data = b"" if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", **self._token}
         return self._ask(urllib.request.Request(f"{self.url}api/v1/{path}", data, headers, method=method), TIMEOUT_S)
 
     def upload(self, path: Path, progress: Progress, **query: str) -> Json:
-        """Sends a file; progress gets bytes sent and all of them. query: what the server is to know of it.
+        """Sends a file, if it is not there already; progress gets bytes sent and all of them.
+
+        query: what the server is to know of it.
 
         Raises: Unreachable, Refused. BadParameter: the file cannot be read.
         """
         try:
+            known = self._known(path, "part" in query)
+            if known:
+                return known
             size = path.stat().st_size
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
-                headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+                headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self._token}
                 where = (
                     f"{self.url}api/v1/uploads?{urllib.parse.urlencode({'name': path.name, **query}, errors='replace')}"
                 )
                 return self._ask(urllib.request.Request(where, body, headers, method="POST"), UPLOAD_S)
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
+
+    def _known(self, path: Path, part: bool) -> Json | None:
+        """The answer to the upload of a file that the server has."""
+        with path.open("rb") as file:
+            digest = _sha256(file)
+        try:
+            return self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})
+        except Refused as refused:
+            if refused.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
 
     def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
         try:
@@ -129,8 +158,44 @@ class _Watched:
         return piece
 
 
-def _is_this_machine(host: str) -> bool:
+def _sha256(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which server, and its token."""
+    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    what = f"of the server, for changes; {VARIABLE} keeps it out of the process list (default: your own server's here)"
+    parser.add_argument("--token", default="", metavar="T", help=what)
+
+
+def _own(parts: urllib.parse.SplitResult) -> tuple[str, str]:
+    """Where to ask, and the token of this user's server there: `localhost` is then the address that the server has.
+
+    Raises: BadParameter: the port is none.
+    """
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise BadParameter(f"--server {parts.netloc!r} is no address", "for example: http://127.0.0.1:8040") from error
+    host = parts.hostname or ""
+    for address in ("127.0.0.1", "::1") if host == "localhost" else (host,):
+        token = found(address, port)
+        if token and _is_address(address):
+            return f"[{address}]:{port}" if ":" in address else f"{address}:{port}", token
+    return parts.netloc, ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
+
+
+def _is_this_machine(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -15,7 +15,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from visualprof.cli.serve import add_server_arguments, serve
+from visualprof.cli._server import Server as Client
+from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import NotFound
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
@@ -44,21 +45,28 @@ def run(args: argparse.Namespace) -> int:
         shutil.copytree(_SAMPLES, runs)  # times of change included, so that the cache knows the files next time
         jobs = Path(folder) / "jobs"
         if args.check:
-            return check(runs, jobs)
-        settings = Settings(language=args.language, host=args.host, data=jobs, with_agent=_can_measure())
+            return check(runs, jobs, token_of(args))
+        settings = Settings(
+            language=args.language,
+            host=args.host,
+            data=jobs,
+            with_agent=_can_measure(),
+            token=token_of(args),
+            private=args.private,
+        )
         return serve([str(runs)], args.port, settings, args.open, _measure if settings.with_agent else None)
 
 
-def check(runs: Path, jobs: Path | None) -> int:
+def check(runs: Path, jobs: Path | None, token: str = "") -> int:
     """Asks a server of its own for all that it shows of a folder; 1 when anything fails.
 
-    jobs: where a job is kept that is run before; None runs none.
+    jobs: where a job is kept that is run before; None runs none. token: of the server.
     """
     from visualprof.server.serve import Server
     from visualprof.server.settings import Settings
 
     began, measuring = time.monotonic(), jobs is not None and _can_measure()
-    with Server([runs], 0, Settings(data=jobs, with_agent=measuring)) as server:
+    with Server([runs], 0, Settings(data=jobs, with_agent=measuring, token=token)) as server:
         server.start()
         problems = [] if not measuring or _measure(server.url, "--wait") == 0 else ["the job did not succeed"]
         spans, unread = _parsed(server.url)
@@ -99,7 +107,7 @@ def _measure(url: str, *options: str) -> int:
 def _wait_for_agent(url: str) -> None:
     end = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end:
-        agents = _get(f"{url}api/v1/agents")[1]["agents"]
+        agents = Client(url).get("agents")["agents"]
         if any(agent["capabilities"]["runtimes"] for agent in agents):
             return
         time.sleep(0.2)

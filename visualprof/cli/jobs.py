@@ -15,6 +15,7 @@ import time
 import urllib.parse
 from typing import TYPE_CHECKING
 
+from visualprof.cli import _server
 from visualprof.cli._server import Json, Server
 from visualprof.cli._watch import FINAL, plain
 from visualprof.errors import BadParameter
@@ -31,7 +32,7 @@ DAY_NS = 24 * 3600 * 10**9
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the answers as JSON")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     remove = actions.add_parser("remove", help="remove jobs with their results")
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lists or removes."""
-    server = Server(args.server)
+    server = Server(args.server, args.token)
     jobs: list[Json] = server.get("jobs")["jobs"]
     return _remove(server, args, jobs) if args.action == "remove" else _list(jobs, args.json)
 

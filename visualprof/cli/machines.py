@@ -16,6 +16,7 @@ import shutil
 import urllib.parse
 from typing import TYPE_CHECKING
 
+from visualprof.cli import _server
 from visualprof.cli._server import Json, Server
 from visualprof.cli._watch import plain
 from visualprof.errors import NotFound
@@ -32,7 +33,7 @@ STANDINGS = {"drain": "drained", "out": "out", "work": "works"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    _server.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, what in (
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Lists the machines, after a change that was asked for."""
-    server = Server(args.server)
+    server = Server(args.server, args.token)
     answer = server.get("agents")
     if args.action == "new-token":
         answer = server.post("agents/token")

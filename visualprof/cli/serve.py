@@ -62,6 +62,10 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=_port, default=8040, help="port, or the next free one; 0 takes any (default %(default)s)"
     )
+    keys = parser.add_mutually_exclusive_group()
+    what = "let everybody who reaches this server act (default: the printed link has a token; VISUALPROF_TOKEN sets it)"
+    keys.add_argument("--no-token", action="store_true", help=what)
+    keys.add_argument("--private", action="store_true", help="ask for the token for reading, too")
     parser.add_argument("--language", choices=["en", "zh"], default="", help="of the page (default: the browser's)")
     browser = parser.add_mutually_exclusive_group()
     browser.add_argument("--open", action="store_true", help="open the page in the browser")
@@ -86,11 +90,21 @@ def run(args: argparse.Namespace) -> int:
         with_agent=args.with_agent,
         lease_s=args.lease,
         keep_days=args.keep_days,
+        token=token_of(args),
+        private=args.private,
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
         paths, page = [str(file.parent)], page_of(file)
     return serve(paths, args.port, settings, args.open, page=page)
+
+
+def token_of(args: argparse.Namespace) -> str:
+    """The session's token: none where it is not wanted, or where there is nothing to guard."""
+    from visualprof.server.session_token import chosen
+
+    guards = args.private or not getattr(args, "read_only", False)
+    return chosen() if guards and not args.no_token else ""
 
 
 def serve(
@@ -116,11 +130,11 @@ def serve(
     with Server(paths, port, settings, ports=_PORTS) as server:
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
-        print(f"visualprof shows {', '.join(paths)} at {server.url}{page}  (Ctrl-C ends it)", flush=True)
+        print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
         if open_page:
             import webbrowser
 
-            webbrowser.open(server.url + page)
+            webbrowser.open(server.link + page)
         if then:
             threading.Thread(target=then, args=(server.url,), daemon=True).start()
         try:

@@ -10,7 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
-from visualprof.cli import _fail_on, _request, _watch
+from visualprof.cli import _fail_on, _request, _server, _watch
 from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
 
@@ -25,7 +25,7 @@ MET = 4  # a condition of --fail-on
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("model", type=Path, metavar="MODEL", help=MODEL)
-    parser.add_argument("--server", default="http://127.0.0.1:8040", metavar="URL", help="default %(default)s")
+    _server.add_arguments(parser)
     _add_inputs(parser)
     _add_specs(parser)
     parser.add_argument("--name", default="", help="of the job, for the list")
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     conditions = _fail_on.parse(args.fail_on)
     if conditions and not args.wait:
         raise BadParameter("--fail-on needs --wait", "nothing is measured yet when submit ends")
-    server = Server(args.server)
+    server = Server(args.server, args.token)
     out = _watch.stream(args.json)
     problem = server.get("jobs")
     if problem["problem"]:

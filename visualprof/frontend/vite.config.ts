@@ -61,7 +61,8 @@ export default defineConfig(({ mode }) => ({
       },
     },
   },
-  server: { proxy: { "/api": `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}` } },
+  // The server compares the page's origin with Host.
+  server: { proxy: { "/api": { target: `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}`, changeOrigin: false } } },
   // One environment for all files of a worker: 3 s in place of 10. A page is loaded within a test, by a machine that may be busy.
   test: { environment: "happy-dom", include: ["src/**/*.test.ts"], setupFiles: ["tests/offline.ts"], isolate: false, testTimeout: 30_000 },
 }));

@@ -21,6 +21,7 @@ from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.runs import Runs
+from visualprof.server.api.session import Session
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
@@ -43,7 +44,7 @@ def create_app(
     app = Flask("visualprof", static_folder=None)
     models, reports = Models(logdir, reader), Reports(logdir, remote)
     resources = (
-        Runs(logdir, reader, settings.language, settings.read_only),
+        Runs(logdir, reader, settings.language, settings.read_only, settings.private),
         Views(logdir, models, reports),
         Timeline(logdir),
         Graphs(logdir, models, settings.read_only),
@@ -51,6 +52,7 @@ def create_app(
         Uploads(remote, models),
         Jobs(remote),
         Agents(remote),
+        Session(),
         Evaluation(logdir, reports),
         OpenApi(),
         AgentLink(remote),
@@ -59,7 +61,7 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings.host, settings.allowed_hosts)
+    guard.install(app, settings)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)

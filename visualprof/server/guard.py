@@ -1,19 +1,27 @@
-"""What keeps other people's web pages out: the Host allow-list and the headers of every answer.
+"""Who may ask and who may act: names, origins and the session's token; and the headers of every answer.
 
 A page on the internet can make a browser resolve its own name to 127.0.0.1 (DNS rebinding) and then read
 this server as its own. Its requests still carry its own name in `Host`, so only known names are served.
+A page of another port or host can send requests, though not read the answers: what changes something must come from
+our own page, or from no browser at all. Other users of this machine have no page to betray them: they lack the token.
 """
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 import socket
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
+from visualprof.remote.queue.refusals import Untrusted
+from visualprof.server.session_token import HEADER, VARIABLE
+from visualprof.server.settings import Settings
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_AGENTS = ("agentlink", "agentfiles")  # these blueprints ask for tokens of their own
+_OPEN = ("spa.file", "agents.program", "session.session")  # nothing of the user's is in them
 
 # What is not named, as scripts, connections and fonts, is the default.
 POLICY = (
@@ -22,15 +30,11 @@ POLICY = (
 )
 
 
-def install(app: Flask, bound: str, allowed: tuple[str, ...]) -> None:
-    """Puts the guard before and after every request.
-
-    Args:
-        app: the application.
-        bound: the address that the server listens on.
-        allowed: further names; "*" is any.
-    """
-    names = {name.lower().strip("[]") for name in (*_LOCAL, bound, *allowed)}
+def install(app: Flask, settings: Settings) -> None:
+    """Puts the guard before and after every request; `trusted()` is known from then on."""
+    bound = settings.host
+    names = {_host_name(name) for name in (*_LOCAL, bound, *settings.allowed_hosts)}
+    origins = {name.lower() for name in settings.allowed_hosts}
     everywhere = not _loopback(bound)
     if everywhere:
         names.add(socket.gethostname().lower())
@@ -42,26 +46,42 @@ def install(app: Flask, bound: str, allowed: tuple[str, ...]) -> None:
             raise Forbidden(
                 f"this server does not answer to the name {host[:100]!r}", f"start it with --allow-host {host[:100]}"
             )
-        if request.method not in ("GET", "HEAD", "OPTIONS") and _foreign(host, names):
-            raise Forbidden("a page of another site may not do this")
+        acts = request.method not in ("GET", "HEAD", "OPTIONS")
+        if acts and _foreign(origins):
+            raise Forbidden("only the dashboard's own page may do this", "a proxy in front of it must pass Host on")
+        given = request.headers.get(HEADER, "").encode("utf-8", "replace")
+        g.trusted = not settings.token or hmac.compare_digest(given, settings.token.encode())
+        asked = acts or (settings.private and request.endpoint not in _OPEN)
+        if asked and not g.trusted and request.blueprint not in _AGENTS:
+            hint = f"it is in the link that the server printed; commands take --token T or {VARIABLE}"
+            raise Untrusted("this needs the server's token", hint)
 
     app.before_request(check)
     app.after_request(_headers)
 
 
-def _foreign(host: str, names: set[str]) -> bool:
-    """Was it sent by a page of another site?
+def trusted() -> bool:
+    """Has whoever asks the session's token, where one is needed?"""
+    return g.trusted
+
+
+def _foreign(origins: set[str]) -> bool:
+    """Was it sent by a page that is not ours? Our origin is what the browser calls `Host`, its port included.
 
     Browsers say so in Sec-Fetch-Site, but not towards an address without TLS that is not this machine: `Origin` tells
-    there. (It may be null for our own page, too, which asks for no referrer.)
+    there. What neither says is from no page, unless its other headers are a browser's.
+
+    Args:
+        origins: further ones, with their ports where those are not the usual: a proxy may know us by another name.
     """
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    headers = request.headers
+    site, sender = headers.get("Sec-Fetch-Site"), headers.get("Origin") or headers.get("Referer")
     if site is not None:
-        return site == "cross-site"
-    if origin is None or "*" in names:
-        return origin == "null"
-    sender = _host_name(origin.partition("://")[2])
-    return not sender or (sender != host and sender not in names)
+        return site not in ("same-origin", "none")
+    if sender is not None:
+        return sender.partition("://")[2].partition("/")[0].lower() not in {headers["Host"].lower(), *origins}
+    browser = headers.get("User-Agent", "").startswith("Mozilla/")
+    return browser or any(name.startswith("Sec-") for name, _ in headers)
 
 
 def _headers(response: Response) -> Response:
@@ -76,7 +96,7 @@ def _host_name(header: str) -> str:
     """The name in a Host header, without port and brackets, in lower case."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
-    return header.partition(":")[0].lower().rstrip(".")
+    return header.lower() if _is_address(header) else header.partition(":")[0].lower().rstrip(".")
 
 
 def _loopback(host: str) -> bool:

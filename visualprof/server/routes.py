@@ -21,7 +21,7 @@ import msgspec
 from flask import Blueprint, Response, request
 from msgspec import NODEFAULT, Meta
 
-from visualprof.errors import BadParameter
+from visualprof.errors import BadParameter, WrongType
 from visualprof.remote.queue.refusals import Oversize
 from visualprof.server.answers import answer
 
@@ -131,7 +131,9 @@ def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Respon
     def respond(**path: Any) -> Response:
         if query is not None:
             path["query"] = parse(request.args.to_dict(), query)
-        if body is not None:  # bytes, annotated with their type, are decoded by the method itself
+        if body is not None:
+            _expect_json()
+            # Bytes, annotated with their type, are decoded by the method itself.
             path["body"] = read(MAX_BODY) if get_origin(body) is Annotated else decoded(body)
         made = method(**path)
         if route.status == 204:
@@ -139,6 +141,12 @@ def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Respon
         return made if isinstance(made, Response) else answer(made, route.status)
 
     return respond
+
+
+def _expect_json() -> None:
+    """Raises: WrongType: the body does not say that it is JSON; any page may send a form or plain text."""
+    if request.mimetype != JSON:
+        raise WrongType(f"the body is {request.mimetype[:100] or 'of no type'}", f"send Content-Type: {JSON}")
 
 
 def read(limit: int) -> bytes:

@@ -14,13 +14,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from waitress import wasyncore
-from waitress.server import create_server
+from waitress.server import BaseWSGIServer, create_server
 from waitress.trigger import trigger
 
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
+from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
 
@@ -33,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 _THREADS = 32
 _CLOSE_S = 5
-_CONNECTIONS = 1000  # an agent that waits for work holds one
+_SILENT_S = 60  # a connection without a request, or in the midst of one
 
 
 class Server:
@@ -84,6 +85,10 @@ class Server:
         except VisualprofError:
             self._resources.close()
             raise
+        for listener in self._sockets.values():
+            if isinstance(listener, BaseWSGIServer):
+                listener.channel_class = connections.Channel
+        self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
         """The HTTP server on the first of the ports that is free.
@@ -98,7 +103,9 @@ class Server:
                 host=host,
                 port=ports[0],
                 threads=_THREADS,
-                connection_limit=_CONNECTIONS,
+                connection_limit=connections.limit() + connections.SPARE,
+                channel_timeout=_SILENT_S,
+                cleanup_interval=_SILENT_S // 4,
                 channel_request_lookahead=1,  # tells when an agent that waits is gone
                 asyncore_use_poll=True,  # select() knows 1024 files
                 ident="visualprof",
@@ -119,10 +126,22 @@ class Server:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     @property
+    def link(self) -> str:
+        """The same with the token, which the page keeps and takes out of its address."""
+        return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
+
+    @property
     def port(self) -> int:
         """The port that was taken."""
         server: Any = self._waitress  # a name with several addresses has several sockets
         return int(server.effective_port if hasattr(server, "effective_port") else server.effective_listen[0][1])
+
+    def _addresses(self) -> list[str]:
+        """Those that it listens on."""
+        server: Any = self._waitress
+        if hasattr(server, "effective_host"):
+            return [server.effective_host]
+        return [address for address, _ in server.effective_listen]
 
     def run(self) -> None:
         """Serves until interrupted."""

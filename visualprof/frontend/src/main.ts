@@ -1,3 +1,4 @@
+import "./api/session"; // first: it takes the token out of the address
 import { createApp, watch } from "vue";
 import App from "./app.vue";
 import { vTip } from "./components/tip";

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
+import stat
 import threading
 import time
 import uuid
@@ -250,6 +251,9 @@ class Remote:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
             _kept(self.folder / "agent-token", self._known_token())
+            if not self.read_only:
+                self._file.touch(0o600)  # SQLite gives its other files the same mode
+                _shut(self.folder)
         signer = Signer(secret.encode())
         store = Store(self.folder, signer)
         database = open_sqlite(self._file)
@@ -303,6 +307,16 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _shut(folder: Path) -> None:
+    """Leaves what is kept to its owner, also what was there before; a folder where everybody writes stays open."""
+    modes = {folder: 0o700} if not folder.stat().st_mode & stat.S_ISVTX else {}
+    modes |= {folder / name: 0o700 for name in ("blobs", "incoming", "logs")}
+    modes |= dict.fromkeys([*folder.glob("jobs.sqlite*"), folder / "secret", folder / "agent-token"], 0o600)
+    for path, mode in modes.items():
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # somebody else's, who let us write there
+            path.chmod(mode)
 
 
 def _kept(path: Path, text: str) -> str:

@@ -42,7 +42,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class KeptModel:
-    """A model among the kept files."""
+    """A model among the kept files. name: all by which it was uploaded."""
 
     id: str
     name: str
@@ -74,6 +74,18 @@ def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Uplo
     except BaseException:
         _forget(queue, blob)
         raise
+
+
+def again(remote: Remote, blob: str, name: str, part: bool = False) -> Upload:
+    """A file that is here already, as if it had been sent under this name.
+
+    Raises: NotFound: it is not here. VisualprofError: as `take`.
+    """
+    queue = remote.opened()
+    size = queue.blobs.again(blob, name)
+    if part:
+        return _remembered(queue, blob, name, size, InspectedPart(size))
+    return _inspected(queue, blob, safe_name(name), size)
 
 
 def _inspected(queue: Queue, blob: str, name: str, size: int) -> Upload:
@@ -158,8 +170,9 @@ def kept_models(remote: Remote) -> list[KeptModel]:
             path = queue.blobs.path(row.sha256)
         except NotFound:  # somebody tidied up
             continue
-        kind: str = msgspec.json.decode(row.inspected)["format"]
-        models.append(KeptModel(GRAPH + row.sha256, row.name, path, kind, row.size_bytes, row.kept_ns))
+        found = msgspec.json.decode(row.inspected)
+        names = ", ".join(found.get("names", [row.name]))
+        models.append(KeptModel(GRAPH + row.sha256, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models
 
 

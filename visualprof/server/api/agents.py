@@ -9,6 +9,7 @@ from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.store.records import Standing
 from visualprof.remote.queue.tasks.jobs import revision
+from visualprof.server import guard
 from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Resource, change, get
@@ -48,11 +49,15 @@ class AgentRow(msgspec.Struct):
 
 
 class AgentsAnswer(msgspec.Struct):
-    """Agents by name. command: what to type on another machine, with the token in it."""
+    """Agents by name. command: what to type on another machine, with the registration token in it.
+
+    token_hidden: it is not, because whoever asks lacks the session's token.
+    """
 
     revision: int
     agents: list[AgentRow]
     command: str
+    token_hidden: bool
     install: str
     local_agent: bool
 
@@ -118,9 +123,10 @@ def _agents(remote: Remote) -> AgentsAnswer:
         with queue.database.read() as connection:
             number = revision(connection, "agents")
         rows = _rows(queue, remote.intervals.lease_s)
-    token = "" if remote.problem else f" --token {remote.token}"
+    hidden = not guard.trusted()
+    token = "" if remote.problem else " --token TOKEN" if hidden else f" --token {remote.token}"
     command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"
-    return AgentsAnswer(number, rows, command, INSTALL, remote.local_agent)
+    return AgentsAnswer(number, rows, command, hidden, INSTALL, remote.local_agent)
 
 
 def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:

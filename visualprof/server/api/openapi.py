@@ -27,6 +27,7 @@ from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.runs import Runs
+from visualprof.server.api.session import Session
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
@@ -50,7 +51,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Evaluation, OpenApi,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, Evaluation, OpenApi,
 )  # fmt: skip
 
 

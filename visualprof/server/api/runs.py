@@ -29,13 +29,14 @@ _PARSED: dict[str, Any] = {
 class Status(msgspec.Struct):
     """The server itself.
 
-    native_reader: is it in use? `yes (x86_64)`, or `no: ` and why.
+    native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
     """
 
     version: str
     native_reader: str
     language: str | None
     read_only: bool
+    private: bool
     logdirs: list[str]
     watching: Literal["events", "polling"]
 
@@ -120,8 +121,11 @@ class ChangesAnswer(msgspec.Struct):
 class Runs(Resource):
     """The routes over one log directory."""
 
-    def __init__(self, logdir: LogDirectory, reader: ModelReader, language: str, read_only: bool) -> None:
-        self._logdir, self._reader, self._language, self._read_only = logdir, reader, language, read_only
+    def __init__(
+        self, logdir: LogDirectory, reader: ModelReader, language: str, read_only: bool, private: bool
+    ) -> None:
+        self._logdir, self._reader = logdir, reader
+        self._language, self._read_only, self._private = language, read_only, private
         self._latest = Polled()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
@@ -130,7 +134,9 @@ class Runs(Resource):
         """The server itself."""
         roots = [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        return Status(__version__, native.state(), self._language or None, self._read_only, roots, watching)
+        return Status(
+            __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching
+        )
 
     @get("/runs")
     def runs(self) -> RunsAnswer | Response:

@@ -13,7 +13,7 @@ from visualprof.errors import VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import GRAPH, Upload, kept, kept_models, take
+from visualprof.remote.queue.uploads import GRAPH, Upload, again, kept, kept_models, take
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
 from visualprof.server.routes import READ_ONLY, Resource, change, get
@@ -61,6 +61,14 @@ class JobUploadQuery(UploadQuery, kw_only=True):
     part: Annotated[bool, Meta(description="it has weights of a model: nothing is looked for in it")] = False
 
 
+class KnownFile(msgspec.Struct):
+    """A file for a job that may be here. blob: its sha256. part: it has weights of a model."""
+
+    blob: str
+    name: str
+    part: bool = False
+
+
 class FilesAnswer(msgspec.Struct):
     """What a job was submitted with, the model first; files that are gone are left out."""
 
@@ -85,12 +93,21 @@ class Uploads(Resource):
         answer.others = [_shown(other) for other in others]
         return answer
 
+    @change("POST", "/uploads/known", refuses={**READ_ONLY, 404: "it is not here: send it"})
+    def known(self, body: KnownFile) -> UploadAnswer:
+        """Keep a file that is here already under another name, without its bytes."""
+        return _shown(again(self._remote, body.blob, body.name, body.part))
+
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
         submitted = self._remote.needed("no job was ever submitted here").jobs.one(job).request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        return FilesAnswer([_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])])
+        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])]
+        for file in files:
+            if file.blob == submitted.model.blob:
+                file.name = submitted.model.name  # others may have uploaded it under another
+        return FilesAnswer(files)
 
 
 def _entries(remote: Remote) -> list[Entry]:

@@ -1,4 +1,5 @@
 import type { ErrorBody, FieldError, SpanState } from "./model";
+import { ask_token, session_headers } from "./session";
 
 // Relative to the page, so that the dashboard also works below a proxy's path prefix.
 const ROOT = "api/v1/";
@@ -54,11 +55,23 @@ export interface Answer<T> {
   etag: string | null;
 }
 
+let declined = false;
+
+/** Whoever has no token is asked for it once; again only by what he does himself. */
+async function may_act(asks: boolean): Promise<boolean> {
+  if (declined && asks) return false;
+  const given = await ask_token();
+  declined = !given;
+  return given;
+}
+
 /** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. */
 export async function ask(url: string, options: RequestInit = {}): Promise<Response> {
-  const response = await fetch(url, options).catch((error: unknown) => {
+  const headers = { ...(options.headers as Record<string, string> | undefined), ...session_headers() };
+  const response = await fetch(url, { ...options, headers }).catch((error: unknown) => {
     throw options.signal?.aborted ? error : new ApiError(0, String(error));
   });
+  if (response.status === 401 && (await may_act(options.method === undefined))) return ask(url, options);
   if (!response.ok && response.status !== 304) throw await failure(response);
   return response;
 }

@@ -38,7 +38,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
     kept = known.inspected(draft.model)
     content = from_json(kept) if kept else None
     model = content if isinstance(content, InspectedModel) else None
-    name = str(kept.get("name") or draft.model_name) if kept else draft.model_name
+    name = draft.model_name or str(kept.get("name", "") if kept else "")
     machines = Machines(known.agents(), known.intervals.lease_s)
     arrays = _arrays(draft, known)
     inputs, errors = _inputs(draft, model, name, arrays)

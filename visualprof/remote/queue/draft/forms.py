@@ -47,7 +47,8 @@ class DraftSpec:
 class Draft:
     """A job as it is typed: texts, and nothing where the server chooses.
 
-    model: sha256 of an uploaded file. model_name: for one that is not here any more. parts: sha256 of the files
+    model: sha256 of an uploaded file. model_name: of that file, "" the latest by which
+    it was uploaded. parts: sha256 of the files
     beside it, by their paths. arrays: sha256 of uploaded
     arrays, which inputs take by their names. inputs null: those of the model. sweep: the dimension, null the batch,
     "" none. sizes: of the swept dimension, null those of `usual_sizes`, which "" leaves to the model. dims: sizes of

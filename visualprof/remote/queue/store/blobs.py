@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -42,6 +43,19 @@ class Blobs:
                 connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(row))
         return sha256, size
 
+    def again(self, sha256: str, name: str) -> int:
+        """Notes that a file that is here was wanted again, under this name; its size.
+
+        Raises: NotFound: it is not here, or nothing was found in it.
+        """
+        path, found = self.path(sha256), blobs.c.inspected.is_not(None)
+        with self._database.write() as connection:
+            here = update(blobs).where((blobs.c.sha256 == sha256) & found)
+            if not connection.execute(here.values(name=shown(name), kept_ns=time.time_ns())).rowcount:
+                raise NotFound(f"the file {sha256} is not here", "upload it")
+        os.utime(path)  # `remove_leftovers` looks at the time
+        return path.stat().st_size
+
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
 
@@ -53,8 +67,12 @@ class Blobs:
         return path
 
     def remember(self, sha256: str, name: str, content: dict[str, Any]) -> None:
-        """Notes what inspection found: JSON's types; "graph" in it is the model's id on the Graph page."""
-        values = {"name": shown(name), "inspected": msgspec.json.encode(content).decode()}
+        """Notes what inspection found: JSON's types; "graph" in it is the model's id on the Graph page.
+
+        "names" are all by which the same content was kept, the first one first.
+        """
+        names = list(dict.fromkeys([*(self.inspected(sha256) or {}).get("names", []), shown(name)]))
+        values = {"name": shown(name), "inspected": msgspec.json.encode({**content, "names": names}).decode()}
         with self._database.write() as connection:
             connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(values))
 

@@ -50,7 +50,7 @@ class Store:
         """
         with disk(f"{self._folder}"):
             folder = self._folder / "blobs"
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             arriving = folder / f".{uuid.uuid4().hex}"
             try:
                 digest, size = _receive(arriving, read, limit)
@@ -84,7 +84,7 @@ class Store:
         """Makes an empty file that `append` may fill."""
         path = self.path(key)
         with disk(f"{self._folder}"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch()
 
     def append(self, key: str, offset: int, read: Read, limit: int) -> int:

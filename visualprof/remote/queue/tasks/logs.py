@@ -37,7 +37,7 @@ class Logs:
         """
         path = self.path(task, task.attempt)
         with self._locks[hash(path) % 64], disk(str(self._folder)):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with path.open("ab") as file:
                 size = file.tell()
                 if offset > size and size < CAP:

@@ -1,6 +1,7 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error, type ErrorBody, type UploadAnswer } from "../../api";
+import { address, ApiError, as_error, ask_token, is_trusted, session_headers, type ErrorBody, type UploadAnswer } from "../../api";
+import { t } from "../../locales";
 
 interface Sending {
   name: string;
@@ -30,6 +31,7 @@ function transfer(file: File, part: boolean, one: Sending, request: XMLHttpReque
   return new Promise((resolve, reject) => {
     request.open("POST", address("uploads", { name: file.name, part: part ? "true" : null }));
     request.responseType = "json";
+    for (const [name, value] of Object.entries(session_headers())) request.setRequestHeader(name, value);
     request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => (one.progress = event.total > 0 ? event.loaded / event.total : 0);
     request.onload = () => (request.status < 300 ? resolve(request.response as UploadAnswer) : reject(refusal(request)));
@@ -53,8 +55,10 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   sendings.push(one);
 
   async function run(): Promise<UploadAnswer | null> {
-    if (cancelled) return null;
     try {
+      // A file is not sent to be refused.
+      if (!(await is_trusted()) && !(await ask_token())) throw new ApiError(401, t("session.lacking"));
+      if (cancelled) return null;
       const answer = await Promise.race([transfer(file, part, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
       dismiss(one);
       return answer;

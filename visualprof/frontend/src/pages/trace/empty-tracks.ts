@@ -1,4 +1,5 @@
 // Which tracks have nothing in the window: asked with one or two coarse tiles a group, when the window rests.
+import { ask } from "../../api/client";
 import { onScopeDispose, shallowRef, watch, type ShallowRef } from "vue";
 import { level_of, tiles_in } from "./level";
 import type { Range } from "./model";
@@ -15,8 +16,7 @@ async function occupied(source: Source, group: number, range: Range): Promise<Se
   const [first, last] = tiles_in(start, end, level, source.meta.duration_ns);
   const busy = new Set<string>();
   for (let index = first; index <= last; index += 1) {
-    const response = await fetch(source.wish("g", group, level, index, 0).url);
-    if (!response.ok) throw new Error(String(response.status));
+    const response = await ask(source.wish("g", group, level, index, 0).url);
     const tile = decode_tile(await response.arrayBuffer(), level, index) as SliceTile;
     const size = 2 ** level;
     const origin = index * size * 256;

@@ -1,4 +1,5 @@
 // Tiles asked for, on their way, and kept. Each frame says anew what it wants; what no longer is wanted is cancelled.
+import { ask } from "../../api/client";
 import { Lru } from "./lru";
 import { decode_tile, tile_weight, type Tile } from "./tile";
 
@@ -18,9 +19,7 @@ export interface Wish {
 type Fetch = (url: string, signal: AbortSignal) => Promise<ArrayBuffer>;
 
 async function fetch_bytes(url: string, signal: AbortSignal): Promise<ArrayBuffer> {
-  const response = await fetch(url, { signal });
-  if (!response.ok) throw new Error(`${response.status}`);
-  return response.arrayBuffer();
+  return (await ask(url, { signal })).arrayBuffer();
 }
 
 export class TileStore {

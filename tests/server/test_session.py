@@ -1,0 +1,185 @@
+"""Who may act: the page's own origin, with the token of the session."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from sites import MakeSite, Site
+
+from visualprof.cli import main
+from visualprof.server.serve import Server
+from visualprof.server.session_token import HEADER, found, published
+from visualprof.server.settings import Settings
+
+OURS = "http://127.0.0.1:8040"
+TOKEN = "vp_s_right"
+BROWSER = "Mozilla/5.0 (X11; Linux x86_64)"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("VISUALPROF_TOKEN", raising=False)
+    return tmp_path / "state" / "visualprof" / "servers"
+
+
+def reload(site: Site, **headers: str) -> int:
+    given = {"Host": "127.0.0.1:8040", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    return site.client.post("/api/v1/reload", headers=given).status_code
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec_Fetch_Site": "same-site"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site", "Origin": OURS},
+        {"Origin": "http://127.0.0.1:8150"},
+        {"Origin": "http://127.0.0.1"},
+        {"Origin": "http://localhost:8040"},
+        {"Origin": "http://127.0.0.1:8040.evil.example"},
+        {"Origin": "null"},
+        {"Referer": "http://127.0.0.1:8150/page"},
+        {"User_Agent": BROWSER},
+        {"Sec_Fetch_Mode": "no-cors"},
+    ],
+)
+def test_only_our_own_page_sends_changes(site: Site, headers: dict[str, str]) -> None:
+    assert reload(site, **headers) == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"User_Agent": "curl/8.5"},
+        {"Sec_Fetch_Site": "same-origin", "Origin": OURS, "User_Agent": BROWSER},
+        {"Origin": OURS, "User_Agent": BROWSER},
+        {"Referer": f"{OURS}/", "User_Agent": BROWSER},
+    ],
+)
+def test_our_page_and_what_is_no_browser_may(site: Site, headers: dict[str, str]) -> None:
+    assert reload(site, **headers) == 204
+
+
+def test_behind_a_proxy_the_named_origin_is_ours(make_site: MakeSite) -> None:
+    site = make_site(allowed_hosts=("dash.example:8443",))
+    assert reload(site, Origin="https://dash.example:8443") == 204
+    assert reload(site, Origin="https://dash.example") == 403
+    assert site.client.get("/api/v1/status", headers={"Host": "dash.example:8443"}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_what_is_parsed_as_json_says_that_it_is(site: Site, kind: str) -> None:
+    answer = site.client.post("/api/v1/jobs/check", data=b"{}", content_type=kind)
+    assert answer.status_code == 415
+    assert "application/json" in answer.get_json()["hint"]
+
+
+CHANGES = [
+    ("POST", "reload"),
+    ("POST", "uploads?name=a.onnx"),
+    ("POST", "uploads/known"),
+    ("POST", "models?name=a.onnx"),
+    ("POST", "jobs"),
+    ("POST", "jobs/draft"),
+    ("POST", "jobs/x/cancel"),
+    ("POST", "jobs/x/retry"),
+    ("DELETE", "jobs/x"),
+    ("PATCH", "agents/x"),
+    ("DELETE", "agents/x"),
+    ("POST", "agents/token"),
+    ("POST", "nothing"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize("given", ["", "vp_s_wrong", "\xe9"])
+def test_without_the_token_nothing_changes(make_site: MakeSite, method: str, path: str, given: str) -> None:
+    site = make_site(token=TOKEN)
+    answer = site.client.open(f"/api/v1/{path}", method=method, json={}, headers={HEADER: given} if given else {})
+    assert answer.status_code == 401
+    assert "link" in answer.get_json()["hint"]
+    assert list(site.folder.iterdir()) == []
+
+
+def test_every_route_that_changes_something_is_tried_above(site: Site) -> None:
+    rules = [rule for rule in site.app.url_map.iter_rules() if rule.rule.startswith("/api/v1/")]
+    acts = {
+        (method, rule.rule.removeprefix("/api/v1/").replace("<job>", "x").replace("<agent>", "x"))
+        for rule in rules
+        for method in (rule.methods or set()) - {"GET", "HEAD", "OPTIONS"}
+        if not rule.rule.startswith("/api/v1/agent/")
+    }
+    assert acts - {(method, path.partition("?")[0]) for method, path in CHANGES} == {("POST", "jobs/check")}
+
+
+def test_with_the_token_it_is_done(make_site: MakeSite) -> None:
+    site = make_site(token=TOKEN)
+    assert reload(site, **{HEADER: TOKEN}) == 204
+    assert reload(site, **{HEADER: TOKEN, "Origin": "http://127.0.0.1:8150"}) == 403
+
+
+def test_a_stranger_reads_but_does_not_see_the_registration_token(make_site: MakeSite) -> None:
+    site = make_site(token=TOKEN)
+    seen = site.client.get("/api/v1/agents").get_json()
+    assert seen["token_hidden"]
+    assert seen["command"].endswith("--token TOKEN")
+    assert list(site.folder.iterdir()) == []
+    own = site.client.get("/api/v1/agents", headers={HEADER: TOKEN}).get_json()
+    assert not own["token_hidden"]
+    assert "--token vp_r_" in own["command"]
+
+
+def test_a_private_server_is_read_with_the_token(make_site: MakeSite) -> None:
+    site = make_site(token=TOKEN, private=True)
+    site.write("run/trace.json", "{}")
+    for path in ("status", "runs", "models", "agents", "jobs", "openapi.json", "view/overview?run=run"):
+        assert site.client.get(f"/api/v1/{path}").status_code == 401, path
+    assert site.client.get("/api/v1/runs", headers={HEADER: TOKEN}).status_code == 200
+    assert site.client.get("/").status_code == 200
+    assert site.client.get("/agent.pyz").status_code == 200
+
+
+def test_the_page_can_try_a_token(make_site: MakeSite) -> None:
+    client = make_site(token=TOKEN, private=True).client
+    assert client.get("/api/v1/session").get_json() == {"trusted": False}
+    assert client.get("/api/v1/session", headers={HEADER: TOKEN}).get_json() == {"trusted": True}
+
+
+def test_the_token_of_a_running_server_is_its_users_alone(home: Path) -> None:
+    with published(TOKEN, ["0.0.0.0"], 8040):
+        (file,) = home.iterdir()
+        assert found("127.0.0.1", 8040) == TOKEN
+        assert (found("127.0.0.2", 8040), found("::1", 8040), found("127.0.0.1", 8041)) == ("", "", "")
+        if os.name == "posix":
+            assert [stat.S_IMODE(path.stat().st_mode) for path in (home, file)] == [0o700, 0o600]
+    assert list(home.iterdir()) == []
+
+
+def test_a_server_that_ends_leaves_the_token_of_the_next(home: Path) -> None:
+    with published(TOKEN, ["127.0.0.1"], 8040):
+        with published("", ["127.0.0.1"], 8040):
+            pass
+        next(home.iterdir()).write_text("vp_s_next")
+    assert found("127.0.0.1", 8040) == "vp_s_next"
+
+
+def test_commands_find_the_token_of_this_users_server(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "runs").mkdir()
+    with Server([tmp_path / "runs"], 0, Settings(token=TOKEN)) as server:
+        server.start()
+        assert server.link == f"{server.url}?token={TOKEN}"
+        for address in (server.url, f"http://localhost:{server.port}"):
+            assert main(["machines", "--server", address, "new-token"]) == 0
+        next(home.iterdir()).unlink()
+        capsys.readouterr()
+        assert main(["machines", "--server", server.url, "new-token"]) == 2
+        assert "VISUALPROF_TOKEN" in capsys.readouterr().err
+        assert main(["machines", "--server", server.url, "--token", TOKEN, "new-token"]) == 0
+        assert main(["machines", "--server", server.link, "new-token"]) == 0
