@@ -34,7 +34,6 @@ from visualprof.remote.protocol import Capabilities, Runtime
 from visualprof.remote.queue.draft.compose import compose
 from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.cli._server import Server as Client
 from visualprof.server.serve import Server
 from visualprof.server.settings import Settings
 
