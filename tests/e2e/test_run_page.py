@@ -81,7 +81,7 @@ def test_a_model_and_its_arrays_become_a_request(open_page: Callable[..., Page],
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
     blob = fake.uploads["mask.npy"]["blob"]
-    assert sent["model"] == {"blob": "b" * 64, "name": BERT}
+    assert sent["model"] == {"blob": "b" * 64, "name": BERT, "parts": []}
     assert sent["inputs"] == [
         {"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "random", "blob": ""},
         {"name": "mask", "dtype": "int64", "dims": ["batch", "seq"], "fill": "file", "blob": blob},

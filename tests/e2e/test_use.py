@@ -291,3 +291,20 @@ def test_the_first_table_takes_j_without_a_click_and_a_row_is_copied(samples: Da
     )
     first = samples.get("view/operator", run=CNN)["columns"]
     assert copied.split("\t")[:2] == [first["name"][1], str(first["calls"][1])]
+
+
+def test_a_chart_is_read_and_chosen_from_with_keys(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "operator", run="pytorch-h200/transformer")
+    chart = page.get_by_role("img", name="Host self time")
+    expect(chart.locator("canvas")).to_be_visible()
+    chart.focus()
+    page.keyboard.press("ArrowRight")
+    spoken = chart.locator("xpath=..").get_by_role("status")
+    expect(spoken).to_contain_text("%")
+    first = spoken.inner_text()
+    page.keyboard.press("End")
+    expect(spoken).not_to_have_text(first)
+    page.keyboard.press("Home")
+    expect(spoken).to_have_text(first)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"is\.name="))

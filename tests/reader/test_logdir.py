@@ -154,7 +154,7 @@ def test_strangers_are_listed_with_the_reason(logs: Fixture) -> None:
 
 
 def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
-    logs.write("a.json", "")
+    logs.write("a.json", "", age_s=10)
     span = logs.spans()["a.json"]
     assert span.state == "growing"
     assert span.failure
@@ -164,6 +164,22 @@ def test_an_empty_file_grows_and_opens_by_itself(logs: Fixture) -> None:
     assert logs.states() == {"a.json": "waiting"}
     logs.parser.end("a.json")
     assert logs.states() == {"a.json": "ready"}
+
+
+@pytest.mark.parametrize(("content", "text"), [("", "empty"), ('{"schemaVersion": 1, "dev', "ends in the middle")])
+def test_what_ends_before_its_format_and_does_not_change_is_not_being_written(
+    logs: Fixture, content: str, text: str
+) -> None:
+    logs.write("a.json", content, age_s=600)
+    span = logs.spans()["a.json"]
+    assert span.state == "failed"
+    assert span.failure
+    assert text in span.failure.error
+    assert "nobody writes to it any more" in span.failure.hint
+    logs.write("a.json", content + " ", age_s=0)
+    assert logs.states() == {"a.json": "growing"}
+    logs.write("a.json")
+    assert logs.states() == {"a.json": "waiting"}
 
 
 def test_a_file_cut_short_grows_and_opens_when_completed(logs: Fixture) -> None:

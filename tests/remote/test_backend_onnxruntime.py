@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,10 +90,9 @@ def test_another_precision_is_another_model(job: Job, precision: str, kept: str,
 
 
 def test_a_quantised_model_runs_as_it_is(tmp_path: Path) -> None:
-    import onnxruntime.quantization
-
+    quantization: Any = importlib.import_module("onnxruntime.quantization")
     quantised = tmp_path / "int8.onnx"
-    onnxruntime.quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantised)
+    quantization.quantize_dynamic(tiny_onnx(tmp_path / "f32.onnx"), quantised)
     found = inspect_model(quantised, "int8.onnx")
     assert [(given.name, given.dtype) for given in found.inputs] == [("x", "float32"), ("scale", "float32")]
     ran = Job(tmp_path, quantised, TINY_INPUTS, sweep=Sweep("batch", [1, 4])).run()

@@ -350,7 +350,7 @@ def kept(bench: Bench) -> dict[int, float]:
 def test_points_that_did_not_come_while_it_ran_come_with_the_result(tmp_path: Path) -> None:
     """Of three points the first came, as it was before its agent began again; the network was cut for the others."""
     with opened(tmp_path / "runs") as remote:
-        swept = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
+        swept: dict[str, Any] = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
         bench = leased(remote, **swept)
         bench.queue.leases.point(bench.agent, bench.lease.task, bench.lease.lease, 1, point(1))
         assert kept(bench) == {1: 10.0}

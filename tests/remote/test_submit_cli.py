@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import io
 import json
 import os
@@ -242,8 +243,7 @@ def test_a_model_with_its_weights_beside_it_is_measured(served: tuple[str, Path]
     assert [part["path"] for part in job["request"]["model"]["parts"]] == ["net.onnx.data"]
     folder = runs / job["job"]["tasks"][0]["run"]
     assert (folder / "net.onnx.data").read_bytes() == data.read_bytes()
-    import onnxruntime
-
+    onnxruntime: Any = importlib.import_module("onnxruntime")
     session = onnxruntime.InferenceSession(folder / "net.onnx", providers=["CPUExecutionProvider"])
     assert session.run(None, {"x": np.eye(4, dtype=np.float32)})[0].sum() == np.arange(16).sum()
 

@@ -137,9 +137,19 @@ def test_a_file_that_is_being_parsed_is_503_and_jumps_the_queue(make_site: MakeS
 
 def test_an_empty_file_is_503_with_the_reason(make_site: MakeSite) -> None:
     site = make_site()
-    site.write("run/trace.json", "")
+    (site.folder / "run").mkdir(parents=True)
+    (site.folder / "run" / "trace.json").touch()
+    site.logdir.rescan()
     answer = operators(site)
     assert (answer.status_code, answer.get_json()["state"]) == (503, "growing")
+    assert "empty" in answer.get_json()["error"]
+
+
+def test_an_empty_file_that_nobody_writes_to_is_422_with_the_reason(make_site: MakeSite) -> None:
+    site = make_site()
+    site.write("run/trace.json", "")
+    answer = operators(site)
+    assert answer.status_code == 422
     assert "empty" in answer.get_json()["error"]
 
 

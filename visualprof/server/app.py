@@ -42,7 +42,7 @@ def create_app(
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    models, reports = Models(logdir, reader), Reports(logdir)
+    models, reports = Models(logdir, reader), Reports(logdir, remote)
     resources = (
         Runs(logdir, reader, settings.language, settings.read_only, settings.private),
         Views(logdir, models, reports),

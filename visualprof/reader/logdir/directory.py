@@ -31,6 +31,9 @@ _TICK_S = 0.25
 # No event tells of growth. A file that ends in the middle and has not changed for so long was cut.
 _GROWING_TICK_S = 1.0
 _GROWS_FOR_S = 60
+_ABANDONED = (
+    "nobody writes to it any more, so it was cut short or recorded nothing; it opens by itself if it is completed"
+)
 # Times that a scan took, until the next one; while events tell of most changes; when one has told of something.
 _REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
 _PROGRESS_STEP = 0.02
@@ -307,8 +310,13 @@ class LogDirectory:
 
     def _stop_growing(self, entry: _Entry) -> None:
         """What ends in the middle and does not change any more is all that there is."""
-        if entry.span and entry.span.state == "growing" and entry.span.summary and not _changes(entry):
-            self._show(entry, replace(entry.span, state="ready"))
+        span = entry.span
+        if span is None or span.state != "growing" or _changes(entry):
+            return
+        if span.summary:
+            self._show(entry, replace(span, state="ready"))
+        elif span.failure:
+            self._show(entry, replace(span, state="failed", failure=replace(span.failure, hint=_ABANDONED)))
 
     def _settle(self, entry: _Entry) -> None:
         """A profile that has come to rest is parsed."""

@@ -161,7 +161,7 @@ def examine(file: LogFile) -> Verdict:
         return Verdict("other") if file.name in _RESULT_NAMES else Verdict("growing", "", error.error, error.hint)
     except UnknownFormat as error:
         if named and _cut_short(source):
-            return Verdict("growing", "", f"{file.name} is too short to be recognised", GROWING)
+            return Verdict("growing", "", f"{file.name} ends in the middle, before it says what it is", GROWING)
         return _stranger(file, error.error, error.hint)
     except SourceError as error:
         return _stranger(file, error.error, error.hint)

@@ -163,37 +163,56 @@ API int32_t vp_alike(const Reader *r, int64_t first, int64_t last, int32_t one, 
     return !count || !memcmp(a->rows + low, b->rows + place_of_row(b, first), count * sizeof *a->rows);
 }
 
-/*
- * Where the columns of all texts are put together. rows, values: of the columns that `vp_counts` counts; the rows are
- * null of those that share an earlier column's.
- */
-typedef struct {
-    int32_t *kind, *place;
-    int64_t *ts, *dur;
-    int64_t **rows;
-    void **values; /* int64, double, or int32 shared numbers of words */
-} Table;
+/* Rows [first, last) of a reader and the row that the first becomes where those of all texts are put together. */
+typedef struct { Reader *reader; int64_t first, last, base; } Rows;
 
-/* Copies rows of a reader with shared numbers. base: the row that the first becomes. at: of each column, where to. */
-API void vp_copy(const Reader *r, int64_t first, int64_t last, const Table *to, int64_t base, const int64_t *at)
+/* Copies kind, place and times of some rows, with shared numbers. */
+API void vp_copy_events(const Rows *parts, int64_t count, int32_t *kind, int32_t *place, int64_t *ts, int64_t *dur)
 {
-    memcpy(to->ts + base, r->ts + first, (size_t)(last - first) * sizeof *to->ts);
-    memcpy(to->dur + base, r->dur + first, (size_t)(last - first) * sizeof *to->dur);
-    for (int64_t i = first; i < last; i++) {
-        to->kind[base + i - first] = r->kind_map[r->kind[i]];
-        to->place[base + i - first] = r->place_map[r->place[i]];
+    for (const Rows *part = parts; part < parts + count; part++) {
+        const Reader *r = part->reader;
+        size_t bytes = (size_t)(part->last - part->first) * sizeof *ts;
+        if (!bytes) continue;
+        memcpy(ts + part->base, r->ts + part->first, bytes);
+        memcpy(dur + part->base, r->dur + part->first, bytes);
+        for (int64_t i = part->first, to = part->base; i < part->last; i++, to++) {
+            kind[to] = r->kind_map[r->kind[i]];
+            place[to] = r->place_map[r->place[i]];
+        }
     }
-    for (uint32_t k = 0; k < r->field_count + 3; k++) {
-        const Column *c = r->columns + k;
-        size_t low = place_of_row(c, first), high = place_of_row(c, last);
-        if (to->rows[k])
-            for (size_t i = low; i < high; i++) to->rows[k][at[k] + (int64_t)(i - low)] = (int64_t)c->rows[i] - first + base;
+}
+
+/*
+ * Copies the values that one column has for some rows, with shared numbers of words, one part behind the other.
+ *
+ * rows: that have one, null where nobody wants them. values: int64, double, or int32 numbers of words.
+ */
+API void vp_copy_column(const Rows *parts, int64_t count, int32_t number, int64_t *rows, void *values)
+{
+    int64_t at = 0;
+    for (const Rows *part = parts; part < parts + count; part++) {
+        const Column *c = part->reader->columns + number;
+        size_t low = place_of_row(c, part->first), high = place_of_row(c, part->last);
+        if (rows)
+            for (size_t i = low; i < high; i++) rows[at + (int64_t)(i - low)] = (int64_t)c->rows[i] - part->first + part->base;
         if (c->type == TEXT)
             for (size_t i = low; i < high; i++)
-                ((int32_t *)to->values[k] + at[k])[i - low] = r->word_map[((const int32_t *)c->values)[i]];
+                ((int32_t *)values + at)[i - low] = part->reader->word_map[((const int32_t *)c->values)[i]];
         else if (high > low)
-            memcpy((int64_t *)to->values[k] + at[k], (const int64_t *)c->values + low, (high - low) * sizeof(int64_t));
+            memcpy((int64_t *)values + at, (const int64_t *)c->values + low, (high - low) * sizeof(int64_t));
+        at += (int64_t)(high - low);
     }
+}
+
+/* Frees a column that was copied: two copies of all columns would be most of the memory that reading takes. */
+API void vp_drop_column(Reader *r, int32_t number)
+{
+    Column *c = r->columns + number;
+    free(c->rows);
+    free(c->values);
+    c->rows = NULL;
+    c->values = NULL;
+    c->count = c->capacity = 0;
 }
 
 /*

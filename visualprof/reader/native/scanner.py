@@ -139,27 +139,31 @@ class Shared:
 
 
 def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
-    """Columns with shared numbers. types: of the columns."""
-    rows = np.cumsum([0, *(part.last - part.first for part in parts)])
+    """Columns with shared numbers; the readers give theirs up. types: of the columns."""
+    sizes = [part.last - part.first for part in parts]
+    n, bases = sum(sizes), np.cumsum([0, *sizes])[:-1].tolist()
     counts = np.zeros((len(parts), len(types)), np.int64)
     count = _call("vp_counts", None, c_void_p, c_int64, c_int64, c_void_p)
     for part, own in zip(parts, counts, strict=True):
         count(part.reader.at, part.first, part.last, own.ctypes.data)
-    places = np.cumsum(np.vstack((np.zeros_like(counts[:1]), counts)), axis=0) if len(parts) else counts
-    sizes = counts.sum(axis=0).tolist()
-    n = int(rows[-1])
-    ids = [np.empty(n, np.int32) for _ in range(2)]
-    times = [np.empty(n, np.int64) for _ in range(2)]
+    rows = np.array([(p.reader.at, p.first, p.last, base) for p, base in zip(parts, bases, strict=True)], np.int64)
+    some = rows.ctypes.data, len(rows)
+    events: list[Values] = [np.empty(n, dtype) for dtype in (np.int32, np.int32, np.int64, np.int64)]
+    copy_events = _call("vp_copy_events", None, c_void_p, c_int64, c_void_p, c_void_p, c_void_p, c_void_p)
+    copy_events(*some, *(column.ctypes.data for column in events))
+    copy = _call("vp_copy_column", None, c_void_p, c_int64, c_int32, c_void_p, c_void_p)
+    drop = _call("vp_drop_column", None, c_void_p, c_int32)
     leaders = _leaders(parts, counts)
-    of_rows = {k: np.empty(sizes[k], np.int64) for k in leaders}
-    columns = [(of_rows[k], np.empty(m, _DTYPES[t])) for k, m, t in zip(leaders, sizes, types, strict=True)]
-    at_rows = np.array([of_rows[k].ctypes.data if k == i else 0 for i, k in enumerate(leaders)], np.uint64)
-    at_values = np.array([values.ctypes.data for _, values in columns], np.uint64)
-    table = np.array([a.ctypes.data for a in (*ids, *times, at_rows, at_values)], np.uint64)  # a Table of columns.c
-    copy = _call("vp_copy", None, c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p)
-    for part, base, at in zip(parts, rows.tolist(), places, strict=False):
-        copy(part.reader.at, part.first, part.last, table.ctypes.data, base, at.ctypes.data)
-    return Joined(ids[0], ids[1], times[0], times[1], columns)
+    columns: list[tuple[Ints, Values]] = []
+    for k, (leader, size, type_) in enumerate(zip(leaders, counts.sum(axis=0).tolist(), types, strict=True)):
+        of_rows = np.empty(size, np.int64) if leader == k else columns[leader][0]
+        values = np.empty(size, _DTYPES[type_])
+        copy(*some, k, of_rows.ctypes.data if leader == k else None, values.ctypes.data)
+        columns.append((of_rows, values))
+        for reader in {id(part.reader): part.reader for part in parts}.values():
+            drop(reader.at, k)
+    kind, place, ts, dur = events
+    return Joined(kind, place, ts, dur, columns)
 
 
 def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:

@@ -6,7 +6,7 @@ The content is anybody's: what has a wrong type counts as unknown, what is cut i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -97,6 +97,17 @@ def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
     if job.get("schema") != JOB_SCHEMA:
         return None
     lines, damaged = read_lines(parts["points.jsonl"])
+    report = report_of(folder, job, env, status, lines)
+    return replace(
+        report,
+        finished_ns=report.finished_ns or max(file.version.mtime_ns for file in parts.values()),
+        warnings=(*damaged, *report.warnings),
+        latencies=parts["latencies.bin"].path if "latencies.bin" in parts else "",
+    )
+
+
+def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[Json]) -> Report:
+    """The report of what a result's files say. folder: as users see it. lines: of points.jsonl."""
     points, wrong = read_points(lines)
     spec, model = json_object(job.get("spec")), json_object(job.get("model"))
     state = text(status.get("state"))
@@ -119,13 +130,13 @@ def read_report(folder: str, parts: Mapping[str, LogFile]) -> Report | None:
         error=text(status.get("error")) or ("" if state in STATES else "status.json cannot be read"),
         hint=text(status.get("hint")),
         started_ns=whole(status.get("started_ns")) or 0,
-        finished_ns=whole(status.get("finished_ns")) or max(file.version.mtime_ns for file in parts.values()),
+        finished_ns=whole(status.get("finished_ns")) or 0,
         environment=_environment(env),
         effective={text(k): text(v) for k, v in json_object(env.get("effective")).items()},
         profiles=tuple(_profile(entry) for entry in json_objects(status.get("profiles")) if text(entry.get("file"))),
         points=points,
-        warnings=(*damaged, *texts(status.get("warnings")), *wrong),
-        latencies=parts["latencies.bin"].path if "latencies.bin" in parts else "",
+        warnings=(*texts(status.get("warnings")), *wrong),
+        latencies="",
     )
 
 

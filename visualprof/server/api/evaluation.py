@@ -20,7 +20,9 @@ from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.job_results import ran_in
+from visualprof.server.api.making import Making
 from visualprof.server.api.spans import columns_of
+from visualprof.server.remote_service import Remote
 from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
@@ -69,7 +71,7 @@ class PointQuery(Query):
 
 
 class ReportRow(msgspec.Struct):
-    """A result folder below the log directories."""
+    """A result folder below the log directories, or one in the making of a task that runs."""
 
     id: str
     job: str
@@ -124,10 +126,12 @@ class PointAnswer(Answer):
 
 
 class Reports:
-    """The reports below the log directories, read again when their files change."""
+    """The reports below the log directories, read again when their files change, and those in the making."""
 
-    def __init__(self, logdir: LogDirectory) -> None:
+    def __init__(self, logdir: LogDirectory, remote: Remote) -> None:
         self._logdir = logdir
+        self._making = Making(remote)
+        self._made: dict[str, Report] = {}
         self._known: dict[str, tuple[_Versions, Report | None]] = {}
         self._seen = -1
         self._revision = 0
@@ -139,8 +143,11 @@ class Reports:
             if self._seen != self._logdir.files_revision:
                 self._seen = self._logdir.files_revision
                 self._look()
-            reports = [report for _, report in self._known.values() if report]
-            return self._revision, sorted(reports, key=lambda r: (-r.finished_ns, r.id))
+            known = {name: report for name, (_, report) in self._known.items() if report}
+            made = self._making.current(known)
+            self._revision += made != self._made
+            self._made = made
+            return self._revision, sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))

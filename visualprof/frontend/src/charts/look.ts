@@ -8,6 +8,8 @@ export type Resolved = string | number | boolean | null | ValueFormatter | Resol
 export type Option = { [key: string]: Resolved };
 
 export interface Context {
+  /** A class of this chart's tooltip, which stands at the end of the page. */
+  id?: string;
   theme: ThemeName;
   text: (key: string) => string;
   /** CSS pixels, from which the legend learns how much of a name fits. */
@@ -61,7 +63,7 @@ export function dress_legend(context: Context): Option {
 export function tooltip_look(context: Context): Option {
   const ink = INK[context.theme];
   return {
-    confine: true, appendTo: "body", className: "chart-tip", backgroundColor: ink.surface, borderColor: ink.line,
+    confine: true, appendTo: "body", className: `chart-tip ${context.id ?? ""}`, backgroundColor: ink.surface, borderColor: ink.line,
     textStyle: { color: ink.text, fontSize: 12 }, extraCssText: "max-width: 480px; white-space: normal; overflow-wrap: anywhere;",
   };
 }

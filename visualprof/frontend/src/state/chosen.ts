@@ -19,7 +19,7 @@ export function parse_list(text: string): string[] {
 /** Without a choice, the run that is open, else what was measured last, with those of the same job. */
 export function newest(reports: readonly ReportRow[], run: string | null = null): string[] {
   const first = reports.find((one) => one.id === run) ?? reports[0];
-  return reports.filter((one) => one.points > 0 && one.job === first?.job && one.model_sha256 === first.model_sha256).slice(0, MOST_UNASKED).map((one) => one.id);
+  return reports.filter((one) => (one.points > 0 || one.state === "running") && one.job === first?.job && one.model_sha256 === first.model_sha256).slice(0, MOST_UNASKED).map((one) => one.id);
 }
 
 export interface Chosen {

@@ -130,12 +130,8 @@ class Finisher:
         format = (self._blobs.inspected(model.blob) or {}).get("format", "")
         facts = {"name": model.name, "sha256": model.blob, "format": format, "file": file}
         agent = next((agent for agent in self._agents.all() if agent.id == task.agent), None)
-        for name, content in (
-            ("job.json", _job(job, task, facts)),
-            ("env.json", _env(task, agent)),
-            ("status.json", _status(task)),
-        ):
-            (folder / name).write_text(json.dumps(content), "utf-8")
+        for name, content in documents(job, task, agent, facts).items():
+            (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
         # Samples come with the result alone, so a point of these has none.
         lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in points]
         (folder / POINTS).write_text("".join(lines), "utf-8")
@@ -150,6 +146,11 @@ def _refuse_part(points: int, job: Job) -> None:
     wanted = points_of_spec(job.request)
     if points < wanted:
         raise Unfit(f"{POINTS} has {points} of {wanted} points", "a task that succeeded has measured every size")
+
+
+def documents(job: Job, task: Task, agent: Agent | None, model: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """What job.json, env.json and status.json say, as far as the server knows it. model: what job.json says of it."""
+    return {"job": _job(job, task, model), "env": _env(task, agent), "status": _status(task)}
 
 
 def _job(job: Job, task: Task, model: dict[str, str]) -> dict[str, Any]:

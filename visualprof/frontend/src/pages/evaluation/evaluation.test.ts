@@ -22,6 +22,7 @@ describe("reports in the address", () => {
     expect(newest(all)).toEqual(["new/a"]);
     expect(newest(all, "old"), "unless a run of another is open").toEqual(["old"]);
     expect(newest(all, "a trace")).toEqual(["new/a"]);
+    expect(newest([report("making", { job: "3", points: 0, state: "running" }), ...all]), "one that runs, before its first point").toEqual(["making"]);
   });
 });
 

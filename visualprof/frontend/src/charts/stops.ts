@@ -1,0 +1,28 @@
+// The values of a chart in the order in which keys go from one to the next.
+import type { JsonObject } from "../api/model";
+
+/** Where ECharts shows its tooltip: of series that share an axis the first stands for all of them. */
+export interface Stop {
+  series: number;
+  index: number;
+}
+
+function is_object(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null;
+}
+
+/** Categories, or points of lines, once for all series; of slices and single points each one. Silent series have none. */
+export function stops_of(option: JsonObject): Stop[] {
+  const all = [option["series"]].flat().map((series, place) => ({ place, series: is_object(series) ? series : {} }));
+  const heard = all.filter(({ series }) => series["silent"] !== true && Array.isArray(series["data"]) && series["data"].length > 0);
+  const single = heard.some(({ series }) => series["type"] === "scatter" || series["type"] === "pie");
+  return (single ? heard : heard.slice(0, 1)).flatMap(({ place, series }) => (series["data"] as unknown[]).map((_, index) => ({ series: place, index })));
+}
+
+/** The stop to which a key leads from another (-1: none yet); null for other keys. */
+export function step_to(key: string, at: number, count: number): number | null {
+  const page = Math.max(1, Math.round(count / 10));
+  const targets: Record<string, number> = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: count - 1 };
+  const target = targets[key];
+  return target === undefined || count === 0 ? null : Math.min(Math.max(target, 0), count - 1);
+}
