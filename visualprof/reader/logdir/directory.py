@@ -292,7 +292,8 @@ class LogDirectory:
                 # A file that was seen to change is being written; one that is new may as well be whole.
                 state = "growing" if known or failure else "waiting"
                 span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
-            self._show(entry, span, _problem(file, verdict) if verdict.kind == "skipped" else None)
+            problem = Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
+            self._show(entry, span, problem if verdict.kind == "skipped" else None)
             if outcome:
                 entry.restless_since = 0.0
                 self._take(entry, outcome)
@@ -389,10 +390,6 @@ class LogDirectory:
             state = "growing" if outcome.kind == "EmptyFile" else "failed"
             span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
         self._show(entry, span)
-
-
-def _problem(file: LogFile, verdict: Verdict) -> Problem:
-    return Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
 
 
 def _changes(entry: _Entry) -> bool:
