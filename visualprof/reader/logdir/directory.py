@@ -1,8 +1,7 @@
 """The log directories, always as they are now.
 
-A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file
-that has come to rest is parsed in the background (`logdir.pool`), the newest first. File events
-(`logdir.watch`) only make the next scan come sooner; a scan every few seconds finds what they missed.
+A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file that has come to
+rest is parsed in the background (`logdir.pool`). File events (`logdir.watch`) only make the next scan come sooner.
 """
 
 from __future__ import annotations
@@ -190,9 +189,8 @@ class LogDirectory:
             self._submit(entry, span)
             self._parser.hurry(_key(entry))
             return
-        failure = Failure(
-            f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?", 500
-        )
+        what, hint = f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?"
+        failure = Failure(what, hint, 500)
         self._show(entry, replace(span, state="failed", summary=None, failure=failure))
 
     def retry(self) -> None:
