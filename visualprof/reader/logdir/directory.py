@@ -1,7 +1,7 @@
 """The log directories, always as they are now.
 
-A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file that has come to
-rest is parsed in the background (`logdir.pool`). File events (`logdir.watch`) only make the next scan come sooner.
+A scan finds what is there (`logdir.scan`), names say what belongs together (`logdir.layout`), and a file at rest is
+parsed in the background (`logdir.pool`). File events (`logdir.watch`) only make the next scan come sooner.
 """
 
 from __future__ import annotations
