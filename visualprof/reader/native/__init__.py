@@ -46,7 +46,7 @@ def state() -> str:
     """Is it in use? `yes (x86_64)`, or `no: ` and why."""
     if library() is not None:
         return f"yes ({platform.machine()})"
-    return f"no: {_load(FOLDER)[1]}; large profiles open slower, see docs/installing.md"
+    return f"no: {_load(FOLDER)[1]}; large profiles open three to six times slower, see docs/installing.md"
 
 
 @cache
