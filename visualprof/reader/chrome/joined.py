@@ -127,7 +127,7 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     """Numbers by first appearance, and the names: tuples of labels. parts: the words of each name, (n, k)."""
     (ids,), order = renumbered([ids], len(parts))
     words, places = cast("tuple[Ids, Ints]", np.unique(parts[order], return_inverse=True))
-    labels = _labels(shared, words)
+    labels = _labels(shared.words(words)[0])
     at: Ints = places.reshape(-1, parts.shape[1])
     columns = [_list(at[:, k]) for k in range(parts.shape[1])]
     names: Names = [*zip(*(map(labels.__getitem__, column) for column in columns), strict=True)]
@@ -139,16 +139,16 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
 def _titled(shared: Shared, words: Ids) -> tuple[Ids, list[str]]:
     """As `_labelled`, of names that are one word each."""
     (ids,), order = renumbered([words], len(shared))
-    labels = _labels(shared, order)
+    text, _ = shared.words(order)
+    if NATURAL.fullmatch(text):  # all different, as their texts are
+        return ids, text[1:-1].decode().split(",")
+    labels = _labels(text)
     if len(set(labels)) < len(labels):
         (ids,), labels = named([ids], labels)
     return ids, labels
 
 
-def _labels(shared: Shared, words: Ids) -> list[str]:
-    text, _ = shared.words(words)
-    if NATURAL.fullmatch(text):
-        return text[1:-1].decode().split(",")
+def _labels(text: bytes) -> list[str]:
     return [value if type(value) is str else label(value) for value in msgspec.json.decode(text)]
 
 
