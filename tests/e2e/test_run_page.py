@@ -477,6 +477,7 @@ def test_a_machine_is_drained_shut_out_and_let_in_again(open_page: Callable[...,
     expect(card.get_by_text("shut out", exact=True)).to_be_visible()
     expect(card.get_by_role("button", name="Remove")).to_be_visible()
     card.get_by_role("button", name="Let in again").click()
+    expect(card.get_by_role("button", name="Drain")).to_be_visible()
     sent = [body["standing"] for body in fake.sent("PATCH", "agents/a2")]
     assert sent == ["drained", "works", "out", "works"]
 

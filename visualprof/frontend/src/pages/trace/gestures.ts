@@ -59,7 +59,8 @@ export function useGestures(timeline: Timeline, selection: Selection, area: Ref<
   function tracks_between(y0: number, y1: number): string[] {
     const rows = stage.scene?.rows ?? [];
     const touched = rows.filter(({ row, y, top }) => y + row.height > Math.min(y0, y1) && Math.max(y, top) < Math.max(y0, y1));
-    return [...new Set(touched.flatMap(({ row }) => (row.item ? [row.item.key] : row.folded ? row.below.map((item) => item.key) : [])))];
+    const items = touched.flatMap(({ row }) => row.item ?? (row.folded ? row.below : []));
+    return [...new Set(items.filter((item) => item.track).map((item) => item.key))];
   }
 
   function select_area(event: PointerEvent, element: HTMLElement, with_tracks: boolean): void {
