@@ -44,5 +44,5 @@ def test_nobody_is_shut_out(samples: Dashboard, visit: Visits, name: str, query:
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 def test_what_shuts_somebody_out_is_noticed(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview", run="pytorch-h200/transformer")
-    page.evaluate("document.querySelector('main').insertAdjacentHTML('beforeend', '<button></button>')")
+    page.locator("main").evaluate("main => main.insertAdjacentHTML('beforeend', '<button></button>')")
     assert [rule for rule, _ in violations(page)] == ["button-name"]

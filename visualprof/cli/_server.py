@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import ipaddress
 import json
 import os
 import urllib.error
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.server.hosts import is_address, is_this_machine
 from visualprof.server.session_token import HEADER, VARIABLE, found
 
 Json = dict[str, Any]
@@ -58,8 +58,8 @@ class Server:
         linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
         token = token or linked or os.environ.get(VARIABLE, "").strip() or own
         self._token = {HEADER: token} if token else dict[str, str]()
-        own = [urllib.request.ProxyHandler({})] if _is_this_machine(parts.hostname) else []  # a proxy cannot find it
-        self._opener = urllib.request.build_opener(*own)
+        direct = [urllib.request.ProxyHandler({})] if is_this_machine(parts.hostname) else []  # a proxy cannot find it
+        self._opener = urllib.request.build_opener(*direct)
 
     def get(self, path: str) -> Json:
         """The answer to a question.
@@ -184,18 +184,6 @@ def _own(parts: urllib.parse.SplitResult) -> tuple[str, str]:
     host = parts.hostname or ""
     for address in ("127.0.0.1", "::1") if host == "localhost" else (host,):
         token = found(address, port)
-        if token and _is_address(address):
+        if token and is_address(address):
             return f"[{address}]:{port}" if ":" in address else f"{address}:{port}", token
     return parts.netloc, ""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_this_machine(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

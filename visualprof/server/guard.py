@@ -9,13 +9,13 @@ our own page, or from no browser at all. Other users of this machine have no pag
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 
 from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
 from visualprof.remote.queue.refusals import Untrusted
+from visualprof.server.hosts import is_address, is_this_machine
 from visualprof.server.session_token import HEADER, VARIABLE
 from visualprof.server.settings import Settings
 
@@ -35,14 +35,14 @@ def install(app: Flask, settings: Settings) -> None:
     bound = settings.host
     names = {_host_name(name) for name in (*_LOCAL, bound, *settings.allowed_hosts)}
     origins = {name.lower() for name in settings.allowed_hosts}
-    everywhere = not _loopback(bound)
+    everywhere = not is_this_machine(bound)
     if everywhere:
         names.add(socket.gethostname().lower())
 
     def check() -> None:
         host = _host_name(request.headers.get("Host", ""))
         # An address cannot be rebound, only a name can.
-        if "*" not in names and host not in names and not (everywhere and _is_address(host)):
+        if "*" not in names and host not in names and not (everywhere and is_address(host)):
             raise Forbidden(
                 f"this server does not answer to the name {host[:100]!r}", f"start it with --allow-host {host[:100]}"
             )
@@ -96,16 +96,4 @@ def _host_name(header: str) -> str:
     """The name in a Host header, without port and brackets, in lower case."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
-    return header.lower() if _is_address(header) else header.partition(":")[0].lower().rstrip(".")
-
-
-def _loopback(host: str) -> bool:
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+    return header.lower() if is_address(header) else header.partition(":")[0].lower().rstrip(".")

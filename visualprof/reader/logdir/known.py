@@ -91,7 +91,8 @@ class Known:
             if self._lines > 2 * len(self._used) + _SUPERFLUOUS:
                 other = self._path.with_suffix(f".{os.getpid()}.tmp")
                 if self._write(other, os.O_TRUNC, self._used):
-                    other.replace(self._path)
+                    with contextlib.suppress(OSError):  # the folder is gone: nothing is kept in it
+                        other.replace(self._path)
             for path in self._path.parent.glob(f"*{KNOWN_SUFFIX}"):  # of log directories that nobody opens any more
                 with contextlib.suppress(OSError):
                     if time.time() - path.stat().st_mtime > _UNUSED_S:

@@ -1,11 +1,7 @@
 /* Sets of half-open intervals, as visualprof/views/measure/intervals.py describes them. */
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 /* Adds an interval to `count` others: to the last one if it starts in it or where that ends. Gives their number. */
 static int64_t add(int64_t *spans, int64_t count, int64_t start, int64_t end)

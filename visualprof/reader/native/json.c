@@ -1,11 +1,7 @@
 /* Columns of numbers as JSON. */
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 #define WHOLE 1e15 /* below it every whole double is written with all its digits */
 

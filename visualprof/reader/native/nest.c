@@ -2,11 +2,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 #define MOST_LANES 65536 /* of a track; the last takes all that find no other */
 

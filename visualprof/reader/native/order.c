@@ -2,11 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 /*
  * Rows by their group, as `grouped` of visualprof/reader/trace/order.py describes.

@@ -1,11 +1,7 @@
 /* Levels of detail of a timeline, as visualprof/reader/trace/pyramid.py describes them. */
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 /* Of a number the bits up to its highest one. */
 static int length(uint64_t number)

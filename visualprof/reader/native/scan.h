@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "api.h"
+
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "words of eight bytes are read as little-endian numbers; without this library Python reads the files"
 #endif
@@ -14,13 +16,8 @@
 #endif
 #if defined(_MSC_VER)
 #include <intrin.h>
-#define API __declspec(dllexport)
 #define LIKELY(x) (x)
-#elif defined(_WIN32)
-#define API __declspec(dllexport)
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 #else
-#define API __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #endif
 

@@ -153,15 +153,15 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
     copy_events(*some, *(column.ctypes.data for column in events))
     copy = _call("vp_copy_column", None, c_void_p, c_int64, c_int32, c_void_p, c_void_p)
     drop = _call("vp_drop_column", None, c_void_p, c_int32)
-    leaders = _leaders(parts, counts)
+    leaders, readers = _leaders(parts, counts), {part.reader.at for part in parts}
     columns: list[tuple[Ints, Values]] = []
     for k, (leader, size, type_) in enumerate(zip(leaders, counts.sum(axis=0).tolist(), types, strict=True)):
         of_rows = np.empty(size, np.int64) if leader == k else columns[leader][0]
         values = np.empty(size, _DTYPES[type_])
         copy(*some, k, of_rows.ctypes.data if leader == k else None, values.ctypes.data)
         columns.append((of_rows, values))
-        for reader in {id(part.reader): part.reader for part in parts}.values():
-            drop(reader.at, k)
+        for reader in readers:
+            drop(reader, k)
     kind, place, ts, dur = events
     return Joined(kind, place, ts, dur, columns)
 
@@ -171,8 +171,10 @@ def _leaders(parts: Sequence[Part], counts: Ints) -> list[int]:
     call = _call("vp_alike", c_int32, c_void_p, c_int64, c_int64, c_int32, c_int32)
 
     def alike(a: int, b: int) -> bool:
-        same = np.array_equal(counts[:, a], counts[:, b])
-        return same and all(call(part.reader.at, part.first, part.last, a, b) for part in parts)
+        if not np.array_equal(counts[:, a], counts[:, b]):
+            return False
+        valued = (part for part, count in zip(parts, counts[:, a].tolist(), strict=True) if count)
+        return all(call(part.reader.at, part.first, part.last, a, b) for part in valued)
 
     leaders: list[int] = []
     for column in range(counts.shape[1]):

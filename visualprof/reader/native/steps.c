@@ -1,11 +1,7 @@
 /* The step that holds each event. */
 #include <stdint.h>
 
-#if defined(_WIN32)
-#define API __declspec(dllexport)
-#else
-#define API __attribute__((visibility("default")))
-#endif
+#include "api.h"
 
 /* How many of the ascending `start` are not after a time. */
 static int64_t begun(const int64_t *start, int64_t steps, int64_t time)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
-from visualprof.views.measure.intervals import covered, union
-from visualprof.views.measure.launch import is_kernel
+from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.memory import curve, devices_of
 from visualprof.views.measure.once import once
+from visualprof.views.measure.steps import kernels
 
 PARTS = 1000  # of the recording, each with its utilization
 
@@ -56,14 +56,7 @@ def _memory(trace: Trace) -> Iterator[CounterTrack]:
 
 def _utilization(trace: Trace) -> Iterator[CounterTrack]:
     """Share of each part of the recording in which a device ran a kernel, of those on which one ran at all."""
-    events, kernels = trace.events, np.flatnonzero(is_kernel(trace))
-    if not len(kernels):
-        return
-    start, end = trace.span_ns
-    edges = np.unique(np.linspace(start, end, PARTS + 1).astype(np.int64))
-    device = np.array([track.device for track in trace.tracks])[events.track[kernels]]
-    for number in np.unique(device).tolist():
-        rows = kernels[device == number]
-        busy = covered(union(events.ts[rows], events.end[rows]), edges[:-1], edges[1:])
-        share = 100 * busy / np.diff(edges)
-        yield CounterTrack(f"{trace.meta.device_type}:{number} utilization %", "", edges[:-1], share)
+    edges = np.unique(np.linspace(*trace.span_ns, PARTS + 1).astype(np.int64))
+    for device, mine in kernels(trace).items():
+        share = 100 * covered(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
+        yield CounterTrack(f"{trace.meta.device_type}:{device} utilization %", "", edges[:-1], share)

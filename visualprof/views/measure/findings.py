@@ -19,6 +19,7 @@ from visualprof.views.answers.kinds import Duration, Identifier, keyed
 from visualprof.views.measure.devices import DeviceSummary
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator
+from visualprof.views.measure.once import once
 from visualprof.views.measure.steps import Windows, kernels
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 
@@ -331,6 +332,7 @@ def _host_busy(case: Case) -> Iterator[Finding]:
         yield from _finding(case, "host_busy", MEDIUM, "", cpu_pressure_ratio=pressure)
 
 
+@once
 def cpu_pressure(trace: Trace) -> float | None:
     """Mean share of the time in which some task waited for a CPU; None where nothing sampled it."""
     measured = np.array([track.name == PRESSURE_COUNTER for track in trace.tracks], bool)
