@@ -7,6 +7,7 @@ import logging
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
+from visualprof.accounts.service import Accounts
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
@@ -20,13 +21,16 @@ from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
+from visualprof.server.api.people import People
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
+from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
+from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
 
@@ -42,18 +46,22 @@ def create_app(
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    models, reports = Models(logdir, reader), Reports(logdir, remote)
+    accounts = Accounts(remote.opened().database, settings.registration) if settings.accounts else None
+    visible = Visible(logdir, remote, accounts)
+    models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     resources = (
-        Runs(logdir, reader, settings.language, settings.read_only, settings.private),
-        Views(logdir, models, reports),
-        Timeline(logdir),
-        Graphs(logdir, models, settings.read_only),
-        Matches(logdir, models),
-        Uploads(remote, models),
-        Jobs(remote),
+        Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
+        Views(logdir, visible, models, reports),
+        Timeline(logdir, visible),
+        Graphs(logdir, visible, models, settings.read_only),
+        Matches(logdir, visible, models),
+        Uploads(remote, visible, models),
+        Jobs(remote, visible),
         Agents(remote),
-        Session(),
-        Evaluation(logdir, reports),
+        Session(settings, accounts),
+        People(accounts),
+        Teams(visible),
+        Evaluation(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote),
         AgentFiles(remote),
@@ -61,7 +69,7 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings)
+    guard.install(app, settings, accounts)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)

@@ -24,7 +24,7 @@ from visualprof.remote.queue.check.inspect import (
 )
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.files import Read
-from visualprof.remote.queue.store.tables import blobs
+from visualprof.remote.queue.store.tables import blobs, holders
 
 GRAPH = "upload:"  # before the sha256: the id of a kept model on the Graph page
 LISTED = 200
@@ -156,12 +156,15 @@ def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
     ]
 
 
-def kept_models(remote: Remote) -> list[KeptModel]:
-    """The models among the kept files, the latest first, for the Graph page."""
+def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
+    """The models among the kept files that somebody uploaded, or of all, the latest first, for the Graph page."""
     queue = remote.existing()
     if queue is None:
         return []
     of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
+    if viewer is not None:
+        mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
+        of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
     with queue.database.read() as connection:
         rows = connection.execute(of_model.limit(LISTED)).all()
     models: list[KeptModel] = []
@@ -171,7 +174,7 @@ def kept_models(remote: Remote) -> list[KeptModel]:
         except NotFound:  # somebody tidied up
             continue
         found = msgspec.json.decode(row.inspected)
-        names = ", ".join(found.get("names", [row.name]))
+        names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name
         models.append(KeptModel(GRAPH + row.sha256, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models
 

@@ -14,9 +14,13 @@ from visualprof.remote.queue.store.records import Job, Task
 from visualprof.remote.queue.tasks.points import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
+from visualprof.server.identity import who
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
+from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
+
+_KEPT = 64  # lists of as many people
 
 
 class TaskRow(msgspec.Struct):
@@ -112,14 +116,14 @@ class LogAnswer(msgspec.Struct):
 class JobList:
     """Every job of a queue, newest first."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    def __init__(self, remote: Remote, visible: Visible) -> None:
+        self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
         self._rows: dict[str, JobRow] = {}
         self._revision = -1
         self._of: Queue | None = None
-        self._kept: tuple[object, bytes] = (None, b"")
+        self._kept: dict[str | None, tuple[object, bytes]] = {}  # by viewer
 
     def queue(self) -> Queue:
         """The queue.
@@ -136,12 +140,17 @@ class JobList:
                 self._of, self._rows, self._revision = queue, {}, -1
             if queue is not None and queue.jobs.revision() != self._revision:
                 self._refresh(queue)
-            key = (self._revision, problem)
-            if self._kept[0] != key:
-                rows = sorted(self._rows.values(), key=lambda shown: (-shown.submitted_ns, shown.id))
+            viewer, shared = self._visible.version
+            key = (self._revision, problem, viewer, shared)
+            if viewer not in self._kept or self._kept[viewer][0] != key:
+                mine = self._rows.keys() if viewer is None or queue is None else queue.jobs.visible(viewer)
+                rows = [shown for name, shown in self._rows.items() if name in mine]
+                rows.sort(key=lambda shown: (-shown.submitted_ns, shown.id))
                 error, hint = problem or (None, None)
-                self._kept = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
-            return self._kept[1]
+                if len(self._kept) >= _KEPT:
+                    self._kept.clear()
+                self._kept[viewer] = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
+            return self._kept[viewer][1]
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -149,14 +158,14 @@ class JobList:
         Raises: NotFound.
         """
         queue = self.queue()
-        job = queue.jobs.one(name)
+        job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [
             msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
             for task in job.tasks
             for point in points[task.id]
         ]
-        online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
+        online = [agent for agent in queue.agents.all(who().viewer) if agent.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results = [result for task in job.tasks if (result := self._results.of(task))]
         return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved, results)
@@ -214,7 +223,7 @@ def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
 
     Raises: NotFound.
     """
-    task = next(task for task in queue.jobs.of_task(name).tasks if task.id == name)
+    task = queue.jobs.of_task(name, who().viewer).task(name)
     attempt = task.attempt if query.attempt is None else query.attempt
     data, begin, size = queue.logs.read(task, attempt, query.offset)
     ended = attempt < task.attempt or task.state in FINAL

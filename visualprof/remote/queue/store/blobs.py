@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Read, Store
-from visualprof.remote.queue.store.tables import blobs
+from visualprof.remote.queue.store.tables import blobs, holders
 
 MAX_BLOB = 8 << 30
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -55,6 +55,21 @@ class Blobs:
                 raise NotFound(f"the file {sha256} is not here", "upload it")
         os.utime(path)  # `remove_leftovers` looks at the time
         return path.stat().st_size
+
+    def hold(self, sha256: str, owner: str, name: str) -> None:
+        """Notes who uploaded a file."""
+        row = {"sha256": sha256, "owner": owner, "name": shown(name)}
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(holders).values(row))
+        except IntegrityError:  # so did they before
+            pass
+
+    def held(self, sha256: str, owner: str) -> bool:
+        """Did somebody upload this file?"""
+        mine = select(holders.c.sha256).where((holders.c.sha256 == sha256) & (holders.c.owner == owner))
+        with self._database.read() as connection:
+            return connection.execute(mine).first() is not None
 
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
