@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import PASSWORD, SHELL, Browser, Team
+from teams import PASSWORD, SHELL, Browser, Team
 
 from visualprof.accounts import passwords, sessions, users
 from visualprof.server.session_token import HEADER

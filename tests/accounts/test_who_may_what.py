@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import MODEL_FILE, Browser, Team
+from teams import MODEL_FILE, Browser, Team
 from werkzeug.test import TestResponse
 
 from visualprof.remote.queue.uploads import GRAPH
@@ -221,7 +221,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
 
 
 def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
-    questions = [route for route, (needs, whose) in TABLE.items() if whose and route.startswith("GET")]
+    questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
     absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
     for name in ("ann", "root"):
         browser = asked.team.browser(name)

@@ -47,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="invitation",
         help="with --accounts: who may make an account for themselves (default %(default)s)",
     )
-    parser.add_argument(
-        "--base-url", type=_address, default="", metavar="URL", help="by which browsers reach a proxy in front"
-    )
+    parser.add_argument("--base-url", type=_address, metavar="URL", help="by which browsers reach a proxy in front")
     parser.add_argument(
         "--trust-proxy",
         type=_network,
@@ -117,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         private=args.private,
         accounts=args.accounts,
         registration=args.registration,
-        base_url=args.base_url,
+        base_url=args.base_url or "",
         proxies=tuple(args.trust_proxy),
     )
     page = ""

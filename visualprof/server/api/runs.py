@@ -17,6 +17,8 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import Problem
 from visualprof.server.answers import Polled
+from visualprof.server.api.session import Person, person_of
+from visualprof.server.identity import who
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
@@ -31,6 +33,7 @@ class Status(msgspec.Struct):
     """The server itself.
 
     native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
+    person: who is logged in; null where there are no accounts.
     """
 
     version: str
@@ -40,6 +43,7 @@ class Status(msgspec.Struct):
     private: bool
     logdirs: list[str]
     watching: Literal["events", "polling"]
+    person: Person | None
 
 
 class Span(msgspec.Struct):
@@ -141,9 +145,8 @@ class Runs(Resource):
         """The server itself."""
         roots = [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        return Status(
-            __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching
-        )
+        language, person = self._language or None, person_of(who())
+        return Status(__version__, native.state(), language, self._read_only, self._private, roots, watching, person)
 
     @get("/runs")
     def runs(self) -> RunsAnswer | Response:

@@ -113,9 +113,14 @@ class Session(Resource):
         return response
 
     def _answer(self, principal: Principal) -> SessionAnswer:
-        person = row(Person, principal, id=principal.user) if principal.user else None
         registration = self._accounts.registration if self._accounts else "off"
-        return SessionAnswer(principal.may("member"), bool(self._accounts), registration, person, principal.csrf)
+        person, trusted = person_of(principal), principal.may("member")
+        return SessionAnswer(trusted, bool(self._accounts), registration, person, principal.csrf)
+
+
+def person_of(principal: Principal) -> Person | None:
+    """Who is logged in; None for nobody, and where there are no accounts."""
+    return row(Person, principal, id=principal.user) if principal.user else None
 
 
 def existing(accounts: Accounts | None) -> Accounts:
