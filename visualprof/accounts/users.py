@@ -218,6 +218,12 @@ class Users:
             note(connection, actor, action, subject)
 
 
+def anybody(database: Database) -> bool:
+    """Has anybody an account?"""
+    with database.read() as connection:
+        return connection.execute(select(users.c.id).limit(1)).first() is not None
+
+
 class TooMany(Crowded):
     """Too many attempts."""
 

@@ -158,6 +158,9 @@ def serve(
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
         print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
+        if server.lacks_people:
+            where = f"--data {settings.data}" if settings.data else f"--logdir {paths[0]}"
+            print(f"nobody has an account yet: visualprof admin {where} create-user you@example.org --role admin")
         if open_page:
             import webbrowser
 

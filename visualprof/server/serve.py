@@ -131,6 +131,13 @@ class Server:
         return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
 
     @property
+    def lacks_people(self) -> bool:
+        """Should people log in, and does nobody have an account yet?"""
+        from visualprof.accounts.users import anybody
+
+        return self._settings.accounts and not anybody(self.remote.opened().database)
+
+    @property
     def port(self) -> int:
         """The port that was taken."""
         server: Any = self._waitress  # a name with several addresses has several sockets
