@@ -135,6 +135,7 @@ class Request:
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
+    sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     """
 
     key: str
@@ -150,6 +151,7 @@ class Request:
     timeout_s: float = 900.0
     retries: int = 2
     spread: bool = False
+    sample: bool = False
 
     @property
     def blobs(self) -> dict[str, str]:

@@ -47,7 +47,10 @@ class TaskRow(msgspec.Struct):
 
 
 class JobRow(msgspec.Struct):
-    """A job of the list. data: names of its uploaded arrays. state: of its tasks together."""
+    """A job of the list. data: names of its uploaded arrays. state: of its tasks together.
+
+    sample: it came with visualprof; nobody here ran it.
+    """
 
     id: str
     name: str
@@ -59,6 +62,7 @@ class JobRow(msgspec.Struct):
     progress: float
     submitted_ns: int
     updated_ns: int
+    sample: bool
     tasks: list[TaskRow]
 
 
@@ -183,6 +187,7 @@ class JobList:
             JobRow,
             job,
             name=request.name,
+            sample=request.sample,
             model=request.model.name,
             model_blob=request.model.blob,
             graph=files.get(request.model.blob, ("", None))[1],
