@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, update
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, insert, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
@@ -20,6 +20,12 @@ _BUSY_S = 30
 _WRITE = "visualprof_write"
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_COUNTED = (
+    update(revisions)
+    .where(revisions.c.name == bindparam("kind"))
+    .values(revision=revisions.c.revision + 1)
+    .returning(revisions.c.revision)
+)
 _migrating = threading.Lock()  # alembic keeps what it works on in a global
 
 
@@ -143,13 +149,7 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
 
 def changed(connection: Connection, name: str = "jobs") -> int:
     """Counts one change of the named kind and gives the new revision."""
-    row = connection.execute(
-        update(revisions)
-        .where(revisions.c.name == name)
-        .values(revision=revisions.c.revision + 1)
-        .returning(revisions.c.revision)
-    ).one()
-    return int(row[0])
+    return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
 
 
 def _configure(connection: Any, _: Any) -> None:
