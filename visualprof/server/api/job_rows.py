@@ -78,6 +78,9 @@ class PointRow(PointHead, kw_only=True):
     spec: str
 
 
+msgspec.json.Decoder(PointRow)  # prepares it for `convert`, while the module is imported: see `reader.trace.codec`
+
+
 class JobAnswer(msgspec.Struct):
     """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
 

@@ -52,7 +52,7 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
 FITTING = and_(
     or_(
         tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", bindparam("on_platform")))),
+        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
     ),
     or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
     tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),

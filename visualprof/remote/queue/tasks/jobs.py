@@ -20,7 +20,7 @@ from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import shown
 from visualprof.remote.queue.store.database import Database, changed
-from visualprof.remote.queue.store.records import AnyRow, Job, job_of
+from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -136,7 +136,7 @@ class Jobs:
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
             with self._database.write() as connection:
-                if _lacks(connection, msgspec.json.decode(row.request, type=Request)):
+                if _lacks(connection, REQUEST.decode(row.request)):
                     continue
                 ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
                 queued = connection.execute(ready.values(state="waiting", updated_ns=time.time_ns())).rowcount

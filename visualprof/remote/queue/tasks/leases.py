@@ -13,12 +13,12 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Connection, bindparam, select, update
 
-from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
+from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import FITTING, lacks, offer, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.records import Agent, AnyRow, Task, agent_of, task_of
+from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -223,7 +223,7 @@ class Leases:
             return task_of(self.hold(connection, agent.id, task, token))
 
     def _claim(self, agent: Agent, devices: Sequence[str], offered: dict[str, Any]) -> Lease | None:
-        """The first task that fits. Threads take turns; another server may be faster, then the next one is looked for."""
+        """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
                 with self._database.read() as connection:
@@ -247,12 +247,12 @@ class Leases:
         for row in connection.execute(_WAITING, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
-                request = msgspec.json.decode(job.request, type=Request)
+                request = REQUEST.decode(job.request)
                 seen[row.job] = job, request, self._began(connection, job.id, request)
             job, request, began = seen[row.job]
             if began is None or began.id == agent.id or row.wanted_agent or row.tries:  # tries: it was lost there
                 return row, job, request
-            if any(lacks(msgspec.json.decode(row.spec, type=Spec), began)):
+            if any(lacks(SPEC.decode(row.spec), began)):
                 return row, job, request
         return None
 
@@ -319,7 +319,7 @@ class Leases:
 def _lease(
     row: AnyRow, job: AnyRow, request: Request, taken: dict[str, Any], files: list[File], again: list[str]
 ) -> Lease:
-    asked = msgspec.json.decode(row.spec, type=Spec)
+    asked = SPEC.decode(row.spec)
     spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
     run = f"{job.folder}/{spec.id}"
     return Lease(row.id, job.id, run, taken["attempt"], taken["lease"], spec, request, files, again)

@@ -41,12 +41,15 @@ class PointHead(msgspec.Struct):
     throttled: bool | None = None
 
 
+_HEAD = msgspec.json.Decoder(PointHead)
+
+
 def batch_of(text: bytes) -> int:
     """The size of a point.
 
     Raises: ValueError, RecursionError: it is none.
     """
-    return msgspec.json.decode(text, type=PointHead).batch
+    return _HEAD.decode(text).batch
 
 
 def read_points(file: Path) -> dict[int, str] | None:
