@@ -163,19 +163,20 @@ class JobList:
         online = [agent for agent in agents if agent.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results = [result for task in job.tasks if (result := self._results.of(task))]
-        return JobAnswer(self._shown(queue, [job], agents)[0], job.request, rows, unserved, results)
+        counts = {task: len(measured) for task, measured in points.items()}
+        return JobAnswer(self._shown(queue, [job], agents, counts)[0], job.request, rows, unserved, results)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed, there = queue.jobs.since(self._revision)
-        self._rows |= {shown.id: shown for shown in self._shown(queue, changed, queue.agents.all())}
+        agents, counts = queue.agents.all(), queue.jobs.counts(changed)
+        self._rows |= {shown.id: shown for shown in self._shown(queue, changed, agents, counts)}
         self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
-    def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent]) -> list[JobRow]:
+    def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
         blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
         files = queue.blobs.facts(blobs)
         names = {agent.id: agent.name for agent in agents}
-        counts = queue.jobs.counts(jobs)
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(

@@ -73,9 +73,8 @@ class Finisher:
             held = self._leases.ending(agent, task, token, report.state)
             if held is None:
                 return
-            job = self._jobs.one(held.job)
             try:
-                self._end(agent, job, held, token, report)
+                self._end(agent, held, token, report)
             except DiskFull as full:
                 failure = Report("failed", "disk_full", full.error, full.hint, report.warnings)
                 with self._database.write() as connection:
@@ -93,13 +92,14 @@ class Finisher:
         except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra
             _log.exception("what %s left cannot be kept as a run", task)
 
-    def _end(self, agent: Agent, job: Job, task: Task, token: str, report: Report) -> None:
+    def _end(self, agent: Agent, task: Task, token: str, report: Report) -> None:
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
-        folder = self._results.prepare(task, job.request, report.files) if publishing else None
-        run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if folder else None
+        job = self._jobs.one(task.job) if publishing else None
+        folder = self._results.prepare(task, job.request, report.files) if job else None
+        run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if job else None
         try:
             measured = read_points(folder / POINTS) if folder else None
-            if report.state == "succeeded":
+            if job and report.state == "succeeded":
                 _refuse_part(len(measured or ()), job)
             # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
             with self._database.write() as connection:
