@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from visualprof.remote.protocol import FINAL, Capabilities, Phase, Reason, Reque
 # Made once, while the module is imported: see `reader.trace.codec`.
 REQUEST = msgspec.json.Decoder(Request)
 SPEC = msgspec.json.Decoder(Spec)
-_CAPABILITIES = msgspec.json.Decoder(Capabilities)
+_capabilities = lru_cache(128)(msgspec.json.Decoder(Capabilities).decode)  # they seldom change, and are read often
 _WARNINGS = msgspec.json.Decoder(list[str])
 
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
@@ -115,7 +116,7 @@ class Job:
 
 def agent_of(row: AnyRow) -> Agent:
     """From a row of `agents`."""
-    return Agent(**_columns(_AGENT, row), capabilities=_CAPABILITIES.decode(row.capabilities))
+    return Agent(**_columns(_AGENT, row), capabilities=_capabilities(row.capabilities))
 
 
 def task_of(row: AnyRow) -> Task:
