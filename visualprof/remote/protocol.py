@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 PROTOCOL = 1
@@ -263,10 +264,10 @@ def build(kind: Any, value: Any) -> Any:
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
     """
     from dataclasses import MISSING, fields, is_dataclass
-    from typing import get_args, get_origin, get_type_hints
+    from typing import get_args, get_origin
 
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
         for f in fields(kind):
             if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -275,3 +276,10 @@ def build(kind: Any, value: Any) -> Any:
     if get_origin(kind) is list:
         return [build(get_args(kind)[0], item) for item in value]
     return value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    return get_type_hints(kind)
