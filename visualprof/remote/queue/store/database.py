@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, update
+from sqlalchemy import Connection, Engine, create_engine, event, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
@@ -150,6 +150,11 @@ def changed(connection: Connection, name: str = "jobs") -> int:
         .returning(revisions.c.revision)
     ).one()
     return int(row[0])
+
+
+def revision(connection: Connection, name: str = "jobs") -> int:
+    """The present revision of the named kind."""
+    return int(connection.execute(select(revisions.c.revision).where(revisions.c.name == name)).scalar_one())
 
 
 def _configure(connection: Any, _: Any) -> None:

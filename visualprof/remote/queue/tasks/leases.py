@@ -6,14 +6,14 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, false, or_, select, update
 
-from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
-from visualprof.remote.queue.check.matching import lacks, placed, tasks_for
+from visualprof.remote.protocol import FINAL, File, Lease, Request, Spec, State
+from visualprof.remote.queue.check.matching import device_names, lacks, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -22,34 +22,12 @@ from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
+from visualprof.remote.queue.tasks.told import Beat, Report
 
 LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
 _TRANSFERS = ("preparing", "uploading")
-
-
-@dataclass(frozen=True)
-class Beat:
-    """What an agent says of a task that it has."""
-
-    task: str
-    lease: str
-    phase: Phase = "preparing"
-    progress: float = 0.0
-    warnings: list[str] | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """How a task ended, by its agent. files: names of those that it uploaded."""
-
-    state: State
-    reason: Reason | None = None
-    error: str | None = None
-    hint: str | None = None
-    warnings: list[str] = field(default_factory=list[str])
-    files: list[str] = field(default_factory=list[str])
 
 
 class Leases:
@@ -316,3 +294,25 @@ def _same(row: AnyRow, agent: str, token: str) -> bool:
 
 def _texts(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()
+
+
+def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
+    """Condition on `tasks`: those that a machine may take while these devices are free.
+
+    A private machine works for its own owner alone; without accounts that is everybody.
+    """
+    if agent.standing != "works":
+        return false()
+    anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
+    allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
+    if not agent.public:
+        allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
+    runtimes = [
+        and_(
+            tasks.c.backend == r.backend,
+            tasks.c.version.in_(("", r.version)),
+            tasks.c.device.in_(device_names([device for device in devices if device in r.devices])),
+        )
+        for r in agent.capabilities.runtimes
+    ]
+    return and_(allowed, or_(false(), *runtimes))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from sqlalchemy import Connection, delete, func, insert, select
 
 from visualprof.reader.source import UNDECODABLE
@@ -15,33 +14,9 @@ from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.refusals import Oversize
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import points
+from visualprof.remote.queue.tasks.told import MAX_POINT, batch_of
 
-MAX_POINT = 64 << 10
 FILE = "points.jsonl"
-
-
-class PointHead(msgspec.Struct):
-    """What the server reads of a point; null where it is not known, or n is too small for it."""
-
-    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    qps: float
-    p50_ns: int | None
-    stable: bool
-    samples_per_s: float | None = None
-    mean_ns: int | None = None
-    p90_ns: int | None = None
-    p95_ns: int | None = None
-    p99_ns: int | None = None
-    host_busy: bool | None = None
-    throttled: bool | None = None
-
-
-def batch_of(text: bytes) -> int:
-    """The size of a point.
-
-    Raises: ValueError, RecursionError: it is none.
-    """
-    return msgspec.json.decode(text, type=PointHead).batch
 
 
 def read_points(file: Path) -> dict[int, str] | None:
