@@ -11,8 +11,7 @@ from flask.testing import FlaskClient
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
-from visualprof.accounts.audit import Actor
-from visualprof.accounts.principal import EVERYBODY
+from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.session_token import HEADER

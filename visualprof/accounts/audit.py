@@ -7,22 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
-from visualprof.accounts.principal import Principal
+from visualprof.accounts.principal import Actor
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import audit
-
-
-@dataclass(frozen=True)
-class Actor:
-    """Who acts, and from which address."""
-
-    principal: Principal
-    address: str
-
-    @property
-    def user(self) -> str | None:
-        """Its id."""
-        return self.principal.user
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who asks: somebody with an account, nobody, or, on a server without accounts, everybody."""
+"""Who asks: somebody with an account, nobody, or, on a server without accounts, everybody. It needs no database."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Role = Literal["viewer", "member", "admin"]
+Visibility = Literal["private", "project", "public"]
+Registration = Literal["open", "invitation", "off"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 
@@ -41,6 +43,20 @@ class Principal:
         return None if self.sees_all or self.role == "admin" else self.user or ""
 
 
+@dataclass(frozen=True)
+class Actor:
+    """Who acts, and from which address."""
+
+    principal: Principal
+    address: str
+
+    @property
+    def user(self) -> str | None:
+        """Its id."""
+        return self.principal.user
+
+
+TOKEN = "vp_u_"  # before a token for commands
 NOBODY = Principal()
 EVERYBODY = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token
 READER = Principal(role="viewer", sees_all=True)  # and whoever lacks it

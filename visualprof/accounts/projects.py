@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from visualprof.accounts.audit import Actor, note
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import Actor
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Conflict

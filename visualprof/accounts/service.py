@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from visualprof.accounts.audit import Deed, deeds
 from visualprof.accounts.passwords import Passwords
+from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
 from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
 from visualprof.accounts.sharing import Sharing
-from visualprof.accounts.users import Registration, Users
+from visualprof.accounts.users import Users
 from visualprof.remote.queue.store.database import Database
 
 
@@ -26,3 +28,7 @@ class Accounts:
         self.sessions = Sessions(database, idle_s, whole_s)
         self.projects = Projects(database)
         self.sharing = Sharing(database)
+
+    def deeds(self, before: int | None, limit: int) -> list[Deed]:
+        """The latest rows of the log, the newest first. before: only those with a lower number."""
+        return deeds(self.database, before, limit)

@@ -10,14 +10,13 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 
 from visualprof.accounts import secret
-from visualprof.accounts.audit import Actor, note
-from visualprof.accounts.principal import NOBODY, Principal, Role, least
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import NOBODY, TOKEN, Actor, Principal, Role, least
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, sessions, users
 
-TOKEN = "vp_u_"
 _COOKIE = "vp_w_"
 IDLE_S, WHOLE_S = 12 * 3600, 14 * 86400
 LONGEST_DAYS = 366

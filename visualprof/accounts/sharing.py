@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, insert, select, update
 
-from visualprof.accounts.audit import Actor, note
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import Actor, Visibility
 from visualprof.accounts.projects import belonging
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.tables import revisions, runs
-from visualprof.remote.queue.store.visibility import Visibility, is_visible
+from visualprof.remote.queue.store.visibility import is_visible
 
 
 @dataclass(frozen=True)

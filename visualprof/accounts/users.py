@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.accounts import codes
-from visualprof.accounts.audit import Actor, note
+from visualprof.accounts.audit import note
 from visualprof.accounts.passwords import Passwords, refuse_weak
-from visualprof.accounts.principal import NOBODY, Principal, Role
+from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.secret import hashed, short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.refusals import Conflict, Crowded, Untrusted
@@ -21,7 +21,6 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, failures, sessions, users
 
-Registration = Literal["open", "invitation", "off"]
 ATTEMPTS = 5  # in a minute, of one address for one account
 _MINUTE_NS = 60 * 10**9
 _EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"\\]+)+")
@@ -266,8 +265,3 @@ def _row(connection: Connection, user: object) -> AnyRow:
 
 def _user(row: AnyRow) -> User:
     return User(row.id, row.email, row.name, row.role, row.disabled, row.created_ns, row.seen_ns)
-
-
-def anonymous(address: str) -> Actor:
-    """Somebody who is not logged in."""
-    return Actor(NOBODY, address)

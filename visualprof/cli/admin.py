@@ -42,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.task == "backup":
         _backup(folder / "jobs.sqlite", args.file)
         return 0
-    from visualprof.accounts.audit import Actor
-    from visualprof.accounts.principal import Principal
+    from visualprof.accounts.principal import Actor, Principal
 
     actor = Actor(Principal(email=f"{getpass.getuser()} in the shell", role="admin", sees_all=True), "")
     with _accounts(folder) as accounts:

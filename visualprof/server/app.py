@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
 
-from visualprof.accounts.service import Accounts
 from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
@@ -32,6 +32,9 @@ from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
 _log = logging.getLogger(__name__)
 
 
@@ -46,7 +49,7 @@ def create_app(
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    accounts = Accounts(remote.opened().database, settings.registration) if settings.accounts else None
+    accounts = _accounts(settings, remote) if settings.accounts else None
     visible = Visible(logdir, remote, accounts)
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     resources = (
@@ -74,6 +77,12 @@ def create_app(
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
     return app
+
+
+def _accounts(settings: Settings, remote: Remote) -> Accounts:
+    from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
+
+    return Accounts(remote.opened().database, settings.registration)
 
 
 def _failure(error: Exception) -> Response:

@@ -9,15 +9,18 @@ our own page, or from no browser at all. Other users of this machine have no pag
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 
-from visualprof.accounts.service import Accounts
 from visualprof.errors import Forbidden
 from visualprof.server.hosts import is_address, is_this_machine
 from visualprof.server.identity import Needs, admit, identified
 from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from flask import Response, g, request
 
-from visualprof.accounts.audit import Actor
-from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, Principal
-from visualprof.accounts.service import Accounts
-from visualprof.accounts.sessions import TOKEN
+from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
 from visualprof.errors import Forbidden
 from visualprof.remote.queue.refusals import Untrusted
 from visualprof.server.hosts import sender_of
 from visualprof.server.session_token import HEADER, VARIABLE
 from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 # What a route needs: nothing, a token of a machine that it looks at itself, or a role.
 Needs = Literal["anyone", "agent", "viewer", "member", "admin"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+
+from visualprof.accounts.principal import Registration
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
@@ -37,7 +38,7 @@ class Settings:
     token: str = ""
     private: bool = False
     accounts: bool = False
-    registration: Literal["open", "invitation", "off"] = "invitation"
+    registration: Registration = "invitation"
     base_url: str = ""
     proxies: tuple[str, ...] = ()
 

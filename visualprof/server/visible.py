@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from visualprof.accounts.service import Accounts
 from visualprof.errors import Forbidden
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Changes, Listing
@@ -15,6 +14,9 @@ from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store.records import Agent, Job
 from visualprof.server.identity import who
 from visualprof.server.remote_service import Queue
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 _KEPT = 64
 

@@ -14,9 +14,7 @@ from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.leases import Beat, Report
-from visualprof.remote.queue.tasks.points import MAX_POINT, batch_of
-from visualprof.remote.queue.tasks.results import Announced
+from visualprof.remote.queue.tasks.told import MAX_POINT, Announced, Beat, Report, batch_of
 from visualprof.server.answers import answer
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query, Resource, change, get, read
@@ -39,6 +37,7 @@ class Registration(msgspec.Struct):
 
 
 RegistrationBody = Annotated[bytes, Registration]
+_REGISTRATION = msgspec.json.Decoder(Registration)
 
 
 class Registered(msgspec.Struct):
@@ -139,7 +138,7 @@ class AgentLink(Resource):
         """
         refused = Untrusted("this is not the server's token", "the Machines page shows it")
         try:
-            asked = msgspec.json.decode(body, type=Registration)
+            asked = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
             if g.local is None:
                 raise refused from error

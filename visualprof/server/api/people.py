@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from flask import Response
 from msgspec import Meta
 
-from visualprof.accounts import audit
 from visualprof.accounts.principal import Role
-from visualprof.accounts.service import Accounts
 from visualprof.server.answers import csv_file, row
 from visualprof.server.api.session import existing
 from visualprof.server.identity import actor, who
 from visualprof.server.routes import Query, Resource, change, get
 from visualprof.views.answers.table import Table
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 NO_USER = {404: "there is no such user"}
 MOST_DEEDS = 1000
@@ -203,7 +204,7 @@ class People(Resource):
     @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
         """What was done."""
-        rows = [row(Deed, deed) for deed in audit.deeds(existing(self._accounts).database, query.before, query.limit)]
+        rows = [row(Deed, deed) for deed in existing(self._accounts).deeds(query.before, query.limit)]
         if query.format == "json":
             return AuditAnswer(rows)
         columns = {name: [getattr(deed, name) for deed in rows] for name in Deed.__struct_fields__}

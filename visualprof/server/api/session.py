@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from flask import Response, request
 
-from visualprof.accounts.principal import Principal, Role
-from visualprof.accounts.service import Accounts
-from visualprof.accounts.users import anonymous
+from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
 from visualprof.errors import NotFound
 from visualprof.server.answers import answer, row
 from visualprof.server.identity import actor, sender, set_cookie, who
 from visualprof.server.routes import Resource, change, get
 from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 REFUSED = {401: "the address or the password are wrong", 404: "there are no accounts", 429: "too many attempts"}
 
@@ -36,7 +37,7 @@ class SessionAnswer(msgspec.Struct):
 
     trusted: bool
     accounts: bool
-    registration: Literal["open", "invitation", "off"]
+    registration: Registration
     person: Person | None
     token: str
 
@@ -85,7 +86,7 @@ class Session(Resource):
         accounts = existing(self._accounts)
         if who().session:
             accounts.sessions.end(actor(), who().session)
-        response = answer(self._answer(Principal()))
+        response = answer(self._answer(NOBODY))
         set_cookie(response, self._settings, "")
         return response
 
@@ -94,7 +95,7 @@ class Session(Resource):
         """Make an account, and log in."""
         accounts = existing(self._accounts)
         user = accounts.users.register(
-            anonymous(sender()), body.email, body.name, body.password, accounts.registration, body.code
+            Actor(NOBODY, sender()), body.email, body.name, body.password, accounts.registration, body.code
         )
         return self._begin(accounts, user.id)
 
@@ -103,7 +104,7 @@ class Session(Resource):
     )
     def reset(self, body: NewPassword) -> SessionAnswer:
         """Set a new password by a code; whoever has it logs in with that."""
-        existing(self._accounts).users.reset_password(anonymous(sender()), body.code, body.password)
+        existing(self._accounts).users.reset_password(Actor(NOBODY, sender()), body.code, body.password)
         return self._answer(who())
 
     def _begin(self, accounts: Accounts, user: str) -> Response:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
 
-from visualprof.accounts.service import Accounts
+from visualprof.accounts.principal import Visibility
 from visualprof.errors import NotFound
-from visualprof.remote.queue.store.visibility import Visibility
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
 from visualprof.server.identity import actor, who
 from visualprof.server.routes import Query, Resource, change, get
 from visualprof.server.visible import Visible
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 NO_PROJECT = {404: "there is no such project"}
 NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run"}

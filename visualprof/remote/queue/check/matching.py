@@ -1,15 +1,12 @@
-"""Does a spec fit a machine? One rule: as reasons for people, and as a condition on the table of tasks."""
+"""Does a spec fit a machine? The same rule as a condition on the table of tasks is in `tasks.leases`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import ColumnElement, and_, false, or_
-
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
-from visualprof.remote.queue.store.tables import tasks
 
 
 def device_names(devices: Sequence[str]) -> list[str]:
@@ -44,28 +41,6 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     """The machines that can run a spec, and are given tasks."""
     working = [a for a in agents if a.standing == "works"]
     return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
-
-
-def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
-    """Condition on `tasks`: those that a machine may take while these devices are free.
-
-    A private machine works for its own owner alone; without accounts that is everybody.
-    """
-    if agent.standing != "works":
-        return false()
-    anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
-    allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
-    if not agent.public:
-        allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
-    runtimes = [
-        and_(
-            tasks.c.backend == r.backend,
-            tasks.c.version.in_(("", r.version)),
-            tasks.c.device.in_(device_names([device for device in devices if device in r.devices])),
-        )
-        for r in agent.capabilities.runtimes
-    ]
-    return and_(allowed, or_(false(), *runtimes))
 
 
 def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:

@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
@@ -26,6 +26,8 @@ MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
+_BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
 
 def short_id() -> str:
@@ -126,7 +128,7 @@ class Agents:
         """
         digest = hashed(token)
         with self._database.read() as connection:
-            row = connection.execute(select(agents).where(agents.c.token_sha256 == digest)).first()
+            row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
         if row.standing == "out":
@@ -143,6 +145,11 @@ class Agents:
             values["capabilities"] = _encoded(capabilities)
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
+
+    def revision(self) -> int:
+        """Grows with every change of an agent."""
+        with self._database.read() as connection:
+            return revision(connection, "agents")
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

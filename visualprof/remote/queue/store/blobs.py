@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import Read, Store
+from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
+from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders
 
-MAX_BLOB = 8 << 30
+_FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
+_FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -94,22 +97,38 @@ class Blobs:
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
         with self._database.read() as connection:
-            text = connection.execute(select(blobs.c.inspected).where(blobs.c.sha256 == sha256)).scalar()
+            text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
+
+    def known(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
+        """Rows of files of which something was found."""
+        some = select(blobs).where(blobs.c.sha256.in_(wanted), blobs.c.inspected.is_not(None))
+        with self._database.read() as connection:
+            return {row.sha256: row for row in connection.execute(some)}
+
+    def models(self, most: int, viewer: str | None) -> Sequence[AnyRow]:
+        """Rows of models that somebody uploaded, with their own name for it, or of all for None, the latest first."""
+        of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
+        if viewer is not None:
+            mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
+            of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
+        with self._database.read() as connection:
+            return connection.execute(of_model.limit(most)).all()
+
+    def forget(self, sha256: str) -> None:
+        """Removes a file that was never of use; one that jobs may name stays."""
+        useless = (blobs.c.sha256 == sha256) & blobs.c.inspected.is_(None)
+        with self._database.write() as connection:
+            gone = connection.execute(delete(blobs).where(useless)).rowcount
+        if gone:
+            self._store.delete(f"blobs/{sha256}")
 
     def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
         """Of each file its name, and its id on the Graph page."""
         with self._database.read() as connection:
-            rows = connection.execute(select(blobs).where(blobs.c.sha256.in_(wanted))).all()
+            rows = connection.execute(_FACTS, {"named": sorted(wanted)}).all()
         return {row.sha256: (row.name, _graph(row.inspected)) for row in rows}
 
 
 def _graph(inspected: str | None) -> str | None:
     return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
-
-
-def shown(name: str) -> str:
-    """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
-    return clean[:200] or "file"

@@ -5,13 +5,11 @@ viewer: a user; None sees everything: an administrator, or whoever asks a server
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
 from visualprof.remote.queue.store.tables import agents, jobs, members, runs
-
-Visibility = Literal["private", "project", "public"]
 
 
 def is_visible(viewer: str) -> ColumnElement[bool]:
