@@ -115,8 +115,8 @@ def test_no_route_changes_anything_without_the_token(make_site: MakeSite) -> Non
             if path.startswith("/api/v1/") and not path.startswith("/api/v1/agent/"):
                 answer = site.client.open(path, method=method, json={})
                 if answer.status_code != 401:
-                    open_to_all.add(f"{answer.status_code} {answer.get_json()['error']}")
-    assert open_to_all == {"404 this server has no accounts", "400 the body is not what is expected here: "}
+                    open_to_all.add(f"{answer.status_code} {answer.get_json()['error'].partition(':')[0]}")
+    assert open_to_all == {"404 this server has no accounts", "400 the body is not what is expected here"}
     assert list(site.folder.iterdir()) == []
 
 
