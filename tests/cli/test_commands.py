@@ -292,6 +292,7 @@ def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only() -> N
 
 @pytest.mark.parametrize("given", ["", "3"])
 def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # a command that ran in this process may have set it
     if given:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     code = "from visualprof.cli._start import imports\nimport gc, os\nwith imports():\n"
