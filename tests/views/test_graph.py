@@ -252,6 +252,20 @@ def test_comparison_pairs_by_name_and_tells_changes() -> None:
     assert found["differences"]["changes"]["columns"]["what"][0] == "float32[1x3x96x96] → float32[batchx3x96x96]"
 
 
+def test_what_each_node_has_in_its_own_way_is_one_kind() -> None:
+    """Numbers of nodes in their files are no difference."""
+    before = shaped(*(("Conv", "float32", (8, 14 + i), {"id": f"{i}", "axis": f"{i}", "pads": "0"}) for i in range(3)))
+    after = shaped(*(("Conv", "float32", (8, 28 + i), {"id": f"{i + 7}", "axis": f"{i + 1}"}) for i in range(3)))
+    found = compare(before, after)
+    assert summary(found) == [
+        ("attribute", "axis", None, None, None, 3), ("attribute", "pads", None, "0", None, 3),
+        ("dimension", None, 1, None, None, 3),
+    ]  # fmt: skip
+    listed = found["differences"]["changes"]["columns"]
+    whats = zip(listed["kind"], listed["what"], strict=True)
+    assert [what for kind, what in whats if kind == 0] == ["axis: 0 → 1", "axis: 1 → 2", "axis: 2 → 3"]
+
+
 def test_comparison_marks_what_is_new_and_what_is_gone() -> None:
     found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
     assert found["status"].count("removed") == 1

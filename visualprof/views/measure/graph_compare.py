@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
@@ -14,6 +15,7 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.hierarchy import hierarchy_of, shape_text
 
+IDENTITIES = {"id", "profile_name"}  # attributes that say which node of its file it is
 # ONNX's shape inference numbers the sizes that it cannot tell: in another file they have other numbers.
 GENERATED = re.compile(r"unk__\d+")
 
@@ -23,7 +25,8 @@ class KindColumns(Columns):
 
     change: `attribute`, `dtype`, `dimension` or `shape` (another number of dimensions) of an output, `merged` nodes,
     `removed` and `added` ones, whose type stands under before or after. name: of the attribute. dimension: which one,
-    where it is the same at all of the nodes. nodes: of the first model; of the second what was added.
+    where it is the same at all of the nodes. nodes: of the first model; of the second what was added. before and after
+    are both null in the row of all changes of an attribute, of sizes, ... that only one node has each.
     """
 
     change: kinds.Words
@@ -131,10 +134,9 @@ def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
 
 def _summed_up(found: Sequence[_Placed], same: int, removed: int, added: int) -> Differences:
     """The differences by kind, and one by one."""
-    nodes: dict[_Kind, set[int | None]] = {}
-    dimensions: dict[_Kind, set[int | None]] = {}
-    for one, a, b, _ in found:
-        nodes.setdefault(one.kind, set()).add(b if a is None else a)
+    found = _gathered(found)
+    nodes, dimensions = _nodes_of(found), dict[_Kind, set[int | None]]()
+    for one, *_ in found:
         dimensions.setdefault(one.kind, set()).add(one.dimension)
     order = sorted(nodes, key=lambda kind: -len(nodes[kind]))
     place = {kind: i for i, kind in enumerate(order)}
@@ -156,6 +158,24 @@ def _summed_up(found: Sequence[_Placed], same: int, removed: int, added: int) ->
         ),
         changes=Table(columns=from_rows(ChangeColumns, list(changes))),
     )
+
+
+def _nodes_of(found: Sequence[_Placed]) -> dict[_Kind, set[int | None]]:
+    """Nodes by the kind of their differences: of the first model, or what was added."""
+    nodes: dict[_Kind, set[int | None]] = {}
+    for one, a, b, _ in found:
+        nodes.setdefault(one.kind, set()).add(b if a is None else a)
+    return nodes
+
+
+def _gathered(found: Sequence[_Placed]) -> list[_Placed]:
+    """What several nodes have each in its own way becomes one kind: another value of an attribute, another size."""
+    nodes = _nodes_of(found)
+    alone = {kind for kind, of in nodes.items() if len(of) == 1 and kind.change in ("attribute", "dimension", "shape")}
+    rest = {kind: kind._replace(before=None, after=None) for kind in alone}
+    several = Counter(rest.values())
+    rest = {kind: one for kind, one in rest.items() if several[one] > 1}
+    return [(one._replace(kind=rest.get(one.kind, one.kind)), a, b, node) for one, a, b, node in found]
 
 
 def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
@@ -215,7 +235,7 @@ def _merged(
 
 def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> Iterator[_Difference]:
     """What two nodes that correspond do not share: attributes, and of outputs what is known of both."""
-    for name in sorted({*a.attributes, *b.attributes}):
+    for name in sorted({*a.attributes, *b.attributes} - IDENTITIES):
         before, after = a.attributes.get(name), b.attributes.get(name)
         if before != after:
             what = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
