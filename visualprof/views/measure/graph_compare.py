@@ -245,13 +245,14 @@ def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> Iter
 
 
 def _of_tensors(before: Value, after: Value) -> Iterator[_Difference]:
-    what = " → ".join(f"{v.dtype}[{shape_text(v)}]" for v in (before, after))
+    shapes = [GENERATED.sub("?", shape_text(v)) for v in (before, after)]
+    what = f"{before.dtype}[{shapes[0]}] → {after.dtype}[{shapes[1]}]"
     if before.dtype and after.dtype and before.dtype != after.dtype:
         yield _Difference(_Kind("dtype", before.dtype, after.dtype), what)
     if before.shape is None or after.shape is None:
         return
     if len(before.shape) != len(after.shape):
-        yield _Difference(_Kind("shape", shape_text(before), shape_text(after)), what)
+        yield _Difference(_Kind("shape", *shapes), what)
         return
     for place, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
         size, other_size = (GENERATED.sub("?", str(size)) for size in sizes)

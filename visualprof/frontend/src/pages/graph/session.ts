@@ -85,7 +85,7 @@ export function useSession(model: () => string | null, direction: () => Directio
 
   /** Opens what is folded around an item, which begins where that was. */
   function uncover(item: number): boolean {
-    if (!graph.value) return false;
+    if (!graph.value || item < 0) return false;
     const next = new Set([...open.value, ...graph.value.around(item)]);
     if (next.size === open.value.size) return false;
     set(next, item);

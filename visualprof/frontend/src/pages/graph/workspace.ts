@@ -101,7 +101,7 @@ export function useWorkspace() {
     state.selected.value = main.graph.value && item >= 0 ? item_text(main.graph.value, item) : "";
     if (!comparing.value) return;
     other_selected.value = comparison.partner(item, true);
-    if (other_selected.value >= 0) second.uncover(other_selected.value);
+    second.uncover(other_selected.value);
     sides.hold(item, true);
   }
 
@@ -109,7 +109,7 @@ export function useWorkspace() {
     other_selected.value = item;
     const own = comparison.partner(item, false);
     state.selected.value = main.graph.value && own >= 0 ? item_text(main.graph.value, own) : "";
-    if (own >= 0) main.uncover(own);
+    main.uncover(own);
     sides.hold(item, false);
   }
 
@@ -166,6 +166,7 @@ export function useWorkspace() {
     if (!answer) return;
     if (!state.other_open.value) second.show_open(comparison.opened_alike());
     other_selected.value = comparison.partner(selected.value, true);
+    second.uncover(other_selected.value);
     sides.settle(true);
   });
   watch(comparing, () => sides.fit());
