@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from visualprof.accounts.audit import Deed, deeds
+from visualprof.accounts.notices.contacts import Contacts
+from visualprof.accounts.notices.rows import Notices
 from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
@@ -28,6 +30,8 @@ class Accounts:
         self.sessions = Sessions(database, idle_s, whole_s)
         self.projects = Projects(database)
         self.sharing = Sharing(database)
+        self.notices = Notices(database)
+        self.contacts = Contacts(database)
 
     def deeds(self, before: int | None, limit: int) -> list[Deed]:
         """The latest rows of the log, the newest first. before: only those with a lower number."""

@@ -41,7 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if chosen == _DEFAULT:
             refuse_misspelt(words, names)
-        return module.run(parser.parse_args(words))
+        args = parser.parse_args(words)
+        if getattr(args, "config", None):
+            from visualprof.cli._config import with_file
+
+            args = with_file(args.config, parser, words)
+        return module.run(args)
     except VisualprofError as error:
         print(f"visualprof: {error.error}", file=sys.stderr)
         if error.hint:

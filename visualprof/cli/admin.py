@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One command a task."""
     parser.add_argument("--logdir", default="", metavar="DIR", help="the first log directory of the server")
     parser.add_argument("--data", default="", metavar="DIR", help="where the server keeps jobs, if not in there")
+    parser.add_argument("--config", metavar="FILE", help="the server's visualprof.toml, which names them")
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
     person = argparse.ArgumentParser(add_help=False)
     person.add_argument("email")
@@ -65,8 +66,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(args: argparse.Namespace) -> Path:
     if not (args.logdir or args.data):
-        raise BadParameter("whose accounts?", "name the server's folder: visualprof admin --logdir DIR ...")
-    return Path(args.data) if args.data else Path(args.logdir) / ".visualprof"
+        raise BadParameter("whose accounts?", "name its folder: visualprof admin --logdir DIR ..., or --config FILE")
+    first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]  # a file names several
+    return Path(args.data) if args.data else Path(first) / ".visualprof"
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import signal
 import sys
 import threading
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
 
+# They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
+SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD"}
 _PORTS = 100  # tried one after the other
 _NEXT = """visualprof: what shall it show?
   visualprof demo                  sample runs, without files of your own
@@ -26,10 +29,12 @@ _NEXT = """visualprof: what shall it show?
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the server."""
+    parser.set_defaults(**{name: os.environ.get(variable, "") for name, variable in SECRETS.items()})
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help="folders with profiles and models, or one file that the page opens at"
     )
     parser.add_argument("--logdir", nargs="+", action="extend", default=[], metavar="DIR", help="the same by name")
+    parser.add_argument("--config", metavar="FILE", help="a visualprof.toml with these options; those given here win")
     parser.add_argument("--create", action="store_true", help="make folders that are missing, and wait for profiles")
     add_server_arguments(parser)
     parser.add_argument("--read-only", action="store_true", help="refuse every request that would change something")
@@ -55,6 +60,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="CIDR",
         help="network of that proxy, whose X-Forwarded-For counts",
+    )
+    parser.add_argument(
+        "--user-header", metavar="NAME", help="with --accounts: the header in which that proxy says who is logged in"
+    )
+    parser.add_argument("--smtp", type=_mail_server, metavar="URL", help="sends e-mail: smtps://user@mail.example.org")
+    parser.add_argument("--mail-from", metavar="ADDRESS", help="of that e-mail (default: the user of --smtp)")
+    parser.add_argument(
+        "--webhook-network",
+        type=_network,
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="a private network to which people may have notices sent",
     )
     parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
     parser.add_argument(
@@ -100,6 +118,8 @@ def run(args: argparse.Namespace) -> int:
     require(paths, args.create)
     if args.accounts and args.read_only:
         raise BadParameter("--accounts need to be written: sessions are kept", "leave --read-only out")
+    if args.user_header and not (args.accounts and args.trust_proxy):
+        raise BadParameter("--user-header is a claim that anybody could make", "name the proxy: --trust-proxy CIDR")
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -117,11 +137,16 @@ def run(args: argparse.Namespace) -> int:
         registration=args.registration,
         base_url=args.base_url or "",
         proxies=tuple(args.trust_proxy),
+        user_header=args.user_header or "",
+        smtp=args.smtp or "",
+        smtp_password=args.smtp_password,
+        mail_from=args.mail_from or "",
+        webhook_networks=tuple(args.webhook_network),
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
         paths, page = [str(file.parent)], page_of(file)
-    return serve(paths, args.port, settings, args.open, page=page)
+    return serve(paths, args.port, settings, args.open and not args.no_browser, page=page)
 
 
 def token_of(args: argparse.Namespace) -> str:
@@ -197,6 +222,13 @@ def _address(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise argparse.ArgumentTypeError("an address is like https://dash.example.org")
     return text.rstrip("/")
+
+
+def _mail_server(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname or parts.password:
+        raise argparse.ArgumentTypeError("it is like smtps://user@mail.example.org; its password is asked elsewhere")
+    return text
 
 
 def _network(text: str) -> str:

@@ -20,6 +20,7 @@ from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
+from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.runs import Runs
@@ -64,6 +65,7 @@ def create_app(
         Session(settings, accounts),
         People(accounts),
         Teams(visible),
+        NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote),

@@ -28,6 +28,7 @@ from visualprof.server.settings import Settings
 if TYPE_CHECKING:
     from flask import Flask
 
+    from visualprof.accounts.notices.post import Post
     from visualprof.server.remote_service import LocalAgent
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Server:
         self._sockets: dict[int, Any] = {}
         self._thread: threading.Thread | None = None
         self._agent: LocalAgent | None = None
+        self._post: Post | None = None
         app = create_app(self.logdir, self._settings, self.remote, self.models)
         tries = range(port, min(port + ports, 65536)) if port else [0]
         try:
@@ -165,13 +167,33 @@ class Server:
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
         self.remote.start()
+        self._post = self._begun_post()
         if self._settings.with_agent:
             from visualprof.server.remote_service import LocalAgent
 
             self._agent = LocalAgent(self.remote, self.url)
 
+    def _begun_post(self) -> Post | None:
+        """Tells people of what happens, where there are people.
+
+        Raises: BadParameter: e-mail would have no sender.
+        """
+        settings = self._settings
+        if not settings.accounts:
+            return None
+        from visualprof.accounts.notices.mail import Mail
+        from visualprof.accounts.notices.post import Post
+
+        mail = Mail(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
+        database = self.remote.opened().database
+        post = Post(database, settings.lease_s, mail, settings.webhook_networks, settings.base_url)
+        post.start()
+        return post
+
     def close(self) -> None:
         """Ends everything, also the parsing processes and the agent."""
+        if self._post:
+            self._post.close()
         if self._agent:
             self._agent.close()  # first, while somebody listens to how it ends
         self.remote.wake()

@@ -24,6 +24,9 @@ class Settings:
     private: it is asked for reading, too.
     accounts: people log in instead; registration: whether they make their accounts themselves.
     base_url: by which browsers reach it, where a proxy is in front. proxies: networks whose word on senders counts.
+    user_header: in which those say who is logged in; "" has people log in here.
+    smtp: sends e-mail, with its user in it; "" sends none. smtp_password: that user's. mail_from: "" is that user.
+    webhook_networks: private networks to which notices may be sent.
     """
 
     language: str = ""
@@ -41,6 +44,11 @@ class Settings:
     registration: Registration = "invitation"
     base_url: str = ""
     proxies: tuple[str, ...] = ()
+    user_header: str = ""
+    smtp: str = ""
+    smtp_password: str = field(default="", repr=False)
+    mail_from: str = ""
+    webhook_networks: tuple[str, ...] = ()
 
     @property
     def secure(self) -> bool:

@@ -30,7 +30,8 @@ def _owner() -> Column[str | None]:
 
 
 # One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
-REVISIONS = ("jobs", "agents", "runs")
+# `told` follows `jobs`: up to where people have been told of what ended.
+REVISIONS = ("jobs", "agents", "runs", "told")
 revisions = Table(
     "revisions",
     metadata,
@@ -239,6 +240,46 @@ failures = Table(
     Column("seq", Integer, primary_key=True, autoincrement=True),
     Column("key", String(64), nullable=False, index=True),
     Column("at_ns", BigInteger, nullable=False),
+)
+
+# What somebody is told. at_ns: when it happened, so that the same is told once.
+notices = Table(
+    "notices",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("user", String(32), ForeignKey("users.id"), nullable=False, index=True),
+    Column("kind", String(32), nullable=False),  # `accounts.notices.rows.Kind`
+    Column("subject", String(64), nullable=False),  # id of the job or machine
+    Column("name", String(300), nullable=False),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("read", Boolean, nullable=False, default=False),
+)
+Index("notices_once", notices.c.subject, notices.c.kind, notices.c.user, notices.c.at_ns, unique=True)
+
+# Notices that are still to be sent. due_ns: not before; who sends one moves it ahead first, so nobody else does.
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("notice", Integer, ForeignKey("notices.seq"), nullable=False, index=True),
+    Column("user", String(32), nullable=False, index=True),
+    Column("channel", String(16), nullable=False),  # mail, webhook
+    Column("tries", Integer, nullable=False),
+    Column("due_ns", BigInteger, nullable=False, index=True),
+)
+
+# How somebody wants to be told. trouble: why the last one could not be sent.
+contacts = Table(
+    "contacts",
+    metadata,
+    Column("user", String(32), ForeignKey("users.id"), primary_key=True),
+    Column("kinds", Text, nullable=False),  # that are sent; the page shows all
+    Column("language", String(8), nullable=False),
+    Column("mail", Boolean, nullable=False),
+    Column("webhook", String(1000), nullable=False),
+    Column("secret", String(100), nullable=False),  # signs what goes to the webhook
+    Column("trouble", String(400), nullable=False),
+    Column("trouble_ns", BigInteger, nullable=True),
 )
 
 # Who did what: rows are added, never changed.

@@ -1,0 +1,81 @@
+"""How somebody wants to be told: by e-mail, by webhook, of what, and in which language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from visualprof.accounts import secret
+from visualprof.accounts.audit import note
+from visualprof.accounts.notices.webhook import target_of
+from visualprof.accounts.principal import Actor
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.tables import contacts, deliveries
+
+Language = Literal["en", "zh"]
+Channel = Literal["mail", "webhook"]
+SECRET = "vp_h_"
+
+
+@dataclass(frozen=True)
+class Contact:
+    """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
+
+    kinds: tuple[str, ...] = ("job_finished", "job_failed", "machine_lost")
+    language: Language = "en"
+    mail: bool = False
+    webhook: str = ""
+    secret: str = ""
+    trouble: str = ""
+    trouble_ns: int | None = None
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Where it is sent."""
+        return (*(("mail",) if self.mail else ()), *(("webhook",) if self.webhook else ()))
+
+
+def contact_of(connection: Connection, user: str) -> Contact:
+    """Somebody's choice; whoever has made none sees notices in the page alone."""
+    row = connection.execute(select(contacts).where(contacts.c.user == user)).first()
+    if row is None:
+        return Contact()
+    kinds = tuple(json.loads(row.kinds))
+    return Contact(kinds, row.language, row.mail, row.webhook, row.secret, row.trouble, row.trouble_ns)
+
+
+class Contacts:
+    """The table of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, user: str) -> Contact:
+        """Somebody's choice."""
+        with self._database.read() as connection:
+            return contact_of(connection, user)
+
+    def choose(self, actor: Actor, kinds: Sequence[str], language: Language, mail: bool, webhook: str) -> str:
+        """Somebody's new choice. A new webhook gets a new secret, which is answered this once; else "".
+
+        Raises: BadParameter: the webhook is no address.
+        """
+        if webhook:
+            target_of(webhook)
+        with self._database.write() as connection:
+            before = contact_of(connection, actor.user or "")
+            fresh = secret.new(SECRET)[0] if webhook and webhook != before.webhook else ""
+            values = {"kinds": json.dumps(kinds), "language": language, "mail": mail, "webhook": webhook}
+            values |= {"secret": fresh or (before.secret if webhook else ""), "trouble": "", "trouble_ns": None}
+            mine = contacts.c.user == actor.user
+            if not connection.execute(update(contacts).where(mine).values(values)).rowcount:
+                connection.execute(insert(contacts).values(user=actor.user, **values))
+            gone = deliveries.c.channel.not_in(Contact(mail=mail, webhook=webhook).channels)
+            connection.execute(delete(deliveries).where(deliveries.c.user == actor.user, gone))
+            told = f"mail {mail}, webhook {webhook or 'none'}, of {', '.join(kinds) or 'nothing'}"
+            note(connection, actor, "change notices", told)
+        return fresh

@@ -1,0 +1,74 @@
+"""Finds what people are told of: jobs that ended, machines that are not heard of. Any number of servers may look."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from visualprof.accounts.notices.rows import tell
+from visualprof.remote.protocol import FINAL
+from visualprof.remote.queue.store.database import Database, revision
+from visualprof.remote.queue.store.records import REQUEST, AnyRow
+from visualprof.remote.queue.store.tables import agents, jobs, notices, revisions, tasks, users
+
+LOST_LEASES = 4  # a machine that restarts is back by then
+_NEWS_NS = 86400 * 10**9  # what is older is no news
+
+
+def tell_of_jobs(database: Database) -> None:
+    """Tells the owners of jobs that ended since the last look.
+
+    Whose update of the revision succeeds tells of everything up to it, in the same transaction: nothing is told twice,
+    nor lost when the server is killed.
+    """
+    with database.read() as connection:
+        before, now = revision(connection, "told"), revision(connection)
+        rows = _ended(connection, before, now) if before != now else []
+    if before == now:
+        return
+    with database.write() as connection:
+        mine = (revisions.c.name == "told") & (revisions.c.revision == before)
+        if not connection.execute(update(revisions).where(mine).values(revision=now)).rowcount:
+            return
+        for row in rows:
+            request = REQUEST.decode(row.request)
+            kind = "job_failed" if row.failed else "job_finished"
+            tell(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
+
+
+def tell_of_machines(database: Database, lease_s: float) -> None:
+    """Tells of machines that were heard of a day ago or later, and no more: their owner, or else administrators."""
+    now = time.time_ns()
+    told = select(notices.c.seq).where(
+        notices.c.kind == "machine_lost", notices.c.subject == agents.c.id, notices.c.at_ns == agents.c.seen_ns
+    )
+    since = (agents.c.seen_ns > now - _NEWS_NS) & (agents.c.seen_ns < now - int(LOST_LEASES * lease_s * 1e9))
+    lost = select(agents).where(since, agents.c.standing != "out", ~told.exists())
+    with database.read() as connection:
+        rows = connection.execute(lost).all()
+    for row in rows:
+        with contextlib.suppress(IntegrityError), database.write() as connection:  # else another server was faster
+            tell(connection, _who_cares(connection, row), "machine_lost", row.id, row.name, row.seen_ns)
+
+
+def _ended(connection: Connection, after: int, upto: int) -> list[AnyRow]:
+    """Jobs of people that changed between two revisions and of which nothing is to be done; cancelled ones are none."""
+    ended_ns = func.max(tasks.c.updated_ns)
+    open_, failed, cancelled = (
+        func.sum(case((condition, 1), else_=0))
+        for condition in (tasks.c.state.not_in(FINAL), tasks.c.state == "failed", tasks.c.state == "cancelled")
+    )
+    changed = (jobs.c.revision > after) & (jobs.c.revision <= upto)
+    query = select(jobs.c.id, jobs.c.owner, jobs.c.request, failed.label("failed"), ended_ns.label("ended_ns"))
+    query = query.join(tasks, tasks.c.job == jobs.c.id).join(users, users.c.id == jobs.c.owner).where(changed)
+    over = (open_ == 0) & ((failed > 0) | (cancelled == 0)) & (ended_ns > time.time_ns() - _NEWS_NS)
+    grouped = query.group_by(jobs.c.id, jobs.c.owner, jobs.c.request).having(over)
+    return list(connection.execute(grouped.order_by(ended_ns)).all())
+
+
+def _who_cares(connection: Connection, machine: AnyRow) -> list[str]:
+    administrators = select(users.c.id).where(users.c.role == "admin", ~users.c.disabled)
+    return [machine.owner] if machine.owner else list(connection.execute(administrators).scalars())

@@ -1,0 +1,59 @@
+"""What a notice says, in the language of whom it is for."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from visualprof.accounts.notices.contacts import Language
+from visualprof.accounts.notices.rows import Kind, Notice
+
+# Subject, and text.
+_EN: dict[Kind, tuple[str, str]] = {
+    "job_finished": ("{name}: measured", "The job {name} finished at {at}."),
+    "job_failed": ("{name}: failed", "The job {name} failed at {at}. Its page says why."),
+    "machine_lost": ("{name}: probably lost", "Nothing was heard of the machine {name} after {at}."),
+    "trial": ("A trial", "Notices of visualprof arrive here."),
+}
+_ZH: dict[Kind, tuple[str, str]] = {
+    "job_finished": ("{name}：测量完成", "任务 {name} 已于 {at} 完成。"),
+    "job_failed": ("{name}：失败", "任务 {name} 已于 {at} 失败，原因见任务页面。"),
+    "machine_lost": ("{name}：可能已失联", "机器 {name} 自 {at} 起再无消息。"),
+    "trial": ("测试通知", "visualprof 的通知可以送达此处。"),
+}
+_TEXTS: dict[Language, dict[Kind, tuple[str, str]]] = {"en": _EN, "zh": _ZH}
+_WHY: dict[Language, str] = {
+    "en": "You chose on the Account page to get this.",
+    "zh": "你在账户页面选择了接收此通知。",
+}
+
+
+def link_to(notice: Notice, base_url: str) -> str | None:
+    """The page that tells more; None where nobody told the server how browsers reach it."""
+    if not base_url:
+        return None
+    pages = {"machine_lost": "agents", "trial": "account"}
+    return f"{base_url}/#/{pages.get(notice.kind, f'run?job={notice.subject}')}"
+
+
+def letter(notice: Notice, language: Language, base_url: str) -> tuple[str, str]:
+    """Subject and text of an e-mail."""
+    at = datetime.fromtimestamp(notice.at_ns // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    name = "".join(letter for letter in notice.name if letter.isprintable())
+    subject, text = (part.format(name=name, at=at) for part in _TEXTS[language][notice.kind])
+    parts = (text, link_to(notice, base_url), f"-- \n{_WHY[language]}")
+    return f"[visualprof] {subject}", "\n\n".join(part for part in parts if part)
+
+
+def document(notice: Notice, language: Language, base_url: str) -> dict[str, Any]:
+    """What a webhook gets."""
+    subject, text = letter(notice, language, "")
+    return {
+        "id": notice.seq,
+        "kind": notice.kind,
+        "subject": notice.subject,
+        "name": notice.name,
+        "at_ns": notice.at_ns,
+        "link": link_to(notice, base_url),
+        "text": f"{subject}: {text.partition(chr(10))[0]}",
+    }

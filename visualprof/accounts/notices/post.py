@@ -1,0 +1,156 @@
+"""Sends notices, in a thread beside the one that takes back lost tasks: a slow receiver holds up neither.
+
+A row of `deliveries` is sent by the server that moves its time ahead, and removed when it has arrived. A server that
+is killed meanwhile leaves it to the next; a receiver may thus get the same number twice, but no notice is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy import delete, select, update
+
+from visualprof.accounts.audit import note
+from visualprof.accounts.notices import letters
+from visualprof.accounts.notices.contacts import Contact, contact_of
+from visualprof.accounts.notices.events import LOST_LEASES, tell_of_jobs, tell_of_machines
+from visualprof.accounts.notices.mail import Mail
+from visualprof.accounts.notices.rows import Notice, remove_old
+from visualprof.accounts.notices.webhook import Unsent, post
+from visualprof.accounts.principal import Actor, Principal
+from visualprof.errors import VisualprofError
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import contacts, deliveries, notices, users
+
+_log = logging.getLogger(__name__)
+
+EVERY_S = 5.0
+TRIES = 6  # after 30 s, 2 min, 8 min, 32 min and 2 h more
+_AGAIN_NS = 30 * 10**9
+_HELD_NS = 300 * 10**9  # longer than any sending takes
+_AT_ONCE = 4
+_REMOVE_EVERY_S = 3600.0
+
+
+class Post:
+    """A thread that looks for news and sends them.
+
+    Args:
+        database: of the server.
+        lease_s: how long a machine may be silent.
+        mail: None sends no e-mail.
+        networks: private ones to which webhooks may go.
+        base_url: by which browsers reach the server; "" is not known.
+    """
+
+    def __init__(
+        self, database: Database, lease_s: float, mail: Mail | None = None, networks: Sequence[str] = (),
+        base_url: str = "",
+    ) -> None:  # fmt: skip
+        self._database, self._lease_s = database, lease_s
+        self._mail, self._networks, self._base_url = mail, networks, base_url
+        self._begun, self._removed = time.monotonic(), float("-inf")
+        self._busy: set[tuple[str, str]] = set()  # people and channels: one at a time
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "post")
+        self._thread = threading.Thread(target=self._loop, name="notices", daemon=True)
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread; what is being sent goes on until it is."""
+        self._stop.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._thread.is_alive():
+            self._thread.join(timeout=5)
+
+    def look(self) -> None:
+        """One round."""
+        tell_of_jobs(self._database)
+        # A server that was down heard of no machine: they get time to come back.
+        if time.monotonic() - self._begun > LOST_LEASES * self._lease_s:
+            tell_of_machines(self._database, self._lease_s)
+        if time.monotonic() - self._removed > _REMOVE_EVERY_S:
+            self._removed = time.monotonic()
+            remove_old(self._database)
+        for row in self._due():
+            key = (row.user, row.channel)
+            if key not in self._busy and len(self._busy) < _AT_ONCE and self._claimed(row):
+                self._busy.add(key)
+                self._pool.submit(self._deliver, row).add_done_callback(lambda _, key=key: self._busy.discard(key))
+
+    def _loop(self) -> None:
+        while not self._stop.wait(EVERY_S):
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self.look()
+        except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
+            if not self._stop.is_set():
+                _log.exception("telling people what happened failed")
+
+    def _due(self) -> Sequence[AnyRow]:
+        """What is to be sent now, the longest due first."""
+        query = select(deliveries).where(deliveries.c.due_ns <= time.time_ns()).order_by(deliveries.c.due_ns).limit(200)
+        with self._database.read() as connection:
+            return connection.execute(query).all()
+
+    def _claimed(self, row: AnyRow) -> bool:
+        same = (deliveries.c.seq == row.seq) & (deliveries.c.due_ns == row.due_ns)
+        held = {"due_ns": time.time_ns() + _HELD_NS, "tries": row.tries + 1}
+        with self._database.write() as connection:
+            return bool(connection.execute(update(deliveries).where(same).values(held)).rowcount)
+
+    def _deliver(self, row: AnyRow) -> None:
+        try:
+            with self._database.read() as connection:
+                mine = select(notices, users.c.email, users.c.disabled).join(users).where(notices.c.seq == row.notice)
+                told = connection.execute(mine).one()
+                contact = contact_of(connection, row.user)
+            if row.channel in contact.channels and not told.disabled:
+                notice = Notice(told.seq, told.kind, told.subject, told.name, told.at_ns, told.read)
+                self._send(row, notice, contact, told.email)
+            self._done(row)
+        except VisualprofError as error:
+            self._failed(row, f"{row.channel}: {error.error}"[:400])
+        except Exception:  # noqa: BLE001 - it is held for a while and then tried again, as long as it may
+            _log.exception("a notice could not be sent")
+
+    def _send(self, row: AnyRow, notice: Notice, contact: Contact, email: str) -> None:
+        if row.channel == "webhook":
+            body = json.dumps(letters.document(notice, contact.language, self._base_url), ensure_ascii=False)
+            post(contact.webhook, contact.secret, body.encode(), row.seq, self._networks)
+        elif self._mail:
+            self._mail.send(email, *letters.letter(notice, contact.language, self._base_url))
+        else:
+            raise Unsent("this server sends no e-mail any more")
+
+    def _done(self, row: AnyRow) -> None:
+        well = (contacts.c.user == row.user) & contacts.c.trouble.startswith(f"{row.channel}:")
+        with self._database.write() as connection:
+            connection.execute(delete(deliveries).where(deliveries.c.seq == row.seq))
+            connection.execute(update(contacts).where(well).values(trouble="", trouble_ns=None))
+
+    def _failed(self, row: AnyRow, why: str) -> None:
+        """Tries again later, also what else waits for the same receiver; in the end no more."""
+        now = time.time_ns()
+        this, later = deliveries.c.seq == row.seq, now + _AGAIN_NS * 4**row.tries
+        same = (deliveries.c.user == row.user) & (deliveries.c.channel == row.channel)
+        with self._database.write() as connection:
+            connection.execute(update(contacts).filter_by(user=row.user).values(trouble=why, trouble_ns=now))
+            connection.execute(
+                update(deliveries).where(same, (deliveries.c.due_ns < later) | this).values(due_ns=later)
+            )
+            if row.tries + 1 >= TRIES:
+                connection.execute(delete(deliveries).where(this))
+                email = connection.execute(select(users.c.email).where(users.c.id == row.user)).scalar_one()
+                note(connection, Actor(Principal(row.user, email), ""), "notice not sent", why)

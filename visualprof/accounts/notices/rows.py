@@ -1,0 +1,107 @@
+"""Notices as rows: written once for each event and person, and listed for whom they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from visualprof.accounts.audit import note
+from visualprof.accounts.notices.contacts import contact_of
+from visualprof.accounts.principal import Actor
+from visualprof.accounts.users import TooMany
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.tables import deliveries, notices
+
+Kind = Literal["job_finished", "job_failed", "machine_lost", "trial"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+KEPT, KEPT_DAYS = 500, 90  # for each person
+WAITING = 100  # notices of one person for one channel; more are shown in the page alone
+_MINUTE_NS = 60 * 10**9
+_DAY_NS = 86400 * 10**9
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What somebody is told. subject: id of a job or machine, whose name it also has."""
+
+    seq: int
+    kind: Kind
+    subject: str
+    name: str
+    at_ns: int
+    read: bool
+
+
+class Notices:
+    """Everybody's own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, user: str, before: int | None, limit: int) -> tuple[int, list[Notice]]:
+        """How many are unread, and the latest, the newest first. before: only those with a lower number."""
+        mine = notices.c.user == user
+        named = (notices.c.seq, notices.c.kind, notices.c.subject, notices.c.name, notices.c.at_ns, notices.c.read)
+        query = select(*named).where(mine).order_by(notices.c.seq.desc()).limit(limit)
+        with self._database.read() as connection:
+            unread = connection.execute(select(func.count()).where(mine, ~notices.c.read)).scalar_one()
+            rows = connection.execute(query if before is None else query.where(notices.c.seq < before))
+            return unread, [Notice(*row) for row in rows]
+
+    def mark_read(self, user: str, upto: int) -> None:
+        """Somebody has seen theirs up to a number."""
+        mine = (notices.c.user == user) & (notices.c.seq <= upto) & ~notices.c.read
+        with self._database.write() as connection:
+            connection.execute(update(notices).where(mine).values(read=True))
+
+    def try_out(self, actor: Actor, now: int) -> None:
+        """Tells somebody of nothing, to see whether it arrives.
+
+        Raises: TooMany: they did so within a minute.
+        """
+        user = actor.user or ""
+        lately = select(notices.c.seq).where(notices.c.at_ns > now - _MINUTE_NS).filter_by(user=user, kind="trial")
+        with self._database.write() as connection:
+            if connection.execute(lately).first():
+                raise TooMany("one trial a minute", "wait a minute")
+            tell(connection, [user], "trial", user, actor.principal.name, now)
+            note(connection, actor, "try notices", ", ".join(contact_of(connection, user).channels))
+
+
+def tell(connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int) -> None:
+    """Tells people of an event, once; whatever finds something worth telling calls this in its transaction.
+
+    Args:
+        connection: of that transaction.
+        people: their ids.
+        kind: of the event.
+        subject, name: of the job or machine.
+        at_ns: when it happened; the same again is the same event.
+    """
+    for user in people:
+        event = {"user": user, "kind": kind, "subject": subject, "at_ns": at_ns}
+        if connection.execute(select(notices.c.seq).filter_by(**event)).first():
+            continue
+        row = {**event, "name": " ".join(name.split())[:300], "read": False}
+        notice = connection.execute(insert(notices).values(row).returning(notices.c.seq)).scalar_one()
+        contact = contact_of(connection, user)
+        for channel in contact.channels if kind in (*contact.kinds, "trial") else ():
+            waiting = select(func.count()).select_from(deliveries).filter_by(user=user, channel=channel)
+            if connection.execute(waiting).scalar_one() < WAITING:
+                due = {"notice": notice, "user": user, "channel": channel, "tries": 0, "due_ns": time.time_ns()}
+                connection.execute(insert(deliveries).values(due))
+
+
+def remove_old(database: Database) -> None:
+    """Removes what is old, and what is too much for one person."""
+    nth = func.row_number().over(partition_by=notices.c.user, order_by=notices.c.seq.desc()).label("nth")
+    numbered = select(notices.c.seq, nth).subquery()
+    many = select(numbered.c.seq).where(numbered.c.nth > KEPT)
+    old = (notices.c.at_ns < time.time_ns() - KEPT_DAYS * _DAY_NS) | notices.c.seq.in_(many)
+    with database.write() as connection:
+        connection.execute(delete(deliveries).where(deliveries.c.notice.in_(select(notices.c.seq).where(old))))
+        connection.execute(delete(notices).where(old))

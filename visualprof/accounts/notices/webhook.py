@@ -1,0 +1,167 @@
+"""Posts to an address that somebody gave: signed, to public addresses alone, and where it is told to, nowhere else.
+
+The name is resolved once and the connection goes to the address that was checked, so a name that changes its address
+meanwhile gains nothing. Redirects are not followed, and of the answer only the status is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from visualprof.errors import BadParameter, VisualprofError
+
+TIMEOUT_S = 10.0  # from the connection to the status
+_LIKE = "like https://chat.example.org/hooks/abc"
+# IPv6 addresses that stand for an IPv4 address, which a gateway would reach.
+_TRANSLATED = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Unsent(VisualprofError):
+    """Something could not be sent."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a webhook goes. path: with its query."""
+
+    secure: bool
+    host: str
+    port: int
+    path: str
+
+
+def target_of(url: str) -> Target:
+    """The parts of an address.
+
+    Raises: BadParameter: it is none, or one of no webhook.
+    """
+    if not url.isascii() or not url.isprintable() or " " in url or len(url) > 1000:
+        raise BadParameter("webhook: an address has ASCII characters without spaces", _LIKE)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError as error:
+        raise BadParameter(f"webhook: {error}", _LIKE) from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadParameter("webhook: it begins with https://", _LIKE)
+    if parts.username is not None or parts.password is not None:
+        raise BadParameter("webhook: an address with a user or password is not taken", _LIKE)
+    if port not in (80, 443) and port < 1024:
+        raise BadParameter("webhook: its port is that of another service", "80, 443, or from 1024")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(parts.scheme == "https", parts.hostname, port, path)
+
+
+def signature(secret: str, at_s: int, body: bytes) -> str:
+    """What X-Visualprof-Signature says: the time, and HMAC-SHA256 of `TIME.BODY` by the webhook's secret."""
+    mac = hmac.new(secret.encode(), f"{at_s}.".encode() + body, hashlib.sha256)
+    return f"t={at_s},v1={mac.hexdigest()}"
+
+
+def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[str] = ()) -> None:
+    """Sends JSON to a webhook.
+
+    Args:
+        url: of the webhook.
+        secret: signs the body.
+        body: JSON.
+        delivery: its number; the same again is the same.
+        networks: private ones to which it may go.
+
+    Raises: Unsent. BadParameter: it is no address.
+    """
+    target = target_of(url)
+    name = f"[{target.host}]" if ":" in target.host else target.host
+    lines = [
+        f"POST {target.path} HTTP/1.1",
+        f"Host: {name}:{target.port}",
+        "User-Agent: visualprof",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        f"X-Visualprof-Delivery: {delivery}",
+        f"X-Visualprof-Signature: {signature(secret, int(time.time()), body)}",
+        "Connection: close",
+    ]
+    try:
+        status = _asked(target, _addresses(target, networks), "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    except (OSError, ValueError) as error:  # refused, too slow, a wrong certificate; a name that is none
+        raise Unsent(f"{target.host}: {error}") from error
+    if 300 <= status < 400:
+        raise Unsent(f"{target.host} sends it elsewhere ({status})", "give the address that it redirects to")
+    if not 200 <= status < 300:
+        raise Unsent(f"{target.host} answered {status}")
+
+
+def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
+    """What the host is called by at this moment.
+
+    Raises: Unsent: one of them is not public. OSError: it is not known.
+    """
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    for text in addresses:
+        if not _may_reach(ipaddress.ip_address(text), networks):
+            raise Unsent(f"{target.host} is no public address", "an administrator may allow it: --webhook-network")
+    return addresses
+
+
+def _may_reach(address: Address, networks: Sequence[str]) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    if any(address in ipaddress.ip_network(network, strict=False) for network in networks):
+        return True
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _TRANSLATED)
+    return address.is_global and not special
+
+
+def _asked(target: Target, addresses: Sequence[str], request: bytes) -> int:
+    """The status of the answer. Raises: OSError."""
+    deadline = time.monotonic() + TIMEOUT_S
+    plain = _connected(addresses, target.port, deadline)
+    with contextlib.closing(plain):
+        if not target.secure:
+            return _status(plain, request, deadline)
+        with ssl.create_default_context().wrap_socket(plain, server_hostname=target.host) as safe:
+            return _status(safe, request, deadline)
+
+
+def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
+    """A connection to the first address that answers."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, port), _left_s(deadline) / 2)
+    return socket.create_connection((addresses[-1], port), _left_s(deadline))
+
+
+def _status(connection: socket.socket, request: bytes, deadline: float) -> int:
+    connection.settimeout(_left_s(deadline))
+    connection.sendall(request)
+    line = b""
+    while len(line) < 12:  # HTTP/1.1 200; an endless answer is not read
+        connection.settimeout(_left_s(deadline))
+        more = connection.recv(12 - len(line))
+        if not more:
+            break
+        line += more
+    if not line.startswith(b"HTTP/1.") or not line[9:12].isdigit():
+        raise ValueError("it does not answer by HTTP")
+    return int(line[9:12])
+
+
+def _left_s(deadline: float) -> float:
+    """Raises: TimeoutError."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(f"no answer within {TIMEOUT_S:g} s")
+    return left

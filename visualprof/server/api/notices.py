@@ -1,0 +1,130 @@
+"""What one is told of, and how one wants to be told."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.accounts.notices.contacts import Language
+from visualprof.accounts.notices.rows import Kind
+from visualprof.errors import BadParameter
+from visualprof.server.answers import row
+from visualprof.server.api.session import existing
+from visualprof.server.identity import actor, who
+from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+NO_ACCOUNTS = {404: "there are no accounts"}
+
+
+class NoticeRow(msgspec.Struct):
+    """An event. subject: id of a job or machine, whose name it also has. at_ns: when it happened."""
+
+    seq: int
+    kind: Kind
+    subject: str
+    name: str
+    at_ns: int
+    read: bool
+
+
+class NoticesAnswer(msgspec.Struct):
+    """One's own, the newest first. unread: of all that are kept."""
+
+    unread: int
+    notices: list[NoticeRow]
+
+
+class NoticesQuery(Query):
+    """A page of them."""
+
+    before: Annotated[int, Meta(ge=1, le=2**53, description="only notices with a lower number")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=100, description="notices at most")] = 20
+
+
+class ReadUpTo(msgspec.Struct, forbid_unknown_fields=True):
+    """The number of the newest notice that was seen."""
+
+    upto: Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class ContactChange(msgspec.Struct, forbid_unknown_fields=True):
+    """How one wants to be told. kinds: that are sent; the page shows all. webhook: an address, or ""."""
+
+    kinds: list[Kind]
+    language: Language
+    mail: bool
+    webhook: Annotated[str, Meta(max_length=1000)]
+
+
+class ContactAnswer(msgspec.Struct):
+    """How one is told.
+
+    sends_mail: this server can. trouble: why the last notice was not sent, "" where it was; trouble_ns: when.
+    new_secret: by which the webhook's notices are signed; shown this once, null otherwise.
+    """
+
+    kinds: list[Kind]
+    language: Language
+    mail: bool
+    webhook: str
+    sends_mail: bool
+    trouble: str
+    trouble_ns: int | None
+    new_secret: str | None = None
+
+
+class NoticesOf(Resource):
+    """The routes over one's own notices."""
+
+    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
+        self._settings, self._accounts = settings, accounts
+
+    @get("/notices", refuses=NO_ACCOUNTS)
+    def notices(self, query: NoticesQuery) -> NoticesAnswer:
+        """What one is told of."""
+        return self._listed(query.before, query.limit)
+
+    @change("POST", "/notices/read", refuses=NO_ACCOUNTS, needs="viewer")
+    def read_notices(self, body: ReadUpTo) -> NoticesAnswer:
+        """One has seen them."""
+        existing(self._accounts).notices.mark_read(who().user or "", body.upto)
+        return self._listed(None, 20)
+
+    @get("/account/contact", refuses=NO_ACCOUNTS)
+    def contact(self) -> ContactAnswer:
+        """How one is told."""
+        return self._chosen()
+
+    @change("PUT", "/account/contact", refuses={400: "the webhook is no address, or no e-mail is sent"}, needs="viewer")
+    def choose_contact(self, body: ContactChange) -> ContactAnswer:
+        """Choose how one is told."""
+        contacts = existing(self._accounts).contacts
+        if body.mail and not self._settings.smtp:
+            raise BadParameter("mail: this server sends no e-mail", "an administrator can name a mail server: --smtp")
+        if body.mail and "@" not in who().email:
+            raise BadParameter("mail: your account has no e-mail address")
+        kinds = list(dict.fromkeys(body.kinds))
+        secret = contacts.choose(actor(), kinds, body.language, body.mail, body.webhook.strip())
+        return self._chosen(secret or None)
+
+    @change("POST", "/account/contact/trial", refuses={429: "one a minute"}, needs="viewer")
+    def try_contact(self) -> ContactAnswer:
+        """Get a notice that says nothing, by every way that one has chosen."""
+        existing(self._accounts).notices.try_out(actor(), time.time_ns())
+        return self._chosen()
+
+    def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
+        unread, found = existing(self._accounts).notices.of(who().user or "", before, limit)
+        return NoticesAnswer(unread, [row(NoticeRow, one) for one in found])
+
+    def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
+        contact = existing(self._accounts).contacts.of(who().user or "")
+        mine = {"kinds": list(contact.kinds), "sends_mail": bool(self._settings.smtp), "new_secret": new_secret}
+        return row(ContactAnswer, contact, **mine)
