@@ -23,10 +23,11 @@ def test_somebody_logs_in_and_out(team: Team) -> None:
     browser = team.browser()
     assert browser.ask("GET", "session").get_json() == {
         "trusted": False, "accounts": True, "registration": "invitation", "person": None, "token": "",
+        "by_proxy": False,
     }  # fmt: skip
     answer = browser.log_in(" Ann@Example.org ")
     assert answer.get_json()["person"] == {
-        "id": team.ids["ann"], "email": "ann@example.org", "name": "ann", "role": "member",
+        "id": team.ids["ann"], "email": "ann@example.org", "name": "ann", "role": "member", "session": True,
     }  # fmt: skip
     header = answer.headers["Set-Cookie"]
     assert all(part in header for part in ("HttpOnly", "SameSite=Lax", "Path=/"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from teams import MODEL_FILE, Browser, Team
 from werkzeug.test import TestResponse
 
+from visualprof.accounts.notices.rows import tell
 from visualprof.remote.queue.uploads import GRAPH
 
 # What each route needs, and whose thing it is about: of "ann" the others see nothing.
@@ -25,6 +27,11 @@ TABLE: dict[str, tuple[str, str]] = {
     "DELETE account/sessions/<session>": (VIEWER, "ann"),
     "POST account/tokens": (VIEWER, ""),
     "DELETE account/tokens/<token>": (VIEWER, "ann"),
+    "GET account/contact": (VIEWER, ""),
+    "PUT account/contact": (VIEWER, ""),
+    "POST account/contact/trial": (VIEWER, ""),
+    "GET notices": (VIEWER, ""),
+    "POST notices/read": (VIEWER, ""),
     "GET users": (ADMIN, ""),
     "POST users": (ADMIN, ""),
     "PATCH users/<user>": (ADMIN, ""),
@@ -120,6 +127,8 @@ BODIES: dict[str, Any] = {
     "POST session/password": {"code": "vp_c_x", "password": "wrong, all of it"},
     "POST account/password": {"old": "wrong", "new": "wrong, all of it"},
     "POST account/tokens": {"name": "ci"},
+    "PUT account/contact": {"kinds": [], "language": "en", "mail": False, "webhook": ""},
+    "POST notices/read": {"upto": 1},
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},
@@ -213,7 +222,10 @@ def test_what_is_anothers_is_not_there(asked: Asked, name: str) -> None:
 @pytest.mark.parametrize("name", ["bob", "eve"])
 def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     browser, team = asked.team.browser(name), asked.team
-    for path in ("runs", "runs/changes", "jobs", "models", "evaluation", "projects", "agents", "account"):
+    with team.remote.opened().database.write() as connection:
+        tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
+    paths = ("runs", "runs/changes", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
+    for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):
             assert secret not in text, (path, secret)

@@ -24,6 +24,7 @@ from visualprof.remote.queue.store.tables import api_tokens, failures, sessions,
 ATTEMPTS = 5  # in a minute, of one address for one account
 _MINUTE_NS = 60 * 10**9
 _EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"\\]+)+")
+_NAME = re.compile(r"[^\W,;<>()\"\\@][^\s,;<>()\"\\@]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,19 @@ def email_of(text: str) -> str:
     return email
 
 
+def name_of(said: str) -> str:
+    """What a proxy calls somebody, as it is kept: an e-mail address, or a name without one.
+
+    Raises: BadParameter: it is neither, as when two headers came.
+    """
+    name = said.strip().lower()
+    if name.isascii() and "@" in name:
+        return email_of(name)
+    if not _NAME.fullmatch(name):
+        raise BadParameter(f"{said[:60]!r} is nobody's name or e-mail address")
+    return name
+
+
 class Users:
     """The table of users. Every change is in the audit log."""
 
@@ -78,20 +92,21 @@ class Users:
                 if invitation.email not in ("", email):
                     raise BadParameter("email: the invitation is for another address")
                 role = invitation.role
-            user = _insert(connection, email, name, role, kept)
+            user = insert_user(connection, email, name, role, kept)
             note(connection, Actor(user.principal, actor.address), "register", email)
         return user
 
-    def create(self, actor: Actor, email: str, name: str, role: Role, password: str) -> User:
-        """An administrator makes an account.
+    def create(self, actor: Actor, email: str, name: str, role: Role, password: str | None) -> User:
+        """An administrator makes an account. password: None for somebody whom a proxy logs in.
 
         Raises: BadParameter. Conflict.
         """
-        email = email_of(email)
-        refuse_weak(password, email)
-        kept = self._passwords.hashed(password)
+        email = name_of(email) if password is None else email_of(email)
+        if password is not None:
+            refuse_weak(password, email)
+        kept = None if password is None else self._passwords.hashed(password)
         with self._database.write() as connection:
-            user = _insert(connection, email, name, role, kept)
+            user = insert_user(connection, email, name, role, kept)
             note(connection, actor, "create user", f"{email} as {role}")
         return user
 
@@ -240,7 +255,11 @@ def _log_out(connection: Connection, user: str) -> None:
     connection.execute(delete(api_tokens).where(api_tokens.c.user == user))
 
 
-def _insert(connection: Connection, email: str, name: str, role: Role, password: str) -> User:
+def insert_user(connection: Connection, email: str, name: str, role: Role, password: str | None) -> User:
+    """A new account. password: what is kept of it; None logs in otherwise.
+
+    Raises: BadParameter: the name. Conflict: the address is taken.
+    """
     name = name.strip() or email.partition("@")[0]
     if len(name) > 200 or not name.isprintable():
         raise BadParameter("name: 1 to 200 visible characters")

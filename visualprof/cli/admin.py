@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create = tasks.add_parser("create-user", parents=[person], help="make an account; asks for its password")
     create.add_argument("--name", default="")
     create.add_argument("--role", choices=["viewer", "member", "admin"], default="member")
+    create.add_argument("--no-password", action="store_true", help="the proxy of --user-header logs them in")
     grant = tasks.add_parser("grant", parents=[person], help="change what somebody may, or let them in again")
     grant.add_argument("role", choices=["viewer", "member", "admin"])
     tasks.add_parser("revoke", parents=[person], help="let somebody in no more; what is theirs stays")
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     with _accounts(folder) as accounts:
         users = accounts.users
         if args.task == "create-user":
-            users.create(actor, args.email, args.name, args.role, _password())
+            users.create(actor, args.email, args.name, args.role, None if args.no_password else _password())
         elif args.task != "list":
             user = next((u for u in users.all() if u.email == args.email.strip().lower()), None)
             if user is None:

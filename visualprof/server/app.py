@@ -34,6 +34,7 @@ from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
+    from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
 _log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ def create_app(
         Jobs(remote, visible),
         Agents(remote),
         Session(settings, accounts),
-        People(accounts),
+        People(settings, accounts),
         Teams(visible),
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
@@ -74,7 +75,7 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings, accounts)
+    guard.install(app, settings, accounts, _proxied(settings, remote) if accounts and settings.user_header else None)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
@@ -85,6 +86,13 @@ def _accounts(settings: Settings, remote: Remote) -> Accounts:
     from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
 
     return Accounts(remote.opened().database, settings.registration)
+
+
+def _proxied(settings: Settings, remote: Remote) -> Proxied:
+    from visualprof.accounts.proxied import Proxied
+
+    queue = remote.opened()
+    return Proxied(queue.database, settings.registration, queue.signer)
 
 
 def _failure(error: Exception) -> Response:

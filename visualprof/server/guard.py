@@ -20,6 +20,7 @@ from visualprof.server.identity import Needs, admit, identified
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
+    from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -31,13 +32,13 @@ POLICY = (
 )
 
 
-def install(app: Flask, settings: Settings, accounts: Accounts | None = None) -> None:
+def install(app: Flask, settings: Settings, accounts: Accounts | None = None, proxied: Proxied | None = None) -> None:
     """Puts the guard before and after every request; `identity.who()` is known from then on."""
     bound, public = settings.host, urlsplit(settings.base_url).netloc
     further = [*settings.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
     origins = {name.lower() for name in further}
-    identify = identified(settings, accounts)
+    identify = identified(settings, accounts, proxied)
     everywhere = not is_this_machine(bound)
     if everywhere:
         names.add(socket.gethostname().lower())

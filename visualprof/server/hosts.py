@@ -28,8 +28,15 @@ def sender_of(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> st
         forwarded: headers in which proxies say for whom they ask; from anybody else they are no more than a claim.
         proxies: networks of our proxies, such as 10.0.0.0/8.
     """
-    networks = [ipaddress.ip_network(proxy, strict=False) for proxy in proxies]
     chain = [part.strip() for header in forwarded for part in header.split(",")]
-    while chain and is_address(peer) and any(ipaddress.ip_address(peer.strip("[]")) in network for network in networks):
+    while chain and is_proxy(peer, proxies):
         peer = chain.pop()
     return peer
+
+
+def is_proxy(peer: str, proxies: Sequence[str]) -> bool:
+    """Is it one of ours? proxies: their networks."""
+    if not is_address(peer):
+        return False
+    address = ipaddress.ip_address(peer.strip("[]"))
+    return any(address in ipaddress.ip_network(proxy, strict=False) for proxy in proxies)

@@ -11,11 +11,12 @@ from flask import Response, g, request
 from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
 from visualprof.errors import Forbidden
 from visualprof.remote.queue.refusals import Untrusted
-from visualprof.server.hosts import sender_of
+from visualprof.server.hosts import is_proxy, sender_of
 from visualprof.server.session_token import HEADER, VARIABLE
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
+    from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
 # What a route needs: nothing, a token of a machine that it looks at itself, or a role.
@@ -37,8 +38,10 @@ def sender() -> str:
     return sender_of(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
 
 
-def identified(settings: Settings, accounts: Accounts | None) -> Callable[[], Principal]:
-    """Tells who sends a request."""
+def identified(
+    settings: Settings, accounts: Accounts | None, proxied: Proxied | None = None
+) -> Callable[[], Principal]:
+    """Tells who sends a request. proxied: people are logged in by a proxy, and not here."""
 
     def by_token() -> Principal:
         said = request.headers.get(HEADER, "").encode("utf-8", "replace")
@@ -51,6 +54,10 @@ def identified(settings: Settings, accounts: Accounts | None) -> Callable[[], Pr
         said = bearer() or request.headers.get(HEADER, "")
         if said.startswith(TOKEN):  # then the cookie is none of its business
             return accounts.sessions.of_token(said)
+        if proxied is not None:
+            name = request.headers.get(settings.user_header, "")
+            ours = is_proxy(request.remote_addr or "", settings.proxies)  # anybody else only claims to be somebody
+            return proxied.of(name, sender()) if name and ours else NOBODY
         cookie = request.cookies.get(cookie_name(settings), "")
         return accounts.sessions.of_cookie(cookie) if cookie else NOBODY
 

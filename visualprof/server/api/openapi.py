@@ -26,6 +26,7 @@ from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
+from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.people import People
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
@@ -53,7 +54,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, Evaluation,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, NoticesOf, Evaluation,
     OpenApi,
 )  # fmt: skip
 

@@ -10,9 +10,10 @@ from msgspec import Meta
 
 from visualprof.accounts.principal import Role
 from visualprof.server.answers import csv_file, row
-from visualprof.server.api.session import existing
+from visualprof.server.api.session import existing, with_passwords
 from visualprof.server.identity import actor, who
 from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.settings import Settings
 from visualprof.views.answers.table import Table
 
 if TYPE_CHECKING:
@@ -140,8 +141,8 @@ class AuditAnswer(msgspec.Struct):
 class People(Resource):
     """The routes over the accounts of a server."""
 
-    def __init__(self, accounts: Accounts | None) -> None:
-        self._accounts = accounts
+    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
+        self._settings, self._accounts = settings, accounts
 
     @get("/account", refuses={404: "there are no accounts"})
     def account(self) -> AccountAnswer:
@@ -151,7 +152,7 @@ class People(Resource):
     @change("POST", "/account/password", refuses={401: "the old one is wrong"}, needs="viewer")
     def password(self, body: PasswordChange) -> AccountAnswer:
         """Change one's own password; every session and token ends."""
-        existing(self._accounts).users.change_password(actor(), body.old, body.new)
+        with_passwords(self._accounts, self._settings).users.change_password(actor(), body.old, body.new)
         return self._own()
 
     @change("DELETE", "/account/sessions/<session>", refuses={404: "there is no such session"}, needs="viewer")

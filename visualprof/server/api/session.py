@@ -8,7 +8,7 @@ import msgspec
 from flask import Response, request
 
 from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
-from visualprof.errors import NotFound
+from visualprof.errors import Forbidden, NotFound
 from visualprof.server.answers import answer, row
 from visualprof.server.identity import actor, sender, set_cookie, who
 from visualprof.server.routes import Resource, change, get
@@ -17,22 +17,29 @@ from visualprof.server.settings import Settings
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-REFUSED = {401: "the address or the password are wrong", 404: "there are no accounts", 429: "too many attempts"}
+REFUSED = {
+    403: "a proxy logs people in",
+    401: "the address or the password are wrong",
+    404: "there are no accounts",
+    429: "too many attempts",
+}
 
 
 class Person(msgspec.Struct):
-    """Somebody with an account."""
+    """Somebody with an account. session: they logged in here, and can log out."""
 
     id: str
     email: str
     name: str
     role: Role
+    session: bool
 
 
 class SessionAnswer(msgspec.Struct):
     """trusted: whoever asks may act. accounts: people log in here. person: who did; null for nobody.
 
     registration: whether people make their accounts themselves. token: what the page sends with every change.
+    by_proxy: a proxy logs people in, and out.
     """
 
     trusted: bool
@@ -40,6 +47,7 @@ class SessionAnswer(msgspec.Struct):
     registration: Registration
     person: Person | None
     token: str
+    by_proxy: bool
 
 
 class LogIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -77,7 +85,7 @@ class Session(Resource):
     @change("POST", "/session", refuses=REFUSED, needs="anyone")
     def log_in(self, body: LogIn) -> SessionAnswer | Response:
         """Log in; the cookie is that of a new session."""
-        accounts = existing(self._accounts)
+        accounts = with_passwords(self._accounts, self._settings)
         return self._begin(accounts, accounts.users.log_in(body.email, body.password, sender()).id)
 
     @change("DELETE", "/session", refuses=REFUSED, needs="viewer")
@@ -93,7 +101,7 @@ class Session(Resource):
     @change("POST", "/session/register", refuses={**REFUSED, 409: "the address is taken"}, needs="anyone")
     def register(self, body: Register) -> SessionAnswer | Response:
         """Make an account, and log in."""
-        accounts = existing(self._accounts)
+        accounts = with_passwords(self._accounts, self._settings)
         user = accounts.users.register(
             Actor(NOBODY, sender()), body.email, body.name, body.password, accounts.registration, body.code
         )
@@ -104,7 +112,9 @@ class Session(Resource):
     )
     def reset(self, body: NewPassword) -> SessionAnswer:
         """Set a new password by a code; whoever has it logs in with that."""
-        existing(self._accounts).users.reset_password(Actor(NOBODY, sender()), body.code, body.password)
+        with_passwords(self._accounts, self._settings).users.reset_password(
+            Actor(NOBODY, sender()), body.code, body.password
+        )
         return self._answer(who())
 
     def _begin(self, accounts: Accounts, user: str) -> Response:
@@ -116,12 +126,14 @@ class Session(Resource):
     def _answer(self, principal: Principal) -> SessionAnswer:
         registration = self._accounts.registration if self._accounts else "off"
         person, trusted = person_of(principal), principal.may("member")
-        return SessionAnswer(trusted, bool(self._accounts), registration, person, principal.csrf)
+        return SessionAnswer(
+            trusted, bool(self._accounts), registration, person, principal.csrf, bool(self._settings.user_header)
+        )
 
 
 def person_of(principal: Principal) -> Person | None:
     """Who is logged in; None for nobody, and where there are no accounts."""
-    return row(Person, principal, id=principal.user) if principal.user else None
+    return row(Person, principal, id=principal.user, session=bool(principal.session)) if principal.user else None
 
 
 def existing(accounts: Accounts | None) -> Accounts:
@@ -132,3 +144,13 @@ def existing(accounts: Accounts | None) -> Accounts:
     if accounts is None:
         raise NotFound("this server has no accounts", "start it with --accounts")
     return accounts
+
+
+def with_passwords(accounts: Accounts | None, settings: Settings) -> Accounts:
+    """The accounts, where people log in by passwords.
+
+    Raises: NotFound: the server has none. Forbidden: a proxy does it.
+    """
+    if settings.user_header:
+        raise Forbidden("the proxy in front of this server logs people in", "passwords are changed there")
+    return existing(accounts)
