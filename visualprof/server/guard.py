@@ -53,7 +53,8 @@ def install(app: Flask, settings: Settings, accounts: Accounts | None = None, pr
         acts = request.method not in ("GET", "HEAD", "OPTIONS")
         if acts and _foreign(origins):
             raise Forbidden("only the dashboard's own page may do this", "a proxy in front of it must pass Host on")
-        g.proxies, g.principal = settings.proxies, identify()
+        g.proxies = settings.proxies
+        g.principal = identify()
         admit(needs_of(app, request.endpoint, acts), accounts is not None, acts)
 
     app.before_request(check)

@@ -1,0 +1,187 @@
+"""People whom a proxy logs in: its header counts, and nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sites import MakeSite, Site
+from teams import PASSWORD, SHELL
+from werkzeug.test import TestResponse
+
+from visualprof.accounts.principal import Registration
+from visualprof.accounts.service import Accounts
+from visualprof.cli import main
+from visualprof.server.remote_service import open_remote
+from visualprof.server.session_token import HEADER
+
+PROXY, STRANGER = "10.1.2.3", "192.0.2.7"
+
+
+class Proxied:
+    """A server behind a proxy."""
+
+    def __init__(
+        self, make_site: MakeSite, registration: Registration = "invitation", header: str = "X-Remote-User"
+    ) -> None:
+        self.site: Site = make_site(
+            accounts=True, registration=registration, user_header=header, proxies=("10.0.0.0/8",)
+        )
+        self.accounts = Accounts(open_remote(self.site.logdir.roots[0]).opened().database, registration)
+
+    def ask(
+        self, method: str, path: str, user: str = "", peer: str = PROXY, token: str = "", **options: Any
+    ) -> TestResponse:
+        headers = {**({"X-Remote-User": user} if user else {}), **({HEADER: token} if token else {})}
+        headers |= options.pop("headers", {})
+        base = {"REMOTE_ADDR": peer}
+        return self.site.app.test_client().open(
+            f"/api/v1/{path}", method=method, headers=headers, environ_base=base, **options
+        )
+
+    def person(self, user: str, **options: Any) -> Any:
+        return self.ask("GET", "session", user, **options).get_json()["person"]
+
+    def deeds(self) -> list[tuple[str, str, str]]:
+        return [(deed.action, deed.subject, deed.address) for deed in self.accounts.deeds(None, 10)]
+
+
+@pytest.fixture
+def ann(make_site: MakeSite) -> Proxied:
+    site = Proxied(make_site)
+    site.accounts.users.create(SHELL, "ann@example.org", "Ann", "member", None)
+    return site
+
+
+def test_the_proxys_word_counts(ann: Proxied) -> None:
+    person = ann.person("Ann@Example.org")
+    assert (person["email"], person["role"], person["session"]) == ("ann@example.org", "member", False)
+    assert ann.ask("GET", "runs", "ann@example.org").status_code == 200
+    assert ann.ask("GET", "users", "ann@example.org").status_code == 403
+    assert ann.person("") is None
+    assert ann.ask("GET", "runs").status_code == 401
+
+
+def test_anybody_elses_word_does_not(ann: Proxied) -> None:
+    for peer in (STRANGER, "127.0.0.1", "::1", "11.0.0.1", ""):
+        assert ann.person("ann@example.org", peer=peer) is None, peer
+        assert ann.ask("GET", "runs", "ann@example.org", peer=peer).status_code == 401
+    claimed = {"X-Forwarded-For": PROXY, "Forwarded": f"for={PROXY}", "X-Real-Ip": PROXY}
+    assert ann.person("ann@example.org", peer=STRANGER, headers=claimed) is None
+
+
+def test_the_header_means_nothing_unless_it_is_named(make_site: MakeSite) -> None:
+    site = Proxied(make_site, header="")
+    site.accounts.users.create(SHELL, "ann@example.org", "Ann", "member", PASSWORD)
+    assert site.person("ann@example.org") is None
+
+
+def test_what_changes_something_needs_the_pages_token(ann: Proxied) -> None:
+    body = {"json": {"name": "vision"}}
+    user = "ann@example.org"
+    assert ann.ask("POST", "projects", user, **body).status_code == 401
+    token = ann.ask("GET", "session", user).get_json()["token"]
+    ann.accounts.users.create(SHELL, "bob@example.org", "", "member", None)
+    others = ann.ask("GET", "session", "bob@example.org").get_json()["token"]
+    assert len(token) == 64
+    assert token != others
+    assert ann.ask("POST", "projects", user, token=others, **body).status_code == 401
+    foreign = {"Origin": "https://evil.example"}
+    assert ann.ask("POST", "projects", user, token=token, headers=foreign, **body).status_code == 403
+    assert ann.ask("POST", "projects", user, token=token, **body).status_code == 201
+
+
+def test_there_are_no_passwords(ann: Proxied) -> None:
+    ann.accounts.users.create(SHELL, "old@example.org", "", "admin", PASSWORD)
+    said = {"email": "old@example.org", "password": PASSWORD}
+    for user in ("", "ann@example.org"):
+        token = ann.ask("GET", "session", user).get_json()["token"]
+        for method, path, body in (
+            ("POST", "session", said),
+            ("POST", "session/register", said),
+            ("POST", "session/password", {"code": "vp_c_x", "password": PASSWORD}),
+            ("POST", "account/password", {"old": PASSWORD, "new": PASSWORD}),
+        ):
+            status = ann.ask(method, path, user, token=token, json=body).status_code
+            assert status == 403 or (status == 401 and not user and path == "account/password"), path
+
+
+def test_a_cookie_of_before_means_nothing(ann: Proxied) -> None:
+    user = ann.accounts.users.create(SHELL, "old@example.org", "", "admin", PASSWORD)
+    cookie = ann.accounts.sessions.begin(user.id, PROXY, "")
+    assert ann.person("", headers={"Cookie": f"visualprof={cookie}"}) is None
+    assert ann.person("ann@example.org", headers={"Cookie": f"visualprof={cookie}"})["email"] == "ann@example.org"
+
+
+def test_commands_have_tokens_from_anywhere(ann: Proxied) -> None:
+    user = "ann@example.org"
+    page = ann.ask("GET", "session", user).get_json()["token"]
+    made = ann.ask("POST", "account/tokens", user, token=page, json={"name": "ci"}).get_json()["new_token"]
+    assert ann.ask("GET", "runs", peer=STRANGER, token=made).status_code == 200
+    assert ann.person("root@example.org", peer=STRANGER, token=made)["email"] == user
+
+
+@pytest.mark.parametrize(("registration", "role"), [("open", "member"), ("invitation", None), ("off", None)])
+def test_somebody_is_seen_for_the_first_time(make_site: MakeSite, registration: Registration, role: str | None) -> None:
+    site = Proxied(make_site, registration)
+    person = site.person("kim@example.org")
+    assert (person and person["role"]) == role
+    assert ("register", "kim@example.org by the proxy", PROXY) in site.deeds() or role is None
+    assert [user.email for user in site.accounts.users.all()] == (["kim@example.org"] if role else [])
+    again = site.ask("GET", "session", "kim@example.org").get_json()
+    assert (again["by_proxy"], again["person"] and again["person"]["role"]) == (True, role)
+    if role is None:
+        assert site.ask("GET", "runs", "kim@example.org").status_code == 401
+
+
+def test_an_invited_address_gets_what_the_invitation_says_once(make_site: MakeSite) -> None:
+    site = Proxied(make_site)
+    site.accounts.users.invite(SHELL, "kim@example.org", "viewer")
+    site.accounts.users.invite(SHELL, "", "admin")
+    assert site.person("lee@example.org") is None
+    assert site.person("kim@example.org")["role"] == "viewer"
+    site.accounts.users.change(SHELL, site.accounts.users.all()[0].id, disabled=True)
+    assert site.person("kim@example.org") is None
+
+
+def test_an_invitation_is_of_no_use_where_nobody_registers(make_site: MakeSite) -> None:
+    site = Proxied(make_site, "off")
+    site.accounts.users.invite(SHELL, "kim@example.org", "viewer")
+    assert site.person("kim@example.org") is None
+
+
+def test_log_ins_are_in_the_log_but_not_each_request(ann: Proxied) -> None:
+    for _ in range(3):
+        ann.person("ann@example.org", headers={"X-Forwarded-For": STRANGER})
+    assert ann.deeds()[:2] == [
+        ("log in", "ann@example.org by the proxy", STRANGER),
+        ("create user", "ann@example.org as member", "shell"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["ann", "ann.lee", "DOMAIN-1_ann"])
+def test_a_proxy_may_know_names_instead_of_addresses(make_site: MakeSite, name: str) -> None:
+    assert Proxied(make_site, "open").person(name)["email"] == name.lower()
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a,b", "ann@", "@x.y", "a@b", "a;b", "<x>", "(x)", 'a"b', "a\\b", "x" * 65, "é"]
+)
+def test_impossible_names_are_nobody(make_site: MakeSite, name: str) -> None:
+    site = Proxied(make_site, "open")
+    assert site.ask("GET", "runs", name).status_code == 400
+    assert site.accounts.users.all() == []
+
+
+def test_two_headers_are_nobody(ann: Proxied) -> None:
+    twice = [("X-Remote-User", "ann@example.org"), ("X-Remote-User", "ann@example.org")]
+    answer = ann.site.app.test_client().get("/api/v1/runs", headers=twice, environ_base={"REMOTE_ADDR": PROXY})
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("options", [[], ["--accounts"], ["--trust-proxy", "10.0.0.0/8"]])
+def test_a_header_needs_a_proxy_and_accounts(
+    options: list[str], tmp_path: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tmp_path), "--user-header", "X-Remote-User", *options]) == 2
+    assert "--trust-proxy" in capsys.readouterr().err
