@@ -9,11 +9,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from visualprof.reader.native.scanner import FLOAT, INTEGER, TEXT, TIME
 from visualprof.reader.trace.types import Ids, Ints, Rows, Values
 
 NO_INT = -(2**62)
 NAN = float("nan")
 NO_TEXT = msgspec.Raw()
+NO_TIME = msgspec.Raw(b"null")  # of a text with a time and its unit, which is kept as ns
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -53,6 +55,13 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     dur: T | None = None
     id: int | str | float | None = None
     args: A | None = None
+
+
+def column_type(default: object) -> int:
+    """The type of an argument's values, by its default."""
+    if isinstance(default, msgspec.Raw):
+        return TIME if default is NO_TIME else TEXT
+    return FLOAT if isinstance(default, float) else INTEGER
 
 
 class Kind(msgspec.Struct, frozen=True):

@@ -134,12 +134,14 @@ static inline Text argument_at(Reader *r, Event *e, int32_t field, Text p)
         p = value_end(r, p, 0);
         value.whole = NO_INT;
     } else {
-        p = column->type == INTEGER ? integer_at(r, p, &value.whole) : float_at(r, p, &value.real);
+        p = column->type == INTEGER ? integer_at(r, p, &value.whole)
+            : column->type == TIME  ? lasting_at(r, p, &value.whole)
+                                    : float_at(r, p, &value.real);
     }
     if (!p) return NULL;
     if (e->seen & bit) drop(r, bit);
     e->seen &= ~bit;
-    if (column->type == INTEGER && value.whole == NO_INT) return p;
+    if ((column->type == INTEGER || column->type == TIME) && value.whole == NO_INT) return p;
     if (column->type == FLOAT && p[-1] == 'l') return p; /* null */
     if (!push(r, column, value)) return fault(r, p);
     e->seen |= bit;

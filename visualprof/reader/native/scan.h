@@ -55,9 +55,9 @@ typedef struct {
 /* Which word followed which in one place of the events: profiles repeat themselves. */
 typedef struct { uint32_t history; int32_t guess[HABITS]; } Habit;
 
-typedef enum { INTEGER, FLOAT, TEXT } Type;
+typedef enum { INTEGER, FLOAT, TEXT, TIME } Type;
 
-/* Values of some rows, ascending. values: int64, double, or int32 numbers of words. */
+/* Values of some rows, ascending. values: int64 (times: ns), double, or int32 numbers of words. */
 typedef struct {
     uint32_t *rows;
     void *values;
@@ -125,6 +125,7 @@ int grown(void **array, size_t *capacity, size_t count, size_t size);
 Text string_end(Reader *r, Text p);
 Text value_end(Reader *r, Text p, int depth);
 Text time_at(Reader *r, Text p, int64_t *ns);
+Text lasting_at(Reader *r, Text p, int64_t *ns);
 Text integer_at(Reader *r, Text p, int64_t *value);
 Text float_at(Reader *r, Text p, double *value);
 Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap);
