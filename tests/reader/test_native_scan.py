@@ -141,6 +141,26 @@ def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> 
             assert (found.ts.tolist(), found.dur.tolist()) == ([ns], [ns]), text
 
 
+IDS = {
+    "7": 7, '"7"': 7, "7.0": 7, '"\\u0037"': 7, "0": 0, "-0": 0, "999999999999999999": 999_999_999_999_999_999,
+    "1000000000000000000": None, "18446744073709551615": None, '"007"': None, '"7.0"': None, "-1": None, '"-1"': None,
+    '"0x7f"': None, '"-0"': None, '""': None, "0.5": None,
+}  # fmt: skip
+
+
+def test_natural_ids_are_their_own_numbers(tmp_path: Path) -> None:
+    """Each behind one that is a name; nothing is made of null."""
+    path = tmp_path / "ids.json"
+    for text, number in IDS.items():
+        arrows = [f'{{"ph": "s", "id": {i}, "ts": 1}}' for i in ('"a"', "null", text, text)]
+        path.write_text(f"[{', '.join(arrows)}]")
+        for scanner in (None, Scanner(*KINETO, threads=1)):
+            found = read_events(Source(path), *KINETO, scanner)
+            assert found.flow_rows.tolist() == [0, 2, 3]
+            assert found.flow_ids.tolist() == [-1, *[-2 if number is None else number] * 2], text
+            assert len(found.flow_names) == 1 + (number is None)
+
+
 LASTING = {
     "11.317 us": 11_317, "0.000 us": 0, "-0.5 us": -500, "7 us": 7000, "3.0005 us": 3001, "1.5e3 us": 1_500_000,
     "4458676522690.655 us": 4_458_676_522_690_655, "11.317 ms": 11_317_000, "5 ns": 5, "2.5 ns": 3, "2 s": 2 * 10**9,

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from visualprof.reader.chrome import times
 from visualprof.reader.chrome.document import NO_INT, NO_TIME, ArgRows, Args, Document, Event, Kind, column_type
 from visualprof.reader.chrome.joined import interleaved, scanned_document
-from visualprof.reader.chrome.numbering import named
+from visualprof.reader.chrome.numbering import ids_of, named
 from visualprof.reader.chrome.pieces import Pieces
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import json_object, label, shown
@@ -317,7 +317,8 @@ class _Columns:
             args[name] = ArgRows(rows[order], values[order], type_ == TEXT)
         (kind,), kinds = named([self._joined("kind", np.int32)], map(_kind, self._kinds))
         (place,), places = named([self._joined("place", np.int32)], ((label(p), label(t)) for p, t in self._places))
-        (flow,), flow_names = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
+        (flow,), flow_labels = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
+        flow_ids, flow_names = ids_of(flow, flow_labels)
         shown_texts = [None, *map(shown, list(self._texts)[1:])]
         ids, texts = named([arg.values for arg in args.values() if arg.text], shown_texts, known=1)
         ids = iter(ids)
@@ -331,7 +332,7 @@ class _Columns:
             texts=[text or "" for text in texts],
             args={name: replace(arg, values=next(ids)) if arg.text else arg for name, arg in args.items()},
             flow_rows=self._joined("flow_rows", np.int64),
-            flow_ids=flow.astype(np.int64),
+            flow_ids=flow_ids,
             flow_names=flow_names,
             samples=self._samples,
             head={},

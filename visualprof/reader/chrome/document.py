@@ -92,7 +92,8 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
-    flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
+    flow: rows with an id, and a number for it: itself where it is a natural number of up to 18 digits, else -1 less its
+    index in `flow_names`. head: the other top-level keys.
     samples: (row, series name, value) of counter events.
     """
 
@@ -106,7 +107,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     args: Mapping[str, ArgRows]
     flow_rows: Ints
     flow_ids: Ints
-    flow_names: Sequence[str]
+    flow_names: list[str]
     samples: Sequence[tuple[int, str, float]]
     head: Mapping[str, Any]
     truncated: bool

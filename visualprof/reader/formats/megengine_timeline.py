@@ -27,7 +27,7 @@ class LaneArgs(Args, gc=False):
     bytes: int | None = NO_INT
     shape: Text = NO_TEXT
     dtype: Text = NO_TEXT
-    tensor: Text = msgspec.field(name="id", default=NO_TEXT)
+    tensor: int | None = msgspec.field(name="id", default=NO_INT)
     elements: int | None = msgspec.field(name="nr_elements", default=NO_INT)
     device: Text = NO_TEXT
     call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)

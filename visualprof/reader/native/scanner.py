@@ -17,9 +17,9 @@ from visualprof.reader.native import function
 Ids, Ints, Values = NDArray[np.int32], NDArray[np.int64], NDArray[Any]
 PADDING = 64  # zero bytes behind a text
 MOST_FIELDS = 64
-INTEGER, FLOAT, TEXT, TIME = range(4)
+INTEGER, FLOAT, TEXT, TIME, ARROW = range(5)
 WHOLE, ENDED, OPEN, REFUSED, _MEMORY = range(5)
-DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32, TIME: np.int64}
+DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32, TIME: np.int64, ARROW: np.int64}
 _INT64S = POINTER(c_int64)
 
 
@@ -94,7 +94,7 @@ class Reader:
     @property
     def column_types(self) -> list[int]:
         """Of the arguments, the flows, the series and the values of samples."""
-        return [*self.fields.types.values(), TEXT, TEXT, FLOAT]
+        return [*self.fields.types.values(), ARROW, TEXT, FLOAT]
 
     def scan(self, text: memoryview, *, first: bool) -> Scanned:
         """Appends the events of a text, which PADDING must follow. first: no event went before."""
