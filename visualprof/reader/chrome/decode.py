@@ -132,7 +132,8 @@ class _Columns:
         self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
         self._parts: defaultdict[str, list[Values]] = defaultdict(list)
         self._arg_parts: defaultdict[str, list[tuple[Ints, Values]]] = defaultdict(list)
-        self._samples: list[tuple[int, str, float]] = []
+        self._samples: list[tuple[int, int, float]] = []
+        self._series: defaultdict[str, int] = defaultdict(count().__next__)
         self._dropped: list[str] = []
         self._loose = 0
 
@@ -290,7 +291,7 @@ class _Columns:
             event = msgspec.json.decode(bytes(loose[i]).decode("utf-8", "replace"))
             for series, value in json_object(event.get("args")).items():
                 try:
-                    self._samples.append((self.rows + i, str(series), float(value)))
+                    self._samples.append((self.rows + i, self._series[str(series)], float(value)))
                 except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
                     self._loose += 1
 
@@ -322,6 +323,7 @@ class _Columns:
         shown_texts = [None, *map(shown, list(self._texts)[1:])]
         ids, texts = named([arg.values for arg in args.values() if arg.text], shown_texts, known=1)
         ids = iter(ids)
+        (series,), series_names = named([np.array([n for _, n, _ in self._samples], np.int32)], self._series)
         return Document(
             kind=kind,
             place=place,
@@ -334,7 +336,10 @@ class _Columns:
             flow_rows=self._joined("flow_rows", np.int64),
             flow_ids=flow_ids,
             flow_names=flow_names,
-            samples=self._samples,
+            sample_rows=np.array([row for row, _, _ in self._samples], np.int64),
+            sample_series=series,
+            sample_values=np.array([value for _, _, value in self._samples], np.float64),
+            series=series_names,
             head={},
             truncated=False,
             warnings=[],

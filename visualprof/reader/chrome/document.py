@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.native.scanner import FLOAT, INTEGER, TEXT, TIME
-from visualprof.reader.trace.types import Ids, Ints, Rows, Values
+from visualprof.reader.trace.types import Floats, Ids, Ints, Rows, Values
 
 NO_INT = -(2**62)
 NAN = float("nan")
@@ -94,7 +94,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
     flow: rows with an id, and a number for it: itself where it is a natural number of up to 18 digits, else -1 less its
     index in `flow_names`. head: the other top-level keys.
-    samples: (row, series name, value) of counter events.
+    sample: row, index of the name in `series` and value of each sample of the counter events.
     """
 
     kind: Ids
@@ -108,7 +108,10 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     flow_rows: Ints
     flow_ids: Ints
     flow_names: list[str]
-    samples: Sequence[tuple[int, str, float]]
+    sample_rows: Ints
+    sample_series: Ids
+    sample_values: Floats
+    series: list[str]
     head: Mapping[str, Any]
     truncated: bool
     warnings: Sequence[str]

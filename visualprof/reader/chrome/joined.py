@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -40,7 +39,6 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     if len(set(texts)) < len(texts):
         ids, texts = named(ids, [None, *texts[1:]], known=1)
     next_ids = iter(ids)
-    samples = zip(_list(sample_rows), map(titles.__getitem__, _list(series)), _list(sampled), strict=True)
     return Document(
         kind=kind,
         place=place,
@@ -56,7 +54,10 @@ def scanned_document(parts: Sequence[Part]) -> Document:
         flow_rows=flow_rows,
         flow_ids=flows,
         flow_names=flow_names,
-        samples=[*samples],
+        sample_rows=sample_rows,
+        sample_series=series,
+        sample_values=sampled,
+        series=titles,
         head={},
         truncated=False,
         warnings=[],
@@ -100,9 +101,9 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
     }
     texts_of, strings = named([values for _, values, text in args.values() if text], chain(*texts), known=1)
     next_ids = iter(texts_of)
-    samples = [
-        (int(own[row]), title, value) for d, own in zip(documents, at, strict=True) for row, title, value in d.samples
-    ]
+    rows, titles = [d.sample_rows for d in documents], [d.series for d in documents]
+    sample_rows, series = merged(rows, [d.sample_series for d in documents], titles)
+    (series,), series_names = named([series], chain(*titles))
     return Document(
         kind=kind,
         place=place,
@@ -117,7 +118,10 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
         flow_rows=flow_rows,
         flow_ids=flow,
         flow_names=flow_names,
-        samples=sorted(samples, key=itemgetter(0)),
+        sample_rows=sample_rows,
+        sample_series=series,
+        sample_values=merged(rows, [d.sample_values for d in documents], none)[1],
+        series=series_names,
         head={},
         truncated=False,
         warnings=[],
