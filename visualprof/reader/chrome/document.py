@@ -172,5 +172,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def _of_metadata(self, name: str, rows: Ints) -> dict[int, int]:
         """Row -> value of one argument."""
         having, values = self.arg(name)
-        known = np.isin(having, rows)
+        wanted = np.zeros(len(self.kind), bool)
+        wanted[rows] = True
+        known = wanted[having]
         return dict(zip(having[known].tolist(), values[known].tolist(), strict=True))

@@ -53,12 +53,14 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     place = np.minimum(np.searchsorted(tensors, flow), len(tensors) - 1)
     known = tensors[place] == flow
     bytes_of = np.where(known, size[place], -1)
-    if not known.all():
-        builder.warn(f"{len(np.unique(flow[~known])):,} tensors have no size in the file and are not counted")
+    ids, which = np.unique(flow, return_inverse=True)
+    begun, ended, lost = np.zeros((3, len(ids)), bool)
+    lost[which[~known]] = True
+    if lost.any():
+        builder.warn(f"{np.count_nonzero(lost):,} tensors have no size in the file and are not counted")
     ts = doc.ts[rows]
-    early = release & (ts < 0)
-    gone = np.isin(flow, flow[early])
-    lone = release & ~np.isin(flow, flow[~release])
+    begun[which[~release]] = ended[which[release & (ts < 0)]] = True
+    gone, lone = ended[which], release & ~begun[which]
     if (lone & ~gone).any():
         builder.warn(f"{int((lone & ~gone).sum()):,} tensors are released without having been produced")
     keep = known & (bytes_of > 0) & ~gone
