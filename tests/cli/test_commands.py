@@ -160,6 +160,26 @@ def test_errors_say_what_to_do_and_give_2(
     assert text in err
 
 
+def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    for name, nodes in (("a", ["conv", "relu"]), ("b", ["conv"])):
+        models.save(models.chain(nodes), tmp_path / f"{name}.onnx")
+    paths = [tmp_path / "a.onnx", tmp_path / "b.onnx"]
+    status, out, _ = run("compare", *paths, capfd=capfd)
+    assert status == 0
+    assert "removed: 1" in out
+    rows = list(
+        csv.DictReader(io.StringIO(run("compare", *paths, "--table", "changes", "--format", "csv", capfd=capfd)[1]))
+    )
+    assert [row["name"] for row in rows] == ["relu"]
+    kinds = json.loads(run("compare", *paths, "--format", "json", capfd=capfd)[1])["summary"]["columns"]
+    assert (kinds["change"], kinds["nodes"]) == (["removed"], [1])
+    assert run("compare", paths[0], tmp_path / "none.onnx", capfd=capfd)[::2] == (
+        2,
+        "visualprof: none.onnx: No such file or directory\nhint: is the file still there and readable?\n",
+    )
+
+
 def test_the_commands_are_the_files_of_the_folder() -> None:
     assert {"serve", "view", "demo"} <= set(commands())
     assert not any(name.startswith("_") for name in commands())
@@ -298,6 +318,24 @@ def test_the_version_is_told_without_loading_other_commands() -> None:
     loaded = modules_after("try: main(['--version'])\nexcept SystemExit: pass")
     assert {m for m in loaded if m.startswith("visualprof.cli.")} == {"visualprof.cli._paths", "visualprof.cli.serve"}
     assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
+
+
+def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only() -> None:
+    loaded = modules_after("import visualprof.server.serve, visualprof.server.app")
+    assert "visualprof.server.api.jobs" in loaded
+    assert not {"sqlalchemy", "alembic", "sqlite3"} & set(loaded)
+
+
+@pytest.mark.parametrize("given", ["", "3"])
+def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # a command that ran in this process may have set it
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    code = "from visualprof.cli._start import imports\nimport gc, os\nwith imports():\n"
+    code += " import numpy; print(os.environ['OPENBLAS_NUM_THREADS'], gc.isenabled())\n"
+    code += "print(os.environ.get('OPENBLAS_NUM_THREADS'), gc.isenabled(), gc.get_freeze_count() > 0)"
+    out = python("-c", code).stdout.splitlines()
+    assert out == [f"{given or 1} False", f"{given or None} True True"]
 
 
 def test_it_runs_as_a_module(trace: Path) -> None:
