@@ -152,7 +152,7 @@ def test_overload_leaves_runs_unserved_which_are_later_than_all() -> None:
     assert told["p50_ns"] is None
     assert told["mean_ns"] is None
     assert told["max_ns"] is None
-    assert half.told()["p50_ns"] is None
+    assert half.told()["load"]["step"]["p50_ns"] is None
 
 
 def test_a_prepared_error_of_one_lane_ends_all() -> None:
@@ -210,9 +210,9 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
     how = measure(Load([1], limit_ms=50.0), seconds=300.0)
     point = loader(how, 10.0)
     step = point.run({})
-    told = point.told()
+    told = point.told()["load"]
     assert (told["scenario"], told["verdict"], step.decision) == ("search", "PASS", "PASS")
-    assert told["tail_ns"] <= told["tail_bound_ns"] <= 50 * MS
+    assert told["step"]["tail_ns"] <= told["step"]["tail_bound_ns"] <= 50 * MS
     rate = step.offered_per_s
     assert rate is not None
     more = np.sort(queue(arrivals(rate * 1.1, how), 10 * MS, 1))
@@ -224,30 +224,27 @@ def test_the_search_finds_the_rate_at_which_the_tail_meets_the_limit() -> None:
 def test_a_limit_below_the_service_fails_at_every_rate() -> None:
     point = loader(measure(Load([1], limit_ms=9.0), seconds=20.0), 10.0)
     point.run({})
-    assert point.told()["verdict"] == "FAIL"
-    assert point.told()["offered_per_s"] == pytest.approx(100 / 2**8)
+    assert point.told()["load"]["verdict"] == "FAIL"
+    assert point.told()["load"]["step"]["offered_per_s"] == pytest.approx(100 / 2**8)
 
 
 def test_too_few_runs_decide_nothing() -> None:
     point = loader(measure(Load([1], [10.0], limit_ms=50.0), seconds=2.0), 10.0)
     point.run({})
-    told = point.told()
-    assert (told["verdict"], told["tail_bound_ns"]) == ("INCONCLUSIVE", None)
-    assert told["n"] < 459
+    told = point.told()["load"]
+    assert (told["verdict"], told["step"]["tail_bound_ns"]) == ("INCONCLUSIVE", None)
+    assert told["step"]["n"] < 459
 
 
 def test_mlperf_sets_percentile_lanes_and_queries() -> None:
     single = loader(measure(Load(mlperf="SingleStream"), seconds=1.0), 10.0)
     assert single.run({}).lanes == 1
-    assert (single.told()["tail_percentile"], single.told()["tail_ns"], single.told()["verdict"]) == (
-        90.0,
-        10 * MS,
-        None,
-    )
+    told = single.told()["load"]
+    assert (told["percentile"], told["step"]["tail_ns"], told["verdict"]) == (90.0, 10 * MS, None)
     several = loader(measure(Load(mlperf="MultiStream"), seconds=10.0), 10.0, samples=4)
     assert set(several.run({}).timed.samples.tolist()) == {20 * MS}, "a query of 8 samples is two runs of 4"
-    told = several.told()
-    assert (told["achieved_per_s"], told["samples_per_s"]) == (pytest.approx(50.0), pytest.approx(400.0))
+    assert several.told()["load"]["step"]["achieved_per_s"] == pytest.approx(50.0)
+    assert several.told()["samples_per_s"] == pytest.approx(400.0)
     assert measure(Load(mlperf="Server", limit_ms=5)).load.searches
     assert not measure(Load([1], [5.0], mlperf="Server", limit_ms=5)).load.searches
 
@@ -277,9 +274,10 @@ def test_a_point_tells_its_load() -> None:
     load = Loader(session, {}, how, 4, world)
     measured = measure_point(session, {}, how, world.clock, load.run)
     line = describe(SweepPoint(4, 4, {}), measured, 1, 1, 0) | load.told()
-    assert (line["scenario"], line["concurrency"], line["verdict"]) == ("closed", 2, None)
+    told = line["load"]
+    assert (told["scenario"], told["step"]["concurrency"], told["verdict"]) == ("closed", 2, None)
     assert (line["qps"], line["samples_per_s"]) == (pytest.approx(200.0), pytest.approx(800.0))
-    assert [row["concurrency"] for row in line["steps"]] == [2]
+    assert [row["concurrency"] for row in told["steps"]] == [2]
     plain = Loader(session, {}, measure(Load(), seconds=1.0), 4, world)
     plain.run({})
-    assert plain.told()["steps"] == [], "nothing but what the point says itself"
+    assert plain.told()["load"]["steps"] == [], "nothing but what the point says itself"

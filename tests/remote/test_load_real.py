@@ -31,12 +31,11 @@ def test_lanes_run_at_once(tmp_path: Path, backend: str) -> None:
     ran = job(tmp_path, backend, Load([1, 2])).run()
     assert ran.status == 0, ran.stderr
     (point,) = ran.points
-    assert [step["concurrency"] for step in point["steps"]] == [1, 2]
-    assert all(step["n"] >= 20 and step["p50_ns"] > 0 for step in point["steps"])
-    chosen = max(point["steps"], key=lambda step: step["achieved_per_s"])
-    assert (point["qps"], point["n"], point["concurrency"]) == (
-        pytest.approx(chosen["achieved_per_s"]), chosen["n"], chosen["concurrency"],
-    )  # fmt: skip
+    steps, step = point["load"]["steps"], point["load"]["step"]
+    assert [one["concurrency"] for one in steps] == [1, 2]
+    assert all(one["n"] >= 20 and one["p50_ns"] > 0 for one in steps)
+    assert step == max(steps, key=lambda step: step["achieved_per_s"])
+    assert (point["qps"], point["n"]) == (pytest.approx(step["achieved_per_s"]), step["n"])
     assert len(ran.samples(point)) == point["n"]
 
 
@@ -46,19 +45,20 @@ def test_runs_arrive_at_a_rate(tmp_path: Path, backend: str) -> None:
     ran = job(tmp_path, backend, Load([2], [200.0], 99.0, 2000.0), 2.0).run()
     assert ran.status == 0, ran.stderr
     (point,) = ran.points
-    assert (point["scenario"], point["offered_per_s"], point["limit_ns"]) == ("poisson", 200.0, 2_000_000_000)
-    assert abs(point["n"] + point["unserved"] - 400) < 60
+    load, step = point["load"], point["load"]["step"]
+    assert (load["scenario"], step["offered_per_s"], load["limit_ns"]) == ("poisson", 200.0, 2_000_000_000)
+    assert abs(point["n"] + step["unserved"] - 400) < 60
     assert point["qps"] == pytest.approx(200.0, rel=0.2)
-    assert point["verdict"] in ("PASS", "INCONCLUSIVE"), "399 are too few to be sure of p99, whatever they took"
+    assert load["verdict"] in ("PASS", "INCONCLUSIVE"), "399 are too few to be sure of p99, whatever they took"
 
 
 def test_a_rate_is_found_that_keeps_a_limit(tmp_path: Path) -> None:
     ran = job(tmp_path, "onnxruntime", Load([1], [], 90.0, 1000.0), 0.1).run()
     assert ran.status == 0, ran.stderr
-    (point,) = ran.points
-    assert (point["scenario"], point["verdict"]) == ("search", "PASS")
-    assert point["tail_bound_ns"] <= 1_000_000_000
-    assert point["offered_per_s"] < point["steps"][0]["achieved_per_s"], "no more than the closed loop does"
+    load = ran.points[0]["load"]
+    assert (load["scenario"], load["verdict"]) == ("search", "PASS")
+    assert load["step"]["tail_bound_ns"] <= 1_000_000_000
+    assert load["step"]["offered_per_s"] < load["steps"][0]["achieved_per_s"], "no more than the closed loop does"
 
 
 @pytest.mark.parametrize("scenario", ["SingleStream", "MultiStream", "Offline"])
@@ -67,7 +67,7 @@ def test_scenarios_of_mlperf(tmp_path: Path, scenario: Mlperf) -> None:
     assert ran.status == 0, ran.stderr
     (point,) = ran.points
     queries = 4 if scenario == "MultiStream" else 1
-    assert point["scenario"] == scenario
+    assert point["load"]["scenario"] == scenario
     assert point["samples_per_s"] == pytest.approx(2 * queries * point["qps"])
 
 

@@ -135,18 +135,19 @@ class Loader:
         return best(self.steps)
 
     def told(self) -> dict[str, Any]:
-        """What a line of `points.jsonl` says of the load. verdict: whether any rate keeps the limit."""
+        """What a line of `points.jsonl` says of the load. verdict: whether any step keeps the limit."""
         step, load, decisions = best(self.steps), self._load, {one.decision for one in self.steps}
         order: tuple[Decision, ...] = ("PASS", "INCONCLUSIVE", "FAIL")
-        return {
+        steps = [self._row(one) for one in self.steps] if load != Load() else []
+        told = {
             "scenario": load.scenario,
-            "samples_per_s": step.per_s * self._samples * self._runs,
-            "tail_percentile": load.tail,
+            "percentile": load.tail,
             "limit_ns": self._limit_ns or None,
-            **self._row(step),
             "verdict": next((decision for decision in order if decision in decisions), None),
-            "steps": [self._row(one) for one in self.steps] if load != Load() else [],
+            "step": self._row(step),
+            "steps": steps,
         }
+        return {"samples_per_s": step.per_s * self._samples * self._runs, "load": told}
 
     def _row(self, step: Step) -> dict[str, Any]:
         """A step as it is kept. tail_ns: at the percentile; tail_bound_ns: where that is with confidence."""

@@ -91,10 +91,12 @@ def history(path: Path) -> DeviceHistory:
     device = DeviceHistory()
     for sample in samples_of(path):
         gpus: list[dict[str, Any]] = sample.get("gpus") or []
-        reasons = gpus[0].get("throttle") if gpus else None
-        device.t_ns.append(sample["t_ns"])
-        device.power_w.append(gpus[0].get("power_w") if gpus else sample.get("cpu_power_w"))
-        device.throttled.append(None if reasons is None else bool(reasons))
+        power_w = gpus[0].get("power_w") if gpus else sample.get("cpu_power_w")
+        if gpus or power_w is not None:
+            reasons = gpus[0].get("throttle") if gpus else None
+            device.t_ns.append(sample["t_ns"])
+            device.power_w.append(power_w)
+            device.throttled.append(None if reasons is None else bool(reasons))
     return device
 
 
