@@ -14,6 +14,7 @@ from visualprof.views.answers.table import Table
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, points_of
 from visualprof.views.measure.loads import LoadColumns, curves, loads_of
 
+KNOWN = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
 
 
@@ -149,8 +150,12 @@ def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
         lines += [_line(name, dots) | {"id": f"{report.id}|{i}"} for i, dots in enumerate(drawn)]
     if not lines:
         return {}
+    percentiles = {
+        f"p{p.load.percentile:g}_ns" for r in reports for p in r.points if p.load.steps and p.load.percentile
+    }
+    tail = next(iter(percentiles)) if len(percentiles) == 1 and percentiles < KNOWN else "in_evaluation.tail_ns"
     fields = (
-        ("@t:column.achieved_per_s", "count"), ("@t:column.tail_ns", "ns"), ("@t:column.percentile", "count"),
+        ("@t:column.achieved_per_s", "count"), (f"@t:column.{tail}", "ns"), ("@t:column.percentile", "count"),
         ("@t:column.concurrency", "count"), ("@t:column.offered_per_s", "count"), ("@t:column.batch", "count"),
     )  # fmt: skip
     return charts.scatter(series, fields, lines, ("value", "log"))
