@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,3 +116,33 @@ def test_torch_keeps_its_modes_in_each_lane() -> None:
     RealTime().together(list(map(lane, session.lanes(3))), lambda: None)
     session.close()
     assert seen == [(True, "torch.bfloat16")] * 3
+
+
+def test_a_lane_on_cuda_waits_for_its_own_stream_alone() -> None:
+    """CUDA is played: which stream is current, and what was waited for."""
+    from visualprof.remote.backends.torch import TorchLane
+
+    current, waited = ["default"], list[str]()
+
+    class Cuda:
+        made = 0
+
+        def Stream(self, device: str) -> Any:
+            Cuda.made += 1
+            name = f"{device} stream {Cuda.made}"
+            return SimpleNamespace(name=name, synchronize=lambda: waited.append(name))
+
+        @contextmanager
+        def stream(self, stream: Any) -> Iterator[None]:
+            current.append(stream.name)
+            yield
+            current.pop()
+
+    played = SimpleNamespace(
+        device="cuda:0", modes=ExitStack, prepare=lambda feeds: feeds, call=lambda prepared: current[-1]
+    )
+    lane = TorchLane(played, Cuda())  # type: ignore[arg-type]
+    assert lane.infer(lane.prepare({})) == "cuda:0 stream 1"
+    assert waited == ["cuda:0 stream 1"]
+    lane.close()
+    assert current == ["default"]
