@@ -70,6 +70,13 @@ class MeasureEntry(msgspec.Struct):
     load: bool = False
 
 
+def measures() -> list[MeasureEntry]:
+    """Everything of that kind."""
+    chosen = {"mlperf": SCENARIOS}
+    plain = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
+    return plain + [MeasureEntry(n, field, USUAL[n], chosen.get(n, ()), True) for n, (field, _) in LOADS.items()]
+
+
 class BackendsAnswer(msgspec.Struct):
     """Every backend, whether an agent has it or not; types of inputs; what can be said about measuring."""
 
@@ -166,10 +173,7 @@ class Jobs(Resource):
     @get("/backends")
     def backends(self) -> BackendsAnswer:
         """Every backend."""
-        measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
-        chosen = {"mlperf": SCENARIOS}
-        measures += [MeasureEntry(n, field, USUAL[n], chosen.get(n, ()), True) for n, (field, _) in LOADS.items()]
-        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures)
+        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures())
 
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""
