@@ -45,6 +45,7 @@ class Report:
     id: what the run in its folder is called. folder: as users see its files.
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
     latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
+    sample: it came with visualprof; nobody here measured it.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Report:
     points: tuple[Point, ...]
     warnings: tuple[str, ...]
     latencies: str
+    sample: bool
     price_per_hour: float | None = None
 
     def point(self, batch: int) -> Point | None:
@@ -139,6 +141,7 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         warnings=(*texts(status.get("warnings")), *wrong),
         latencies="",
         price_per_hour=_price(json_object(job.get("request")), env),
+        sample=json_object(job.get("request")).get("sample") is True,
     )
 
 
