@@ -74,6 +74,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "max_s": args.max_s,
         "profile_runs": args.profile_runs,
         "timeout_s": args.timeout,
+        **{name: getattr(args, name) for name in ("concurrency", "rate", "slo", "mlperf", "price_per_hour")},
     }
     return {
         "key": key,

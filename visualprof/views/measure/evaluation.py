@@ -14,6 +14,7 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Columns
+from visualprof.views.measure.loads import cost_per_million, energy_per_million
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
 FALLS = 0.95  # samples/s below this share of the best size's are a loss
@@ -45,6 +46,12 @@ class PointColumns(Columns):
     rss_bytes: kinds.Sizes
     gpu_memory_bytes: kinds.Sizes
     energy_j_per_sample: kinds.Energies
+    energy_j_per_million: kinds.Energies
+    cost_per_million: kinds.Counts
+    scenario: kinds.Words
+    concurrency: kinds.Counts
+    offered_per_s: kinds.Counts
+    verdict: kinds.Words
     stable: kinds.Flags
     host_busy: kinds.Flags
     throttled: kinds.Flags
@@ -97,8 +104,18 @@ class Verdict(msgspec.Struct, frozen=True):
 def points_of(reports: Sequence[Report]) -> PointColumns:
     """Every point of the reports, in their order."""
     rows = [(report, point) for report in reports for point in report.points]
-    measured = {name: [getattr(point, name) for _, point in rows] for name in PointColumns.__struct_fields__[2:]}
-    return PointColumns(report=[r.id for r, _ in rows], spec=[r.spec for r, _ in rows], **measured)
+    own = [name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__]
+    return PointColumns(
+        report=[r.id for r, _ in rows],
+        spec=[r.spec for r, _ in rows],
+        energy_j_per_million=[energy_per_million(p) for _, p in rows],
+        cost_per_million=[cost_per_million(r, p) for r, p in rows],
+        scenario=[p.load.scenario or None for _, p in rows],
+        concurrency=[p.load.step.concurrency for _, p in rows],
+        offered_per_s=[p.load.step.offered_per_s for _, p in rows],
+        verdict=[p.load.verdict or None for _, p in rows],
+        **{name: [getattr(point, name) for _, point in rows] for name in own},
+    )
 
 
 def most_samples(report: Report) -> Point | None:
