@@ -18,6 +18,7 @@ from typing import Any
 from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import NotFound
+from visualprof.remote.protocol import no_agent_here
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
 _MODEL = _SAMPLES / "models" / "resnet10.onnx"
@@ -88,7 +89,10 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
 
 
 def _can_measure() -> bool:
-    """Is there a runtime for the sample model? Says what to do when there is none."""
+    """Can the sample model be measured here? Says what to do when it cannot."""
+    if why := no_agent_here():
+        print(f"no job is run: {why}", file=sys.stderr)
+        return False
     if importlib.util.find_spec("onnxruntime"):
         return True
     print("no job is run: ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')", file=sys.stderr)

@@ -15,8 +15,8 @@ def limit() -> int:
     """How many this process may hold: half of its files, of which it takes as many as it may have."""
     try:
         import resource
-    except ImportError:  # no such limit there
-        return MOST
+    except ImportError:  # Windows, where select() knows 512
+        return 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MOST if hard == resource.RLIM_INFINITY else min(4 * MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

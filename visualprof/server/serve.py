@@ -21,6 +21,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
+from visualprof.remote.protocol import no_agent_here
 from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
@@ -46,13 +47,15 @@ class Server:
         settings: see `Settings`; its host is what the server binds to.
         ports: how many are tried, from `port` on, until one is free.
 
-    Raises: VisualprofError: the address cannot be taken.
+    Raises: VisualprofError: the address cannot be taken, or an agent is wanted where none runs.
     """
 
     def __init__(
         self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None, *, ports: int = 1
     ) -> None:
         self._settings = settings or Settings()
+        if self._settings.with_agent and (why := no_agent_here()):
+            raise VisualprofError(why, "leave out --with-agent, and start one on a machine with Linux")
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
@@ -148,7 +151,8 @@ class Server:
         self.start()
         assert self._thread
         # A thread of its own serves: an interruption does not cut off the agent, which reports how it ends.
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(1)  # on Windows nothing interrupts it
 
     def start(self) -> None:
         """Serves from a thread of its own.
