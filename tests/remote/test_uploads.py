@@ -282,10 +282,10 @@ def test_a_known_file_needs_not_be_sent_again(empty: Site) -> None:
     sent = send(empty, "first.onnx", onnx_model())
     asked = {"blob": sent["blob"], "name": "second.onnx"}
     answer = empty.client.post("/api/v1/uploads/known", json=asked)
-    assert answer.get_json() == {**sent, "name": "second.onnx"}
+    assert answer.get_json() == {"files": [{**sent, "name": "second.onnx"}]}
     (model,) = empty.client.get("/api/v1/models").get_json()["models"]
     assert model["file"] == "first.onnx, second.onnx"
     for blob in ("0" * 64, "../secret", ""):
-        assert empty.client.post("/api/v1/uploads/known", json={**asked, "blob": blob}).status_code == 404
+        assert empty.client.post("/api/v1/uploads/known", json={**asked, "blob": blob}).get_json() == {"files": []}
     kept(empty)[0].unlink()
-    assert empty.client.post("/api/v1/uploads/known", json=asked).status_code == 404, "somebody tidied up"
+    assert empty.client.post("/api/v1/uploads/known", json=asked).get_json() == {"files": []}, "somebody tidied up"

@@ -36,6 +36,7 @@ class Channel(HTTPChannel):
 
     def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:
         super().__init__(server, sock, addr, adj, map)
+        self.parser_class = server.parser
         there = [one for one in map.values() if isinstance(one, Channel) and not one.will_close]
         if len(there) > adj.connection_limit - SPARE:
             idle = [one for one in there if not one.requests and one is not self]

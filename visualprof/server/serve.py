@@ -62,8 +62,8 @@ class Server:
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.remote.queue.store.blobs import MAX_BLOB
         from visualprof.server.app import create_app
+        from visualprof.server.bodies import Parser
         from visualprof.server.remote_service import open_remote
 
         self.remote = open_remote(
@@ -84,13 +84,13 @@ class Server:
         app = create_app(self.logdir, self._settings, self.remote, self.models)
         tries = range(port, min(port + ports, 65536)) if port else [0]
         try:
-            self._waitress = self._bind(tries, app=app, max_request_body_size=MAX_BLOB + (1 << 20))
+            self._waitress = self._bind(tries, app=app)
         except VisualprofError:
             self._resources.close()
             raise
-        for listener in self._sockets.values():
-            if isinstance(listener, BaseWSGIServer):
-                listener.channel_class = connections.Channel
+        listeners: list[Any] = [one for one in self._sockets.values() if isinstance(one, BaseWSGIServer)]
+        for listener in listeners:
+            listener.channel_class, listener.parser = connections.Channel, partial(Parser, self._settings.token)
         self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:

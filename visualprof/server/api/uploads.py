@@ -9,7 +9,7 @@ import msgspec
 from flask import request
 from msgspec import Meta
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
@@ -70,7 +70,7 @@ class KnownFile(msgspec.Struct):
 
 
 class FilesAnswer(msgspec.Struct):
-    """What a job was submitted with, the model first; files that are gone are left out."""
+    """What a job was submitted with, the model first, or what was asked for; files that are not here are left out."""
 
     files: list[UploadAnswer]
 
@@ -93,10 +93,13 @@ class Uploads(Resource):
         answer.others = [_shown(other) for other in others]
         return answer
 
-    @change("POST", "/uploads/known", refuses={**READ_ONLY, 404: "it is not here: send it"})
-    def known(self, body: KnownFile) -> UploadAnswer:
+    @change("POST", "/uploads/known", refuses=READ_ONLY)
+    def known(self, body: KnownFile) -> FilesAnswer:
         """Keep a file that is here already under another name, without its bytes."""
-        return _shown(again(self._remote, body.blob, body.name, body.part))
+        try:
+            return FilesAnswer([_shown(again(self._remote, body.blob, body.name, body.part))])
+        except NotFound:
+            return FilesAnswer([])
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
