@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, shared
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
 from visualprof.server.api.jobs import JobRefused
 from visualprof.server.api.uploads import UploadAnswer
@@ -276,6 +276,15 @@ def test_the_same_content_under_another_name_keeps_both(empty: Site) -> None:
         draft = {"model": first["blob"], "model_name": name}
         drafted = empty.client.post("/api/v1/jobs/draft", json=draft).get_json()
         assert drafted["request"]["model"]["name"] == name, "a job has the name of its own file"
+
+
+def test_a_model_that_only_a_runtime_reads_is_not_on_the_graph_page(empty: Site) -> None:
+    sent = send(empty, "lenet.tm", shared("models/megengine/lenet.tm").read_bytes())
+    assert (sent["model"]["format"], sent["model"]["backends"]) == ("megengine_traced", ["megengine"])
+    assert sent["graph"] is None
+    assert empty.client.get("/api/v1/models").get_json()["models"] == []
+    (told,) = empty.client.post("/api/v1/jobs/draft", json={"model": sent["blob"]}).get_json()["warnings"]
+    assert told["error"] == "no registered agent has megengine for cpu"
 
 
 def test_a_known_file_needs_not_be_sent_again(empty: Site) -> None:

@@ -13,7 +13,7 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import GRAPH, Upload, again, kept, kept_models, take
+from visualprof.remote.queue.uploads import Upload, again, graph_of, kept, kept_models, take
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
 from visualprof.server.routes import READ_ONLY, Resource, change, get
@@ -130,4 +130,4 @@ def _shown(upload: Upload) -> UploadAnswer:
     if isinstance(content, InspectedPart):
         return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
     model = row(UploadedModel, content)
-    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, GRAPH + blob)
+    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_of(blob, content.format))
