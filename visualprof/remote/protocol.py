@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 PROTOCOL = 1
@@ -136,6 +137,7 @@ class Request:
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
+    sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     """
 
     key: str
@@ -151,6 +153,7 @@ class Request:
     timeout_s: float = 900.0
     retries: int = 2
     spread: bool = False
+    sample: bool = False
 
     @property
     def blobs(self) -> dict[str, str]:
@@ -267,10 +270,10 @@ def build(kind: Any, value: Any) -> Any:
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
     """
     from dataclasses import MISSING, fields, is_dataclass
-    from typing import get_args, get_origin, get_type_hints
+    from typing import get_args, get_origin
 
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
         for f in fields(kind):
             if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -279,3 +282,10 @@ def build(kind: Any, value: Any) -> Any:
     if get_origin(kind) is list:
         return [build(get_args(kind)[0], item) for item in value]
     return value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    return get_type_hints(kind)

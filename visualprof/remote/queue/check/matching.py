@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, false, or_
+from sqlalchemy import Boolean, and_, bindparam, func, or_, tuple_
 
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
@@ -46,26 +47,33 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
 
 
-def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
-    """Condition on `tasks`: those that a machine may take while these devices are free.
+# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
+# A private machine works for its own owner alone; without accounts that is everybody.
+FITTING = and_(
+    or_(
+        tasks.c.wanted_agent == bindparam("taker"),
+        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
+    ),
+    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
+    tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+)
 
-    A private machine works for its own owner alone; without accounts that is everybody.
-    """
-    if agent.standing != "works":
-        return false()
-    anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
-    allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
-    if not agent.public:
-        allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
-    runtimes = [
-        and_(
-            tasks.c.backend == r.backend,
-            tasks.c.version.in_(("", r.version)),
-            tasks.c.device.in_(device_names([device for device in devices if device in r.devices])),
-        )
-        for r in agent.capabilities.runtimes
-    ]
-    return and_(allowed, or_(false(), *runtimes))
+
+def offer(agent: Agent, devices: Sequence[str]) -> dict[str, Any]:
+    """The parameters of `FITTING`: what a machine serves while these devices are free."""
+    served = {
+        (runtime.backend, version, device)
+        for runtime in agent.capabilities.runtimes
+        for version in ("", runtime.version)
+        for device in device_names([device for device in devices if device in runtime.devices])
+    }
+    return {
+        "taker": agent.id,
+        "on_platform": agent.capabilities.platform,
+        "for_all": agent.public,
+        "for_owner": agent.owner or "",
+        "served": sorted(served) if agent.standing == "works" else [],
+    }
 
 
 def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:
