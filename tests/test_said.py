@@ -27,7 +27,7 @@ ELSEWHERE = re.compile(
 )
 #: Calls and names whose texts are no sentences for a page: logs, descriptions of the API, SQL, names of counters.
 UNSAID = re.compile(
-    r"_log\.\w+|logging\b.*|re\.\w+|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
+    r"_log\.\w+|logging\b.*|re\.\w+|pattern|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
     r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast"
     r"|.*\.encode"
     r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|NO_SPACE)"

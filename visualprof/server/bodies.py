@@ -13,7 +13,7 @@ import msgspec
 from waitress.parser import HTTPRequestParser
 from waitress.utilities import RequestEntityTooLarge
 
-from visualprof.remote.queue.store.blobs import MAX_BLOB
+from visualprof.remote.queue.store.files import MAX_BLOB
 from visualprof.server.answers import ErrorBody
 from visualprof.server.routes import JSON, MAX_BODY
 from visualprof.server.session_token import HEADER

@@ -159,9 +159,9 @@ class Server:
 
         Raises: VisualprofError: an agent is wanted, and no job can be run here.
         """
-        self.remote.start()
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
+        self.remote.start()
         if self._settings.with_agent:
             from visualprof.server.remote_service import LocalAgent
 

@@ -1,16 +1,12 @@
-"""Does a spec fit a machine? One rule: as reasons for people, and as a condition on the table of tasks."""
+"""Does a spec fit a machine? The same rule as a condition on the table of tasks is in `tasks.leases`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-from sqlalchemy import Boolean, and_, bindparam, func, or_, tuple_
 
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
-from visualprof.remote.queue.store.tables import tasks
 
 
 def device_names(devices: Sequence[str]) -> list[str]:
@@ -45,35 +41,6 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     """The machines that can run a spec, and are given tasks."""
     working = [a for a in agents if a.standing == "works"]
     return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
-
-
-# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-# A private machine works for its own owner alone; without accounts that is everybody.
-FITTING = and_(
-    or_(
-        tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
-    ),
-    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
-    tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
-)
-
-
-def offer(agent: Agent, devices: Sequence[str]) -> dict[str, Any]:
-    """The parameters of `FITTING`: what a machine serves while these devices are free."""
-    served = {
-        (runtime.backend, version, device)
-        for runtime in agent.capabilities.runtimes
-        for version in ("", runtime.version)
-        for device in device_names([device for device in devices if device in runtime.devices])
-    }
-    return {
-        "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "for_all": agent.public,
-        "for_owner": agent.owner or "",
-        "served": sorted(served) if agent.standing == "works" else [],
-    }
 
 
 def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:
