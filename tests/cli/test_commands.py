@@ -160,6 +160,26 @@ def test_errors_say_what_to_do_and_give_2(
     assert text in err
 
 
+def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    for name, nodes in (("a", ["conv", "relu"]), ("b", ["conv"])):
+        models.save(models.chain(nodes), tmp_path / f"{name}.onnx")
+    paths = [tmp_path / "a.onnx", tmp_path / "b.onnx"]
+    status, out, _ = run("compare", *paths, capfd=capfd)
+    assert status == 0
+    assert "removed: 1" in out
+    rows = list(
+        csv.DictReader(io.StringIO(run("compare", *paths, "--table", "changes", "--format", "csv", capfd=capfd)[1]))
+    )
+    assert [row["name"] for row in rows] == ["relu"]
+    kinds = json.loads(run("compare", *paths, "--format", "json", capfd=capfd)[1])["summary"]["columns"]
+    assert (kinds["change"], kinds["nodes"]) == (["removed"], [1])
+    assert run("compare", paths[0], tmp_path / "none.onnx", capfd=capfd)[::2] == (
+        2,
+        "visualprof: none.onnx: No such file or directory\nhint: is the file still there and readable?\n",
+    )
+
+
 def test_the_commands_are_the_files_of_the_folder() -> None:
     assert {"serve", "view", "demo"} <= set(commands())
     assert not any(name.startswith("_") for name in commands())
@@ -292,6 +312,7 @@ def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only() -> N
 
 @pytest.mark.parametrize("given", ["", "3"])
 def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # a command that ran in this process may have set it
     if given:
         monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     code = "from visualprof.cli._start import imports\nimport gc, os\nwith imports():\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests import fuzz
 from tests.conftest import FIXTURES, SHARED
 from visualprof.errors import VisualprofError
+from visualprof.reader.chrome import times
 from visualprof.reader.chrome.decode import read_events
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.scan import Scanner
@@ -129,6 +131,7 @@ TIMES = {
     "1711964646123456.789": 1_711_964_646_123_456_789, "4458676522690.655": 4_458_676_522_690_655,
     "4458676522690.6555": 4_458_676_522_690_656, "0.0005": 1, "-0.0005": -1, "0.00049999": 0, "-1.0015": -1002,
     "1.5e3": 1_500_000, "5e-05": 0, "7": 7000, "0.001": 1, "12.34": 12_340,
+    "0E20": 0, "-0e30": 0,
 }  # fmt: skip
 
 
@@ -139,6 +142,11 @@ def test_times_are_the_nearest_nanosecond_of_what_is_written(tmp_path: Path) -> 
         for scanner in (None, Scanner(*KINETO, threads=1)):
             found = read_events(Source(path), *KINETO, scanner)
             assert (found.ts.tolist(), found.dur.tolist()) == ([ns], [ns]), text
+
+
+def test_decimals_are_what_is_written() -> None:
+    written = {**TIMES, "1e30": times.MOST_NS, "-1e30": times.LEAST_NS, "NaN": -5}
+    assert times.of_decimals([Decimal(text) for text in written], -5).tolist() == list(written.values())
 
 
 def test_one_odd_event_is_decoded_between_scanned_ones(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def of_decimals(us: list[Decimal | None], missing: int) -> Ints:
 
 
 def _of_decimal(us: Decimal, missing: int) -> int:
-    if us.adjusted() > _DIGITS:
+    if us and us.adjusted() > _DIGITS:
         return MOST_NS if us > 0 else LEAST_NS
     ns = us * 1000
     try:
