@@ -1184,13 +1184,13 @@ export interface components {
             dtype: string;
             shape: number[];
         };
+        FilesAnswer: {
+            files: components["schemas"]["UploadAnswer"][];
+        };
         KnownFile: {
             blob: string;
             name: string;
             part?: boolean;
-        };
-        FilesAnswer: {
-            files: components["schemas"]["UploadAnswer"][];
         };
         JobsAnswer: {
             revision: number;
