@@ -16,7 +16,9 @@ JOB_SCHEMA = "visualprof.job/1"
 MONITOR_SCHEMA = "visualprof.monitor/1"
 
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
-Phase = Literal["preparing", "converting", "measuring", "profiling", "uploading"]
+Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "uploading"]
+# Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
+NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 # Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
@@ -135,6 +137,8 @@ class Request:
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
+    repeat: how often every point is measured, each time in a new process; the specs on a device take turns.
+    pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
     """
 
     key: str
@@ -150,6 +154,9 @@ class Request:
     timeout_s: float = 900.0
     retries: int = 2
     spread: bool = False
+    repeat: int = 1
+    pin: str = ""
+    quiet_s: float = 0.0
 
     @property
     def blobs(self) -> dict[str, str]:

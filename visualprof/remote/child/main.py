@@ -1,7 +1,7 @@
 """The entry point: one stage of one task.
 
-`main([WORK, STAGE])`: STAGE is `measure`, or `profile:<pass>` with a name of `Backend.passes`. The agent has laid down
-`task.json` in the folder WORK, and reads along in the file of events.
+`main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, or `profile:<pass>` with a
+name of `Backend.passes`. The agent has laid down `task.json` in the folder WORK, and reads along in the file of events.
 """
 
 from __future__ import annotations
@@ -99,10 +99,11 @@ def main(argv: list[str]) -> int:
     events = EventLog(work / "events.jsonl")
     try:
         task.out.mkdir(parents=True, exist_ok=True)
-        if stage == "measure":
-            _measure(task, events)
+        kind, _, which = stage.partition(":")
+        if kind == "measure":
+            _measure(task, events, int(which or 0))
         else:
-            _profile(task, events, stage.partition(":")[2])
+            _profile(task, events, which)
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
@@ -114,11 +115,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _measure(task: TaskFile, events: EventLog) -> None:
+def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
+    """Measures every point once, in every other repeat the last one first."""
     request, spec = task.lease.request, task.lease.spec
     runtime = _backend(task)
     events.tell("phase", phase="preparing")
     points, feeds_of = _inputs(task)
+    points = points[:: -1 if repeat % 2 else 1]
     feeds = feeds_of(points[0])
     events.tell("progress", done=0, total=len(points))
     importlib.import_module(runtime.module)  # no part of the load
@@ -128,8 +131,8 @@ def _measure(task: TaskFile, events: EventLog) -> None:
     load_ns = time.perf_counter_ns() - begin
     events.tell("effective", effective=session.effective(), version=runtime.version())
     with (
-        (task.out / "latencies.bin").open("wb") as latencies,
-        (task.out / "points.jsonl").open("w", encoding="utf-8") as lines,
+        (task.out / "latencies.bin").open("ab" if repeat else "wb") as latencies,
+        (task.out / "points.jsonl").open("a" if repeat else "w", encoding="utf-8") as lines,
     ):
         for done, point in enumerate(points):
             events.tell("phase", phase="measuring", batch=point.batch)

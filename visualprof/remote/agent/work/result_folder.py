@@ -16,6 +16,7 @@ from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.machine.settings import host_settings
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
+from visualprof.remote.agent.work.repeats import combine_points
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
@@ -92,6 +93,8 @@ def assemble(
         if file.is_file():
             link(file, work.out / file.name)
     complete_points(work.out / "points.jsonl", work.monitor)
+    if lease.request.repeat > 1:
+        combine_points(work.out / "points.jsonl")
     for profile in progress.profiles:
         _add_counters(work, profile, progress.warnings)
     status = {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
+from visualprof.remote.agent.work.relay import Relay, Runner
+from visualprof.remote.agent.work.repeats import Repeats
 from visualprof.remote.agent.work.result_folder import (
     WorkFolder,
     assemble,
@@ -50,7 +53,10 @@ WORTH_SAYING_S = 1.0
 
 @dataclass
 class AgentContext:
-    """What the tasks of an agent share. changed: tells the server soon that there is news. machine: as it is now."""
+    """What the tasks of an agent share.
+
+    changed: tells the server soon that there is news. machine: as it is now. relay: of the tasks on a device.
+    """
 
     settings: Settings
     state: StateFolder
@@ -59,6 +65,7 @@ class AgentContext:
     nvml: Nvml
     changed: Callable[[], None]
     machine: Machine
+    relay: Relay = field(default_factory=Relay)
 
     @property
     def memory_bytes(self) -> int:
@@ -86,6 +93,8 @@ class LeasedTask:
         self._uploading = outcome is not None
         self._stages: list[str] = []
         self._done = 0
+        self._waited_s = 0.0  # for another agent of this host
+        self._throttled = 0  # periods
         self._started_ns = time.time_ns()
 
     def __str__(self) -> str:
@@ -102,10 +111,11 @@ class LeasedTask:
     def _share(self) -> float:
         if self._uploading:
             return UPLOADING
-        passes = len(self._stages) - 1
-        if self._done == 0:
-            return self._progress.share * (MEASURED if passes > 0 else MEASURED + PASSES)
-        return MEASURED + PASSES * (self._done - 1) / max(passes, 1)
+        rounds, passes = self.lease.request.repeat, len(self._stages) - self.lease.request.repeat
+        if self._done < rounds:
+            done = (self._done + self._progress.share) / rounds
+            return done * (MEASURED if passes > 0 else MEASURED + PASSES)
+        return MEASURED + PASSES * (self._done - rounds) / max(passes, 1)
 
     def end(self, why: str) -> None:
         """Ends the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
@@ -170,6 +180,15 @@ class LeasedTask:
             raise StopRequested(self._why)
 
     def _do(self) -> None:
+        lease, relay = self.lease, self._context.relay
+        place = next((i for i, spec in enumerate(lease.request.specs) if spec.id == lease.spec.id), 0)
+        with relay.runner(lease.spec.device, place) as runner:
+            with relay.turn(lease.spec.device, runner, self._check):
+                runtime = self._prepare()
+            self._run_stages(runtime, runner)
+
+    def _prepare(self) -> Runtime:
+        """Fetches the files and lays them out; the runtime that the spec wants."""
         work, lease = self._work, self.lease
         runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
@@ -185,9 +204,10 @@ class LeasedTask:
         model, inputs = self._fetch()
         work.code.write_bytes(self._context.settings.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
-        self._stages = ["measure", *(f"profile:{name}" for name in passes)]
+        rounds = range(lease.request.repeat)
+        self._stages = [*(f"measure:{n}" for n in rounds), *(f"profile:{name}" for name in passes)]
         work.lay_out(lease, model, inputs)
-        self._run_stages(runtime)
+        return runtime
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
         """The model, in a folder of its own with the files that it names, and the inputs, as plain files."""
@@ -208,14 +228,14 @@ class LeasedTask:
             raise TaskFailure("agent_error", "the server gave out the task without a model")
         return model, inputs
 
-    def _run_stages(self, runtime: Runtime) -> None:
+    def _run_stages(self, runtime: Runtime, runner: Runner) -> None:
         lease, work, context = self.lease, self._work, self._context
         log = CappedLog(work.log)
-        shipper = Shipper(self._client, lease, work.log, lambda: self.end("stale"))
-        self._progress.on_point = shipper.point
+        shipper, repeats = Shipper(self._client, lease, work.log, lambda: self.end("stale")), Repeats()
+        self._progress.on_point = lambda point: shipper.point(repeats.add(point))
         gpus = [lease.spec.device] if lease.spec.device.startswith("cuda") else []
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
-        runner = StageRunner(
+        stages = StageRunner(
             work=work,
             lease=lease,
             python=Path(runtime.python),
@@ -229,38 +249,51 @@ class LeasedTask:
             started=lambda child: context.journal.child(lease, child.pid, child.started),
         )
         try:
-            with turn(lease.spec.device, self._check) as waited_s:
-                if waited_s > WORTH_SAYING_S:
-                    told = (
-                        f"waited {waited_s:.0f} s for another agent of this host, which measured on {lease.spec.device}"
-                    )
-                    self._progress.warnings.append(told)
-                before = throttled_periods()
-                self._run_each(runner)
-                if periods := throttled_periods() - before:
-                    told = f"the control group of the agent had used up its CPU quota in {periods:,} periods"
-                    self._progress.warnings.append(f"{told}: latencies have waits in them")
+            self._run_each(stages, runner)
+            self._tell_waits()
         finally:
             monitor.close()
             log.close()
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
-    def _run_each(self, runner: StageRunner) -> None:
+    def _run_each(self, stages: StageRunner, runner: Runner) -> None:
         """Runs the stages; a profile pass that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
-        end = time.monotonic() + timeout_s
+        left_s = timeout_s
         for stage in self._stages:
-            measures = stage == "measure"
-            try:
-                self._check()
-                runner.run(stage, end if measures else end - min(PASSES_END_S, timeout_s / 10))
-            except TaskFailure as failure:
-                if measures:
-                    raise
-                name = stage.removeprefix("profile:")
-                progress.warnings.append(f"profile pass {name}: {failure.error}")
-                progress.profiles.append({"pass": name, "error": failure.error})
+            kind, _, name = stage.partition(":")
+            measures = kind == "measure"
+            with self._device(runner):
+                began = time.monotonic()
+                try:
+                    self._check()
+                    stages.run(stage, began + left_s - (0 if measures else min(PASSES_END_S, timeout_s / 10)))
+                except TaskFailure as failure:
+                    if measures:
+                        raise
+                    progress.warnings.append(f"profile pass {name}: {failure.error}")
+                    progress.profiles.append({"pass": name, "error": failure.error})
+                left_s -= time.monotonic() - began
             self._done += 1
+
+    @contextmanager
+    def _device(self, runner: Runner) -> Generator[None]:
+        """Holds the device for a stage: no other task of this agent, and no other agent of the host, has it."""
+        device, self._progress.phase = self.lease.spec.device, "preparing"
+        with self._context.relay.turn(device, runner, self._check), turn(device, self._check) as waited_s:
+            before = throttled_periods()
+            yield
+            self._waited_s += waited_s
+            self._throttled += throttled_periods() - before
+
+    def _tell_waits(self) -> None:
+        """Warns of what is not the spec's own and in its numbers, or in the time that they took."""
+        if self._waited_s > WORTH_SAYING_S:
+            told = f"waited {self._waited_s:.0f} s for another agent of this host, which measured on"
+            self._progress.warnings.append(f"{told} {self.lease.spec.device}")
+        if self._throttled:
+            told = f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods"
+            self._progress.warnings.append(f"{told}: latencies have waits in them")
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:

@@ -33,6 +33,8 @@ RANGES = (
     ("monitor_interval_s", 0.01, 60),
     ("timeout_s", 1, 86_400),
     ("retries", 0, 10),
+    ("repeat", 1, 30),
+    ("quiet_s", 0, 3600),
 )
 
 

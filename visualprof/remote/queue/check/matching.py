@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, and_, false, or_
 
@@ -46,8 +47,23 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
 
 
-def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
-    """Condition on `tasks`: those that a machine may take while these devices are free.
+@dataclass(frozen=True)
+class Free:
+    """Where a machine takes tasks: its free devices, and for jobs that it has begun, by id, the device that they have.
+
+    The specs of a job that is measured repeatedly take turns on one device.
+    """
+
+    devices: Sequence[str]
+    begun: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, job: str) -> list[str]:
+        """The devices for a task of that job, the first that fits."""
+        return [*([self.begun[job]] if job in self.begun else []), *self.devices]
+
+
+def tasks_for(agent: Agent, free: Free) -> ColumnElement[bool]:
+    """Condition on `tasks`: those that a machine may take.
 
     A private machine works for its own owner alone; without accounts that is everybody.
     """
@@ -57,6 +73,12 @@ def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
     allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
     if not agent.public:
         allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
+    begun = [and_(tasks.c.job == job, _run_on(agent, [device])) for job, device in free.begun.items()]
+    return and_(allowed, or_(_run_on(agent, free.devices), *begun))
+
+
+def _run_on(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
+    """Condition on `tasks`: the machine has a runtime for them on one of the devices."""
     runtimes = [
         and_(
             tasks.c.backend == r.backend,
@@ -65,12 +87,12 @@ def tasks_for(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
         )
         for r in agent.capabilities.runtimes
     ]
-    return and_(allowed, or_(false(), *runtimes))
+    return or_(false(), *runtimes)
 
 
-def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:
-    """The free device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
+def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:
+    """The device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
     runtimes = serving(agent.capabilities.runtimes, task.backend, task.version)
     served = {device for runtime in runtimes for device in runtime.devices}
-    device = next(d for d in devices if d in served and task.device in device_names([d]))
+    device = next(d for d in free.of(task.job) if d in served and task.device in device_names([d]))
     return device, max((r.version for r in runtimes if device in r.devices), key=version_order)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, select, update
+from sqlalchemy import ColumnElement, Connection, Select, func, select, update
 
-from visualprof.remote.protocol import FINAL, File, Lease, Phase, Reason, Request, Spec, State
-from visualprof.remote.queue.check.matching import lacks, placed, tasks_for
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Phase, Reason, Request, Spec, State
+from visualprof.remote.queue.check.matching import Free, lacks, placed, tasks_for
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -25,8 +25,7 @@ from visualprof.remote.queue.tasks.points import keep_point, replace_points
 
 LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
-TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
-_TRANSFERS = ("preparing", "uploading")
+TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
 
 @dataclass(frozen=True)
@@ -62,18 +61,25 @@ class Leases:
         self._lease_ns = int(lease_s * 1e9)
 
     def lease(
-        self, agent: Agent, devices: Sequence[str], wait_s: float, gone: Callable[[], bool] = lambda: False
+        self,
+        agent: Agent,
+        devices: Sequence[str],
+        wait_s: float,
+        gone: Callable[[], bool] = lambda: False,
+        begun: Mapping[str, str] | None = None,
     ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
 
         gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
+        begun: jobs of which the agent takes more specs on a device that is not free, where they take turns.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        condition = tasks_for(agent, devices)
+        free = Free(devices, begun or {})
+        condition = tasks_for(agent, free)
         known = self._notifier.notices
-        lease = self._claim(agent, devices, condition)
+        lease = self._claim(agent, free, condition)
         if lease or wait_s <= 0:
             return lease
         with self._notifier.slot():
@@ -85,7 +91,7 @@ class Leases:
                 if gone():
                     return None
                 known = self._notifier.notices
-                lease = self._claim(agent, devices, condition)
+                lease = self._claim(agent, free, condition)
         return lease
 
     def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
@@ -199,7 +205,7 @@ class Leases:
                 late = update(tasks).where(tasks.c.state == "running", column < later)
                 connection.execute(late.values({column: later}))
 
-    def _claim(self, agent: Agent, devices: Sequence[str], condition: ColumnElement[bool]) -> Lease | None:
+    def _claim(self, agent: Agent, free: Free, condition: ColumnElement[bool]) -> Lease | None:
         waiting = select(tasks).where(tasks.c.state == "waiting", condition).order_by(tasks.c.seq).limit(LOOKED_AT)
         with self._database.read() as connection:
             if self._first(connection, agent, waiting) is None:
@@ -210,7 +216,7 @@ class Leases:
                 return None
             row, job = found
             again = _again(connection, row)
-            taken = self._taken(agent.id, *placed(agent, row, devices), job.timeout_ns, again)
+            taken = self._taken(agent.id, *placed(agent, row, free), job.timeout_ns, again)
             claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
             if not connection.execute(claim.values(taken)).rowcount:
                 return None
@@ -290,9 +296,11 @@ class Leases:
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
-        if beat.phase in _TRANSFERS and not row.cancel:
-            own = connection.execute(select(jobs.c.timeout_ns).where(jobs.c.id == row.job)).scalar_one()
-            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS)
+        if beat.phase in NOT_ITS_OWN and not row.cancel:
+            of_job = select(jobs.c.timeout_ns, func.count()).join(tasks, tasks.c.job == jobs.c.id)
+            own, specs = connection.execute(of_job.where(jobs.c.id == row.job).group_by(jobs.c.timeout_ns)).one()
+            waiting = own * (specs - 1)  # for the turns of the others
+            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)
         shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
         if shown:
             values["updated_ns"] = now
