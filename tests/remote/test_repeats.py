@@ -74,19 +74,31 @@ def test_one_at_a_time_has_the_device_also_when_somebody_comes_later() -> None:
 
 def test_who_leaves_is_not_waited_for_and_who_waits_can_be_stopped() -> None:
     relay = Relay()
+
+    def stop() -> None:
+        raise StopRequested
+
     with relay.runner("cpu", 1) as runner:
-        with relay.runner("cpu", 2) as first, relay.turn("cpu", first, lambda: None), pytest.raises(StopRequested):
-
-            def stop() -> None:
-                raise StopRequested
-
-            with relay.turn("cpu", runner, stop):
-                pytest.fail("it is not its turn")
+        with (
+            relay.runner("cpu", 2) as first,
+            relay.turn("cpu", first, lambda: None),
+            pytest.raises(StopRequested),
+            relay.turn("cpu", runner, stop),
+        ):
+            pytest.fail("it is not its turn")
         with relay.turn("cpu", runner, lambda: None):
             pass
-    with relay.runner("cuda:0", 0) as other, relay.runner("cpu", 0) as here:  # devices know nothing of each other
-        with relay.turn("cuda:0", other, lambda: None), relay.turn("cpu", here, lambda: None):
-            pass
+
+
+def test_devices_know_nothing_of_each_other() -> None:
+    relay = Relay()
+    with (
+        relay.runner("cuda:0", 0) as other,
+        relay.runner("cpu", 0) as here,
+        relay.turn("cuda:0", other, lambda: None),
+        relay.turn("cpu", here, lambda: None),
+    ):
+        pass
 
 
 def point(batch: int = 1, **fields: Any) -> dict[str, Any]:

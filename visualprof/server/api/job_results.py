@@ -10,7 +10,7 @@ from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.results.report import PARTS, Report, read_report
 from visualprof.remote.queue.store.records import Task
 from visualprof.server.answers import row
-from visualprof.views.measure.evaluation import Verdict, judge, precision_name
+from visualprof.views.measure.evaluation import Verdict, judge, ran_in
 
 _KEPT = 512
 
@@ -58,12 +58,6 @@ class Results:
         folder = f"{self._root.prefix}/{run}".lstrip("/")
         report = read_report(folder, parts) if "points.jsonl" in parts else None
         return _row(task, report) if report else None
-
-
-def ran_in(report: Report) -> str:
-    """The precision that really ran, as far as the runtime says it; else what was asked for."""
-    effective = report.effective.get("precision", "")
-    return precision_name(effective) or effective or report.precision
 
 
 def _row(task: str, report: Report) -> ResultRow:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from visualprof.remote.agent.child_files import clear, is_plain
 from visualprof.remote.agent.work.child_events import is_object
@@ -63,8 +63,7 @@ def together(points: Sequence[Json]) -> Json:
             known = all(map(_is_number, values)) or (combine is any and True in values)
             one[name] = combine(values) if known else None
     for name in filter(one.__contains__, _LISTS):
-        lists: list[Any] = [point.get(name) for point in points]
-        one[name] = [value for values in lists if isinstance(values, list) for value in values]
+        one[name] = [value for point in points for value in _list(point.get(name))]
     return {**one, "trusted": _trusted(points), "repeats": list(points)}
 
 
@@ -100,8 +99,12 @@ def _size(point: Json) -> Hashable:
 
 def _trusted(points: Sequence[Json]) -> list[Any]:
     """The percentiles for which the runs of every repeat suffice."""
-    lists = [trusted if isinstance(trusted := point.get("trusted"), list) else [] for point in points]
+    lists = [_list(point.get("trusted")) for point in points]
     return [percent for percent in lists[0] if all(percent in trusted for trusted in lists)]
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _is_number(value: object) -> bool:
