@@ -74,6 +74,9 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "max_s": args.max_s,
         "profile_runs": args.profile_runs,
         "timeout_s": args.timeout,
+        "repeat": args.repeat,
+        "quiet_s": args.quiet_host,
+        "pin": args.pin,
     }
     return {
         "key": key,

@@ -38,7 +38,7 @@ Reason = Literal[
 ]
 
 Platform = Literal["x86", "cuda", "arm"]
-Precision = Literal["", "f32", "f16", "bf16", "int8"]
+Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
@@ -94,7 +94,8 @@ class Spec:
     """One way to run the model: runtime, machine, device and options.
 
     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
-    threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+    precision: "" computes as the model says, its floats in f32: without TF32 and bf16, so that specs can be compared;
+    "auto" as the runtime chooses. threads: 0 leaves it to the runtime. options: of the backend, by its own names.
     """
 
     id: str
@@ -245,6 +246,21 @@ class Lease:
     def path(self, what: str) -> str:
         """The address of a request about the task, below the agent's API."""
         return f"tasks/{self.task}/{what}?lease={self.lease}"
+
+
+def cpu_numbers(text: str) -> list[int]:
+    """`0-3,8` as [0, 1, 2, 3, 8].
+
+    Raises: ValueError: it is no list of at most 4,096 CPUs.
+    """
+    numbers = set[int]()
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)):
+            raise ValueError(f"{part[:40]!r} is no CPU and no range of them")
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if not numbers or max(numbers) > 4095:
+        raise ValueError(f"{text[:40]!r} are no CPUs")
+    return sorted(numbers)
 
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:

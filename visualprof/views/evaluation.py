@@ -74,7 +74,11 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
 
 def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
     """The 95 % confidence intervals of a number over the batch, one upright stroke a point; none without repeats."""
-    known = [(p, getattr(p, key), half) for p in report.points if p.batch > 0 and (half := margin(p, key)) is not None]
+    known = [
+        (p, getattr(p, key), half)
+        for p in report.points
+        if p.batch > 0 and (half := margin(p.repeats, key)) is not None
+    ]
     ends = [[[p.batch, max(mean - half, 0)], [p.batch, mean + half], [p.batch, None]] for p, mean, half in known]
     line = {
         "type": "line",

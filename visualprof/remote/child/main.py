@@ -15,7 +15,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,16 @@ LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What `task.json` in a work folder says. inputs: local .npy files by the input's name."""
+    """What `task.json` in a work folder says.
+
+    inputs: local .npy files by the input's name. cpus: that this process is to use, () all.
+    """
 
     work: Path
     lease: Lease
     model: Path
     inputs: dict[str, Path]
+    cpus: tuple[int, ...] = ()
 
     @property
     def out(self) -> Path:
@@ -56,7 +60,10 @@ def read_task(work: Path) -> TaskFile:
     task: dict[str, Any] = json.loads((work / "task.json").read_text("utf-8"))
     inputs: dict[str, str] = task["inputs"]
     arrays = {name: Path(path) for name, path in inputs.items()}
-    return TaskFile(work, build(Lease, task["lease"]), Path(task["model"]), arrays)
+    lease, cpus = build(Lease, task["lease"]), tuple(task.get("cpus", ()))
+    if cpus and not lease.spec.threads:  # runtimes count the machine's cores, not those that they may use
+        lease = replace(lease, spec=replace(lease.spec, threads=len(cpus)))
+    return TaskFile(work, lease, Path(task["model"]), arrays, cpus)
 
 
 class EventLog:
@@ -99,6 +106,8 @@ def main(argv: list[str]) -> int:
     events = EventLog(work / "events.jsonl")
     try:
         task.out.mkdir(parents=True, exist_ok=True)
+        if task.cpus:
+            os.sched_setaffinity(0, task.cpus)  # threads that a runtime starts later have it from here
         kind, _, which = stage.partition(":")
         if kind == "measure":
             _measure(task, events, int(which or 0))
@@ -129,7 +138,8 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
     begin = time.perf_counter_ns()
     session = runtime.load(task.model, spec, feeds)
     load_ns = time.perf_counter_ns() - begin
-    events.tell("effective", effective=session.effective(), version=runtime.version())
+    pinned = {"cpus": ", ".join(map(str, task.cpus))} if task.cpus else {}
+    events.tell("effective", effective={**session.effective(), **pinned}, version=runtime.version())
     with (
         (task.out / "latencies.bin").open("ab" if repeat else "wb") as latencies,
         (task.out / "points.jsonl").open("a" if repeat else "w", encoding="utf-8") as lines,

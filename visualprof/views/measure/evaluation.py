@@ -123,15 +123,15 @@ def points_of(reports: Sequence[Report]) -> PointColumns:
     rows = [(report, point) for report in reports for point in report.points]
     derived = {"report": [r.id for r, _ in rows], "spec": [r.spec for r, _ in rows]}
     derived |= {"repeats": [len(p.repeats) or 1 for _, p in rows]}
-    derived |= {name: [margin(p, of) for _, p in rows] for name, of in MARGINS.items()}
+    derived |= {name: [margin(p.repeats, of) for _, p in rows] for name, of in MARGINS.items()}
     plain = [name for name in PointColumns.__struct_fields__ if name not in derived]
     return PointColumns(**derived, **{name: [getattr(point, name) for _, point in rows] for name in plain})
 
 
-def margin(point: Point, number: str) -> float | None:
-    """Half of the 95 % confidence interval of a point's number, of the unit of that; None with a single repeat."""
-    known = [value for repeat in point.repeats if (value := getattr(repeat, number)) is not None]
-    between = interval(known) if len(known) == len(point.repeats) else None
+def margin(repeats: Sequence[object], number: str) -> float | None:
+    """Half of the 95 % confidence interval of a number of repeats, of its unit; None for fewer than two."""
+    known = [value for repeat in repeats if (value := getattr(repeat, number)) is not None]
+    between = interval(known) if len(known) == len(repeats) else None
     half = (between[1] - between[0]) / 2 if between else None
     return round(half) if half is not None and number.endswith("_ns") else half
 

@@ -247,7 +247,7 @@ def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
     percent, tail_ns = tail(point) or (None, None)
     reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
-    reported |= {"repeats": repeats_of(point), **{name: margin(point, of) for name, of in MARGINS.items()}}
+    reported |= {"repeats": repeats_of(point), **{name: margin(point.repeats, of) for name, of in MARGINS.items()}}
     return PointFacts(
         **{**asdict(point), **reported, **measured},
         tail_percentile=percent,

@@ -50,10 +50,11 @@ class WorkFolder:
         self.monitor = folder / "monitor.jsonl"
         self.log = folder / "log.txt"
 
-    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path]) -> None:
-        """Makes the child's folder, with task.json."""
+    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int]) -> None:
+        """Makes the child's folder, with task.json. cpus: that it may use, [] all."""
         self.out.mkdir(parents=True)
-        task = {"lease": asdict(lease), "model": str(model), "inputs": {n: str(path) for n, path in inputs.items()}}
+        paths = {name: str(path) for name, path in inputs.items()}
+        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus}
         self.task.write_text(json.dumps(task), "utf-8")
 
     def make_room(self) -> None:

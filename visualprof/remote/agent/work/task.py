@@ -16,9 +16,11 @@ from visualprof.remote.agent.child_files import free_bytes, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
+from visualprof.remote.agent.machine.cpus import pinned
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.machine.quiet import host_use, wait_for_quiet
 from visualprof.remote.agent.machine.settings import throttled_periods
 from visualprof.remote.agent.machine.turns import turn
 from visualprof.remote.agent.registration import Registration
@@ -94,6 +96,7 @@ class LeasedTask:
         self._stages: list[str] = []
         self._done = 0
         self._waited_s = 0.0  # for another agent of this host
+        self._settled_s = 0.0  # for a quiet host
         self._throttled = 0  # periods
         self._started_ns = time.time_ns()
 
@@ -206,7 +209,7 @@ class LeasedTask:
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
         rounds = range(lease.request.repeat)
         self._stages = [*(f"measure:{n}" for n in rounds), *(f"profile:{name}" for name in passes)]
-        work.lay_out(lease, model, inputs)
+        work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads))
         return runtime
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
@@ -264,6 +267,8 @@ class LeasedTask:
             kind, _, name = stage.partition(":")
             measures = kind == "measure"
             with self._device(runner):
+                if measures:
+                    self._settle(stages.log)
                 began = time.monotonic()
                 try:
                     self._check()
@@ -285,6 +290,21 @@ class LeasedTask:
             yield
             self._waited_s += waited_s
             self._throttled += throttled_periods() - before
+
+    def _settle(self, log: CappedLog) -> None:
+        """Waits until the host is quiet, as long as the job allows for all repeats together."""
+        left_s = self.lease.request.quiet_s - self._settled_s
+        if left_s <= 0:
+            return
+        self._progress.phase = "settling"
+        self._context.changed()
+        took_s, busy = wait_for_quiet(left_s, host_use(), self._check)
+        self._settled_s += took_s
+        told = f"waited {took_s:.0f} s for a quiet host"
+        if busy:
+            told = f"{told}, which it never was ({busy}); measured all the same"
+            self._progress.warnings.append(told)
+        log.write(f"[agent] {told}\n".encode())
 
     def _tell_waits(self) -> None:
         """Warns of what is not the spec's own and in its numbers, or in the time that they took."""

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, ModelRef, Platform, Request, Spec
+from visualprof.remote.protocol import (
+    DTYPES,
+    INPUT_NAME_MAX,
+    SPEC_ID,
+    Input,
+    ModelRef,
+    Platform,
+    Request,
+    Spec,
+    cpu_numbers,
+)
 from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.names import check_distinct, check_name
@@ -40,7 +50,14 @@ RANGES = (
 
 def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
-    parts = (_texts(request), _numbers(request), _sweep(request), _all_inputs(request), _all_specs(request.specs))
+    parts = (
+        _texts(request),
+        _numbers(request),
+        _pin(request),
+        _sweep(request),
+        _all_inputs(request),
+        _all_specs(request.specs),
+    )
     return [error for part in parts for error in part]
 
 
@@ -84,6 +101,15 @@ def _numbers(request: Request) -> Iterator[FieldError]:
         yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
     for name, size in request.dims.items():
         yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+
+
+def _pin(request: Request) -> Iterator[FieldError]:
+    if request.pin in ("", "auto"):
+        return
+    try:
+        cpu_numbers(request.pin)
+    except ValueError as error:
+        yield FieldError("pin", str(error), "0-3,8 or auto")
 
 
 def _sweep(request: Request) -> Iterator[FieldError]:

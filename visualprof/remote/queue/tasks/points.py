@@ -20,6 +20,14 @@ MAX_POINT = 64 << 10
 FILE = "points.jsonl"
 
 
+class RepeatHead(msgspec.Struct):
+    """What the server reads of a repeat of a point."""
+
+    samples_per_s: float | None = None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+
+
 class PointHead(msgspec.Struct):
     """What the server reads of a point; null where it is not known, or n is too small for it."""
 
@@ -34,6 +42,7 @@ class PointHead(msgspec.Struct):
     p99_ns: int | None = None
     host_busy: bool | None = None
     throttled: bool | None = None
+    repeats: list[RepeatHead] | None = None
 
 
 def batch_of(text: bytes) -> int:
