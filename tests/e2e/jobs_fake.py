@@ -165,6 +165,7 @@ def job(id: str, state: str, tasks: list[Json], **more: Any) -> Json:
         "progress": 0.0,
         "submitted_ns": ago(60),
         "updated_ns": max((t["updated_ns"] for t in tasks), default=ago(60)),
+        "sample": False,
         "tasks": tasks,
     }
     return row | more

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.conftest import SAMPLES
-from tests.e2e.jobs_fake import JobsFake, model_upload
 from tests.e2e.live import DIST, Dashboard, Page, Visits, expect, launch, sync_playwright, why_not
 from tests.e2e.looks import settled
-from tests.e2e.reports import START, result
+from visualprof.cli.demo import lay_out
 
 # The Chinese pictures are dark, so that both themes are seen.
 LOOKS = {"": ("en", "light"), "_zh": ("zh", "dark")}
@@ -25,14 +24,15 @@ PAGES: dict[str, dict[str, Any]] = {
     "kernel": {"run": RUN},
     "trace": {"run": "pytorch-h200/transformer"},
     "memory": {"run": RUN},
-    "distributed": {"run": "synthetic-4gpu"},
+    "distributed": {"run": "pytorch-ddp-cpu"},
     "profile": {"run": "megengine-inference/resnet18_w16"},
-    "graph": {"run": "megengine-inference/resnet18_w16", "model": "megengine-inference/resnet18_w16.profile.json.gz"},
+    "graph": {"run": "pytorch-cpu/gpt"},
+    "evaluation": {},
+    "agents": {},
+    "run": {"job": "sample"},
 }
 DRAWN = ("trace", "graph")  # on canvas
-MODEL = "resnet10_dynbatch.onnx"
-DAY_NS = 86_400_000_000_000
-NOT_SHOWN = {"j-bad", "j-gone"}  # they are for tests of odd names
+POLLING = ("evaluation", "agents", "run")
 
 
 def smaller(png: bytes) -> bytes:
@@ -47,31 +47,9 @@ def smaller(png: bytes) -> bytes:
     return out.getvalue()
 
 
-def write_reports(folder: Path) -> Path:
-    """A job of four specs and an older one."""
-    folder.mkdir()
-    result(folder, "ort-f32-cuda0", 60_000, agent="gpu-box", device="cuda:0")
-    result(folder, "ov-bf16-2t", 110_000, backend="openvino", version="2026.4.1", effective={"precision": "bf16"})
-    busy = {8: {"host_busy": True, "pressure": 0.35, "involuntary_switches": 900}}
-    result(folder, "ov-f32-2t", 140_000, backend="openvino", version="2026.4.1", changes=busy, runs={16: 212})
-    result(folder, "ort-f32-2t", 170_000)
-    result(folder, "ort-f32-2t", 190_000, job="j0", version="1.23.2", finished_ns=START - DAY_NS, profiled=False)
-    return folder
-
-
-def played(dashboard: Dashboard) -> JobsFake:
-    """Jobs and machines that need none."""
-    fake = JobsFake(dashboard)
-    fake.jobs = [job for job in fake.jobs if job["id"] not in NOT_SHOWN]
-    fake.uploads[MODEL] = model_upload()
-    return fake
-
-
 def choose_model(page: Page) -> None:
     """As the Run page's drop zone does."""
-    page.locator("input[type=file]").set_input_files(
-        {"name": MODEL, "mimeType": "application/octet-stream", "buffer": b"content"}
-    )
+    page.locator("input[type=file]").set_input_files(SAMPLES / "models" / "resnet10.onnx")
     expect(page.locator(".submit button.primary")).to_be_enabled()
 
 
@@ -84,7 +62,7 @@ def shoot(page: Page, path: Path, *, quiet: bool = True) -> None:
 
 
 def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path) -> None:
-    """The pages of the samples."""
+    """The pages of the demo."""
     for name, query in PAGES.items():
         if not any((DIST / "assets").glob(f"{name}-*.js")):
             continue
@@ -92,27 +70,13 @@ def shoot_views(dashboard: Dashboard, visits: Visits, folder: Path) -> None:
             page = visits(dashboard, name, language=language, theme=theme, **query)
             if name in DRAWN:
                 page.locator("canvas").first.wait_for()
+            elif name == "agents":
+                page.locator(".agent").nth(1).wait_for()
+            elif name == "run":
+                choose_model(page)
             else:
                 settled(page)
-            shoot(page, folder / f"{name}{suffix}.png")
-
-
-def shoot_remote(dashboard: Dashboard, reports: Dashboard, visits: Visits, folder: Path) -> None:
-    """Run, Evaluation and Machines."""
-    fake = played(dashboard)
-    try:
-        for suffix, (language, theme) in LOOKS.items():
-            page = visits(fake, "run", language=language, theme=theme)  # type: ignore[arg-type]  # an address is all
-            choose_model(page)
-            shoot(page, folder / f"run{suffix}.png", quiet=False)
-            page = visits(fake, "agents", language=language, theme=theme)  # type: ignore[arg-type]
-            page.locator(".agent").first.wait_for()
-            shoot(page, folder / f"agents{suffix}.png", quiet=False)
-            page = visits(reports, "evaluation", language=language, theme=theme)
-            settled(page)
-            shoot(page, folder / f"evaluation{suffix}.png", quiet=False)
-    finally:
-        fake.stop()
+            shoot(page, folder / f"{name}{suffix}.png", quiet=name not in POLLING)
 
 
 def main(folder: Path) -> None:
@@ -121,19 +85,16 @@ def main(folder: Path) -> None:
         sys.exit(reason)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        dashboard = Dashboard(SAMPLES, Path(scratch) / "cache")
-        reports = Dashboard(write_reports(Path(scratch) / "reports"), Path(scratch) / "reports-cache")
+        runs, jobs = lay_out(Path(scratch))
+        dashboard = Dashboard(runs, Path(scratch) / "cache", "--data", str(jobs), "--with-agent")
         browser = launch(playwright)
         try:
             dashboard.wait_until_ready()
-            reports.wait_until_ready()
             visits = Visits(browser)
-            shoot_remote(dashboard, reports, visits, folder)
             shoot_views(dashboard, visits, folder)
             visits.check()
         finally:
             browser.close()
-            reports.stop()
             dashboard.stop()
 
 

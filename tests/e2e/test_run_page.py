@@ -398,6 +398,8 @@ def test_without_a_runtime_for_the_model_the_page_says_how_to_install_one(
     for agent in fake.agents:
         agent["capabilities"]["runtimes"] = []
     page = open_page()
+    lack = page.get_by_role("status").filter(has_text="No machine has a runtime yet.")
+    expect(lack).to_contain_text("visualprof agent install-runtime onnxruntime")
     choose(page, "m.mge")
     lack = page.get_by_role("status").filter(has_text="No machine has a runtime for this model.")
     expect(lack).to_contain_text("visualprof agent install-runtime megengine")

@@ -13,10 +13,12 @@ from visualprof.reader import Trace, read_trace
 from visualprof.reader.registry import all_formats, recognise
 from visualprof.reader.source import Source
 
-FILES = sorted(p for p in SAMPLES.rglob("*") if p.is_file() and p.suffix in (".gz", ".json"))
+FILES = sorted(SAMPLES.rglob("*.gz"))
 FORMAT_OF = {
     "pytorch-h200": "kineto", "pytorch-ddp-cpu": "kineto", "paddle-cpu": "paddle", "megengine-train": "megengine",
     "megengine-inference": "megengine-static", "onnxruntime-cpu": "onnxruntime", "synthetic-4gpu": "kineto",
+    "pytorch-cpu": "kineto", "ort-1t": "onnxruntime", "ort-2t": "onnxruntime", "ov-f32-2t": "openvino",
+    "ov-bf16-2t": "openvino",
 }  # fmt: skip
 
 

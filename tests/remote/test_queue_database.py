@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 from msgspec.json import encode
 from queue_sites import capabilities, together
-from sqlalchemy import create_engine, inspect, select
+from sqlalchemy import Select, create_engine, inspect
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.dml import UpdateBase
 
 from visualprof.errors import VisualprofError
+from visualprof.remote.queue.refusals import Crowded
+from visualprof.remote.queue.store import agents, blobs
 from visualprof.remote.queue.store import database as module
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
 from visualprof.remote.queue.store.tables import metadata
+from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results
 from visualprof.remote.queue.tasks.jobs import revision
 
+PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results)
 REAL = Path(module.__file__).parent / "migrations"
 LATER = """
 import sqlalchemy as sa
@@ -158,7 +163,24 @@ def test_tables_and_indexes_can_be_made_on_postgresql() -> None:
             assert "CREATE" in str(CreateIndex(index).compile(dialect=dialect))
 
 
-def test_a_claim_locks_one_row_on_postgresql() -> None:
-    tasks = metadata.tables["tasks"]
-    claim = select(tasks.c.id).limit(1).with_for_update(skip_locked=True)
-    assert "FOR UPDATE SKIP LOCKED" in str(claim.compile(dialect=postgresql.dialect()))
+def test_statements_of_the_queue_are_those_of_postgresql_too() -> None:
+    made = [value for part in PARTS for value in vars(part).values() if isinstance(value, (Select, UpdateBase))]
+    texts = [str(statement.compile(dialect=postgresql.dialect())) for statement in made]
+    assert {text.split()[0] for text in texts} == {"SELECT", "INSERT", "UPDATE", "DELETE"}
+    assert len(texts) > 25
+
+
+def test_a_database_that_another_program_holds_is_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BUSY_S", 0.1)
+    database = open_sqlite(tmp_path / "jobs.sqlite")
+    other = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Crowded, match="busy"), database.write():
+        pytest.fail("the other one writes")
+    with database.read() as connection:
+        assert revision(connection) == 0, "who reads does not wait"
+    other.execute("ROLLBACK")
+    with database.write() as connection:
+        assert changed(connection) == 1
+    other.close()
+    database.close()

@@ -85,6 +85,15 @@ def test_every_report_is_listed_the_newest_first(dashboard: Dashboard) -> None:
     assert (row["spec"], row["agent"], row["state"], row["run"]) == ("new", "laptop", "succeeded", None)
 
 
+def test_a_shipped_report_is_marked(dashboard: Dashboard) -> None:
+    for name in ("ours", "shipped"):
+        write_result(dashboard.folder / "m" / name, {1: FAST}, job={"request": {"sample": name == "shipped"}})
+    dashboard.look()
+    assert {r["spec"]: r["sample"] for r in dashboard.get("")["reports"]} == {"ours": False, "shipped": True}
+    (verdict,) = dashboard.get("/overlay", reports="m/ours,m/shipped")["verdicts"]
+    assert (verdict["id"], verdict["report"], verdict["evidence"]["cpu"]) == ("sample", "m/shipped", "a CPU")
+
+
 def test_a_report_knows_the_run_of_its_folder(dashboard: Dashboard, result: Path) -> None:
     assert dashboard.get("")["reports"][0]["run"] == "m-1/ort"
 

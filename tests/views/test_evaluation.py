@@ -56,6 +56,16 @@ def verdicts(report: Report) -> dict[str, Json]:
     return {v.id: json_of(v.evidence) | {"batch": v.batch, "batches": v.batches} for v in judge([report])}
 
 
+def test_a_sample_says_on_what_and_on_which_day_it_was_measured(report: Callable[..., Report]) -> None:
+    midnight = 1_795_305_600 * SECOND  # date -ud @1795305600
+    times = {"finished_ns": midnight - 1}
+    ours, theirs = (report({4: FAST}, name, status=times, job={"request": {"sample": name == "shipped"}})
+                    for name in ("measured", "shipped"))  # fmt: skip
+    assert "sample" not in verdicts(ours)
+    told = {"cpu": "a CPU", "day": "2026-11-21", "batch": None, "batches": (4,)}
+    assert verdicts(theirs)["sample"] == told
+
+
 # -- numbers against the raw samples
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import importlib.util
 import json
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -21,6 +24,8 @@ from visualprof.errors import NotFound
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
 _MODEL = _SAMPLES / "models" / "resnet10.onnx"
+_JOB = _SAMPLES / "resnet10-sample" / "jobs.sql"
+_FIRST = "#/overview?run=pytorch-h200%2Fcnn"
 _PATIENCE_S = 120
 
 
@@ -41,24 +46,34 @@ def run(args: argparse.Namespace) -> int:
             "this installation has no sample runs", "install visualprof again: pip install --force-reinstall visualprof"
         )
     with tempfile.TemporaryDirectory(prefix="visualprof-demo-", ignore_cleanup_errors=True) as folder:
-        runs = Path(folder) / "samples"
-        shutil.copytree(_SAMPLES, runs)  # times of change included, so that the cache knows the files next time
-        jobs = Path(folder) / "jobs"
+        runs, jobs = lay_out(Path(folder))
         if args.check:
             return check(runs, jobs, token_of(args))
         settings = Settings(
             language=args.language,
             host=args.host,
             data=jobs,
-            with_agent=_can_measure(),
+            with_agent=sys.platform.startswith("linux"),
             token=token_of(args),
             private=args.private,
         )
-        return serve([str(runs)], args.port, settings, args.open, _measure if settings.with_agent else None)
+        return serve([str(runs)], args.port, settings, args.open, _measure if _can_measure() else None, _FIRST)
+
+
+def lay_out(folder: Path) -> tuple[Path, Path]:
+    """A log directory with the samples, and the data of a queue that holds the job of the one that is a result."""
+    runs, jobs = folder / "samples", folder / "jobs"
+    apart = shutil.ignore_patterns(_JOB.name, _MODEL.parent.name)
+    shutil.copytree(_SAMPLES, runs, ignore=apart)  # times of change, too, so that the cache knows the files next time
+    (jobs / "blobs").mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(jobs / "jobs.sqlite")) as database:
+        database.executescript(_JOB.read_text("utf-8"))
+    shutil.copy(_MODEL, jobs / "blobs" / hashlib.sha256(_MODEL.read_bytes()).hexdigest())
+    return runs, jobs
 
 
 def check(runs: Path, jobs: Path | None, token: str = "") -> int:
-    """Asks a server of its own for all that it shows of a folder; 1 when anything fails.
+    """Asks a server of its own for all that it shows of a folder; 1 when anything fails or is empty.
 
     jobs: where a job is kept that is run before; None runs none. token: of the server.
     """
@@ -71,27 +86,32 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
         problems = [] if not measuring or _measure(server.url, "--wait") == 0 else ["the job did not succeed"]
         spans, unread = _parsed(server.url)
         problems += unread
-        answers = 0
-        for query, views in spans:
-            for view in views:
-                for kind in ("view", "charts"):
-                    answers += 1
-                    status, body = _get(f"{server.url}api/v1/{kind}/{view}?{query}")
-                    if status != 200:
-                        problems.append(f"{kind}/{view}?{query}: {status} {body.get('error')}")
+        questions = [
+            f"{kind}/{view}?{query}" for query, views in spans for view in views for kind in ("view", "charts")
+        ]
+        questions += _about_jobs(server.url) if jobs is not None else []
+        for question in questions:
+            status, body = _get(f"{server.url}api/v1/{question}")
+            if status != 200:
+                problems.append(f"{question}: {status} {body.get('error')}")
     for problem in problems:
         print(problem, file=sys.stderr)
     if not spans:
         print("there are no sample runs", file=sys.stderr)
-    print(f"{len(spans)} profiles, {answers} answers, {len(problems)} problems, {time.monotonic() - began:.1f} s")
+    print(
+        f"{len(spans)} profiles, {len(questions)} answers, {len(problems)} problems, {time.monotonic() - began:.1f} s"
+    )
     return 1 if problems or not spans else 0
 
 
 def _can_measure() -> bool:
     """Is there a runtime for the sample model? Says what to do when there is none."""
-    if importlib.util.find_spec("onnxruntime"):
+    why = "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
+    if not sys.platform.startswith("linux"):
+        why = f"an agent needs Linux, this is {sys.platform}"
+    elif importlib.util.find_spec("onnxruntime"):
         return True
-    print("no job is run: ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')", file=sys.stderr)
+    print(f"no job is run: {why}; the Evaluation page shows one that was measured elsewhere", file=sys.stderr)
     return False
 
 
@@ -111,6 +131,17 @@ def _wait_for_agent(url: str) -> None:
         if any(agent["capabilities"]["runtimes"] for agent in agents):
             return
         time.sleep(0.2)
+
+
+def _about_jobs(url: str) -> list[str]:
+    """What the pages Run, Evaluation and Machines ask; without a report the first question is refused."""
+    _, listed = _get(f"{url}api/v1/evaluation")
+    overlay = f"evaluation/overlay?{urllib.parse.urlencode([('reports', row['id']) for row in listed['reports']])}"
+    table = _get(f"{url}api/v1/{overlay}")[1].get("table", {"report": [], "batch": []})
+    points = zip(table["report"], table["batch"], strict=True)
+    asked = [urllib.parse.urlencode({"report": report, "batch": batch}) for report, batch in points]
+    jobs = [f"jobs/{row['id']}" for row in _get(f"{url}api/v1/jobs")[1]["jobs"]]
+    return [overlay, *(f"evaluation/point?{query}" for query in asked), *jobs, "agents", "backends", "models"]
 
 
 def _parsed(url: str) -> tuple[list[tuple[str, list[str]]], list[str]]:

@@ -65,6 +65,7 @@ def _row(job: Json) -> Json:
     submitted = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["submitted_ns"] / 1e9))
     tasks = job["tasks"]
     texts = {name: plain(job[name]) for name in ("id", "name", "model", "state")}
+    texts["name"] += " (sample)" * job["sample"]
     return {**texts, "submitted": submitted, "specs": len(tasks), "points": sum(task["points"] for task in tasks)}
 
 

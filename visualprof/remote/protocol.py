@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 PROTOCOL = 1
@@ -140,6 +141,7 @@ class Request:
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
     repeat: how often every point is measured, each time in a new process; the specs on a device take turns.
     pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
+    sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     """
 
     key: str
@@ -158,6 +160,7 @@ class Request:
     repeat: int = 1
     pin: str = ""
     quiet_s: float = 0.0
+    sample: bool = False
 
     @property
     def blobs(self) -> dict[str, str]:
@@ -284,10 +287,10 @@ def build(kind: Any, value: Any) -> Any:
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
     """
     from dataclasses import MISSING, fields, is_dataclass
-    from typing import get_args, get_origin, get_type_hints
+    from typing import get_args, get_origin
 
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         values = {f.name: build(hints[f.name], value[f.name]) for f in fields(kind) if f.name in value}
         for f in fields(kind):
             if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
@@ -296,3 +299,10 @@ def build(kind: Any, value: Any) -> Any:
     if get_origin(kind) is list:
         return [build(get_args(kind)[0], item) for item in value]
     return value
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    from typing import get_type_hints
+
+    return get_type_hints(kind)

@@ -127,14 +127,15 @@ class Resource:
 
 def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Response]:
     query, body, _ = route.declared(method)
+    # Bytes, annotated with their type, are decoded by the method itself. Made once: see `reader.trace.codec`.
+    decoder = None if body is None or get_origin(body) is Annotated else msgspec.json.Decoder(body)
 
     def respond(**path: Any) -> Response:
         if query is not None:
             path["query"] = parse(request.args.to_dict(), query)
         if body is not None:
             _expect_json()
-            # Bytes, annotated with their type, are decoded by the method itself.
-            path["body"] = read(MAX_BODY) if get_origin(body) is Annotated else decoded(body)
+            path["body"] = decoded(decoder) if decoder else read(MAX_BODY)
         made = method(**path)
         if route.status == 204:
             return Response(status=204)
@@ -162,13 +163,13 @@ def read(limit: int) -> bytes:
     return data
 
 
-def decoded(kind: type[T]) -> T:
-    """The body's JSON as a value of that type.
+def decoded(decoder: msgspec.json.Decoder[T]) -> T:
+    """The body's JSON as a value of the decoder's type.
 
     Raises: BadParameter, Oversize.
     """
     try:
-        return msgspec.json.decode(read(MAX_BODY), type=kind)
+        return decoder.decode(read(MAX_BODY))
     except (ValueError, RecursionError) as error:
         raise BadParameter(f"the body is not what is expected here: {error}", "docs/remote.md describes it") from error
 

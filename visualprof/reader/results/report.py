@@ -45,6 +45,7 @@ class Report:
     id: what the run in its folder is called. folder: as users see its files.
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
     latencies: path of the file with every run's time, "" without one.
+    sample: it came with visualprof; nobody here measured it.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Report:
     points: tuple[Point, ...]
     warnings: tuple[str, ...]
     latencies: str
+    sample: bool
 
     def point(self, batch: int) -> Point | None:
         """The point of that size."""
@@ -137,6 +139,7 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         points=points,
         warnings=(*texts(status.get("warnings")), *wrong),
         latencies="",
+        sample=json_object(job.get("request")).get("sample") is True,
     )
 
 

@@ -39,6 +39,7 @@ class Registration(msgspec.Struct):
 
 
 RegistrationBody = Annotated[bytes, Registration]
+_REGISTRATION = msgspec.json.Decoder(Registration)
 
 
 class Registered(msgspec.Struct):
@@ -140,7 +141,7 @@ class AgentLink(Resource):
         """
         refused = Untrusted("this is not the server's token", "the Machines page shows it")
         try:
-            asked = msgspec.json.decode(body, type=Registration)
+            asked = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
             if g.local is None:
                 raise refused from error

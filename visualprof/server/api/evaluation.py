@@ -71,7 +71,10 @@ class PointQuery(Query):
 
 
 class ReportRow(msgspec.Struct):
-    """A result folder below the log directories, or one in the making of a task that runs."""
+    """A result folder below the log directories, or one in the making of a task that runs.
+
+    sample: it came with visualprof; nobody here measured it.
+    """
 
     id: str
     job: str
@@ -90,6 +93,7 @@ class ReportRow(msgspec.Struct):
     best_batch: int | None
     best_samples_per_s: float | None
     run: str | None
+    sample: bool
 
 
 class ReportsAnswer(msgspec.Struct):

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Job, Task
+from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.remote.queue.tasks.points import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
@@ -48,7 +48,10 @@ class TaskRow(msgspec.Struct):
 
 
 class JobRow(msgspec.Struct):
-    """A job of the list. data: names of its uploaded arrays. state: of its tasks together."""
+    """A job of the list. data: names of its uploaded arrays. state: of its tasks together.
+
+    sample: it came with visualprof; nobody here ran it.
+    """
 
     id: str
     name: str
@@ -60,6 +63,7 @@ class JobRow(msgspec.Struct):
     progress: float
     submitted_ns: int
     updated_ns: int
+    sample: bool
     tasks: list[TaskRow]
 
 
@@ -83,6 +87,9 @@ class PointRow(PointHead, kw_only=True):
     samples_per_s_margin: float | None = None
     p50_margin_ns: int | None = None
     p99_margin_ns: int | None = None
+
+
+msgspec.json.Decoder(PointRow)  # prepares it for `convert`, while the module is imported: see `reader.trace.codec`
 
 
 class JobAnswer(msgspec.Struct):
@@ -161,23 +168,26 @@ class JobList:
         job = queue.jobs.one(name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
-        online = [agent for agent in queue.agents.all() if agent.online(self._remote.intervals.lease_s)]
+        agents = queue.agents.all()
+        online = [agent for agent in agents if agent.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
-        return JobAnswer(self._shown(queue, [job])[0], job.request, rows, unserved, results, verdicts)
+        counts = {task: len(measured) for task, measured in points.items()}
+        shown = self._shown(queue, [job], agents, counts)[0]
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed, there = queue.jobs.since(self._revision)
-        self._rows |= {shown.id: shown for shown in self._shown(queue, changed)}
+        agents, counts = queue.agents.all(), queue.jobs.counts(changed)
+        self._rows |= {shown.id: shown for shown in self._shown(queue, changed, agents, counts)}
         self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
-    def _shown(self, queue: Queue, jobs: list[Job]) -> list[JobRow]:
+    def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
         blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
         files = queue.blobs.facts(blobs)
-        agents = {agent.id: agent.name for agent in queue.agents.all()}
-        counts = queue.jobs.counts(jobs)
-        return [self._row(job, files, agents, counts) for job in jobs]
+        names = {agent.id: agent.name for agent in agents}
+        return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(
         self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
@@ -188,6 +198,7 @@ class JobList:
             JobRow,
             job,
             name=request.name,
+            sample=request.sample,
             model=request.model.name,
             model_blob=request.model.blob,
             graph=files.get(request.model.blob, ("", None))[1],

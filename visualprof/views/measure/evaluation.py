@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Annotated, Any, Literal, get_args
@@ -95,7 +96,7 @@ VerdictEvidence = Annotated[
     keyed(
         pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
         most_p50_ns="ns", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
-        p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio",
+        p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",
     ),
 ]  # fmt: skip
 
@@ -187,9 +188,8 @@ def _worst(
         yield Verdict(name, severity, report.id, worst.batch, tuple(p.batch for _, p in hit), numbers)
 
 
-def _whole(report: Report, name: str, severity: Severity, asked: str, effective: str) -> Iterator[Verdict]:
+def _whole(report: Report, name: str, severity: Severity, **evidence: str | None) -> Iterator[Verdict]:
     """One verdict for all points."""
-    evidence = {"asked": asked or None, "effective": effective}
     yield Verdict(name, severity, report.id, None, tuple(p.batch for p in report.points), evidence)
 
 
@@ -238,7 +238,8 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
     really = precision_name(report.effective.get("precision", ""))
     asked = precision_name(report.precision)
     if (asked and really and really != asked) or (not asked and really in _LOW_PRECISION):
-        yield from _whole(report, "precision_changed", "high" if asked else "low", report.precision, really)
+        severity = "high" if asked else "low"
+        yield from _whole(report, "precision_changed", severity, asked=report.precision or None, effective=really)
 
 
 def ran_in(report: Report) -> str:
@@ -280,7 +281,7 @@ def _fallback(report: Report) -> Iterator[Verdict]:
     effective = report.effective.get("providers") or report.effective.get("device") or ""
     first = effective.partition(",")[0].strip()
     if report.device.startswith("cuda") and first and not _ON_GPU.search(first):
-        yield from _whole(report, "fallback_provider", "high", report.device, first)
+        yield from _whole(report, "fallback_provider", "high", asked=report.device, effective=first)
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
@@ -313,6 +314,14 @@ def _n_too_small(report: Report) -> Iterator[Verdict]:
     )  # fmt: skip
 
 
+def _sample(report: Report) -> Iterator[Verdict]:
+    """Numbers of a machine and a day that are not those of who looks at them."""
+    if report.sample:
+        day = time.strftime("%Y-%m-%d", time.gmtime(report.finished_ns // 10**9))
+        yield from _whole(report, "sample", "low", cpu=report.environment.get("cpu"), day=day)
+
+
 RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (
     _precision_changed, _fallback, _host_busy, _unstable, _throttled, _slower_with_batch, _first_run_slow, _n_too_small,
+    _sample,
 )  # fmt: skip

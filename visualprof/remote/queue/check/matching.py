@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import ColumnElement, and_, false, or_
+from sqlalchemy import Boolean, and_, bindparam, func, or_, tuple_
 
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
@@ -62,32 +63,43 @@ class Free:
         return [*([self.begun[job]] if job in self.begun else []), *self.devices]
 
 
-def tasks_for(agent: Agent, free: Free) -> ColumnElement[bool]:
-    """Condition on `tasks`: those that a machine may take.
+# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
+# A private machine works for its own owner alone; without accounts that is everybody.
+FITTING = and_(
+    or_(
+        tasks.c.wanted_agent == bindparam("taker"),
+        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
+    ),
+    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
+    or_(
+        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
+    ),
+)
 
-    A private machine works for its own owner alone; without accounts that is everybody.
-    """
-    if agent.standing != "works":
-        return false()
-    anywhere = and_(tasks.c.wanted_agent == "", tasks.c.platform.in_(("", agent.capabilities.platform)))
-    allowed = or_(tasks.c.wanted_agent == agent.id, anywhere)
-    if not agent.public:
-        allowed = and_(allowed, tasks.c.owner == agent.owner if agent.owner else tasks.c.owner.is_(None))
-    begun = [and_(tasks.c.job == job, _run_on(agent, [device])) for job, device in free.begun.items()]
-    return and_(allowed, or_(_run_on(agent, free.devices), *begun))
+
+def offer(agent: Agent, free: Free) -> dict[str, Any]:
+    """The parameters of `FITTING`: what a machine serves."""
+    works = agent.standing == "works"
+    return {
+        "taker": agent.id,
+        "on_platform": agent.capabilities.platform,
+        "for_all": agent.public,
+        "for_owner": agent.owner or "",
+        "served": _served(agent, free.devices) if works else [],
+        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device]) if works],
+    }
 
 
-def _run_on(agent: Agent, devices: Sequence[str]) -> ColumnElement[bool]:
-    """Condition on `tasks`: the machine has a runtime for them on one of the devices."""
-    runtimes = [
-        and_(
-            tasks.c.backend == r.backend,
-            tasks.c.version.in_(("", r.version)),
-            tasks.c.device.in_(device_names([device for device in devices if device in r.devices])),
-        )
-        for r in agent.capabilities.runtimes
-    ]
-    return or_(false(), *runtimes)
+def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Backends, versions and devices of the tasks that a machine can run on these devices."""
+    served = {
+        (runtime.backend, version, device)
+        for runtime in agent.capabilities.runtimes
+        for version in ("", runtime.version)
+        for device in device_names([device for device in devices if device in runtime.devices])
+    }
+    return sorted(served)
 
 
 def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
@@ -25,6 +25,8 @@ MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
+_BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
 
 def short_id() -> str:
@@ -39,8 +41,7 @@ def hashed(token: str) -> str:
 
 def visible_agents(owner: str | None) -> Select[tuple[object, ...]]:
     """The agents that somebody may see and name. Without accounts (owner None) that is all of them."""
-    by_name = select(agents).order_by(agents.c.name, agents.c.id)
-    return by_name if owner is None else by_name.where((agents.c.owner == owner) | agents.c.public)
+    return _BY_NAME if owner is None else _BY_NAME.where((agents.c.owner == owner) | agents.c.public)
 
 
 def _known(known: tuple[str, str]) -> ColumnElement[bool]:
@@ -131,7 +132,7 @@ class Agents:
         """
         digest = hashed(token)
         with self._database.read() as connection:
-            row = connection.execute(select(agents).where(agents.c.token_sha256 == digest)).first()
+            row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
         if row.standing == "out":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
@@ -18,6 +18,8 @@ from visualprof.remote.queue.store.files import Read, Store
 from visualprof.remote.queue.store.tables import blobs
 
 MAX_BLOB = 8 << 30
+_FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
+_FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,13 +81,13 @@ class Blobs:
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
         with self._database.read() as connection:
-            text = connection.execute(select(blobs.c.inspected).where(blobs.c.sha256 == sha256)).scalar()
+            text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
     def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
         """Of each file its name, and its id on the Graph page."""
         with self._database.read() as connection:
-            rows = connection.execute(select(blobs).where(blobs.c.sha256.in_(wanted))).all()
+            rows = connection.execute(_FACTS, {"named": sorted(wanted)}).all()
         return {row.sha256: (row.name, _graph(row.inspected)) for row in rows}
 
 

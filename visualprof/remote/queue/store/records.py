@@ -5,11 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
 from visualprof.remote.protocol import FINAL, Capabilities, Phase, Reason, Request, Spec, State
+
+# Made once, while the module is imported: see `reader.trace.codec`.
+REQUEST = msgspec.json.Decoder(Request)
+SPEC = msgspec.json.Decoder(Spec)
+_capabilities = lru_cache(128)(msgspec.json.Decoder(Capabilities).decode)  # they seldom change, and are read often
+_WARNINGS = msgspec.json.Decoder(list[str])
 
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
 
@@ -109,19 +116,17 @@ class Job:
 
 def agent_of(row: AnyRow) -> Agent:
     """From a row of `agents`."""
-    return Agent(**_columns(_AGENT, row), capabilities=msgspec.json.decode(row.capabilities, type=Capabilities))
+    return Agent(**_columns(_AGENT, row), capabilities=_capabilities(row.capabilities))
 
 
 def task_of(row: AnyRow) -> Task:
     """From a row of `tasks`."""
-    warnings = msgspec.json.decode(row.warnings, type=list[str])
-    return Task(**_columns(_TASK, row), spec=msgspec.json.decode(row.spec, type=Spec), warnings=warnings)
+    return Task(**_columns(_TASK, row), spec=SPEC.decode(row.spec), warnings=_WARNINGS.decode(row.warnings))
 
 
 def job_of(row: AnyRow, tasks: Sequence[AnyRow]) -> Job:
     """From a row of `jobs` and those of its tasks."""
-    request = msgspec.json.decode(row.request, type=Request)
-    return Job(**_columns(_JOB, row), request=request, tasks=[task_of(task) for task in tasks])
+    return Job(**_columns(_JOB, row), request=REQUEST.decode(row.request), tasks=[task_of(task) for task in tasks])
 
 
 def _columns(names: Sequence[str], row: AnyRow) -> dict[str, Any]:

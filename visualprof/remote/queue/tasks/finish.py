@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, exists, or_, select, update
 
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
 from visualprof.remote.queue.check.names import REQUIRED, model_name
@@ -23,7 +23,7 @@ from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import Agent, Job, Task
-from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.store.tables import points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
 from visualprof.remote.queue.tasks.leases import Leases, Report
 from visualprof.remote.queue.tasks.logs import Logs
@@ -32,6 +32,14 @@ from visualprof.remote.queue.tasks.points import read_points
 from visualprof.remote.queue.tasks.results import Results, place
 
 _log = logging.getLogger(__name__)
+
+_MEASURED = exists().where(points.c.task == tasks.c.id, points.c.attempt == tasks.c.attempt)
+_LEFT = select(tasks.c.job).where(  # the job of a task that ended without a run, and left something
+    tasks.c.id == bindparam("of"),
+    tasks.c.state.in_(FINAL),
+    tasks.c.run.is_(None),
+    or_(tasks.c.log_bytes > 0, _MEASURED),
+)
 
 
 class Finisher:
@@ -62,19 +70,19 @@ class Finisher:
         Raises: Stale. Unfit: a file is missing or differs; the task still runs. DiskFull: the task has failed by it.
         """
         with self._locks[hash(task) % 64]:  # the same report may come twice at once
-            if self._leases.finished(agent, task, token, report.state):
+            held = self._leases.ending(agent, task, token, report.state)
+            if held is None:
                 return
-            held = self._leases.holder(agent, task, token)
-            job = self._jobs.of_task(task)
             try:
-                self._end(agent, job, held, token, report)
+                self._end(agent, held, token, report)
             except DiskFull as full:
                 failure = Report("failed", "disk_full", full.error, full.hint, report.warnings)
                 with self._database.write() as connection:
                     self._leases.end(connection, agent, task, token, failure)
-                self._forget(held)
+                    self._results.forget(connection, held)
+                self._remove_arrived(held)
                 raise
-            self._forget(held)
+            self._remove_arrived(held)
             self.salvage(task)
 
     def salvage(self, task: str) -> None:
@@ -84,37 +92,40 @@ class Finisher:
         except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra
             _log.exception("what %s left cannot be kept as a run", task)
 
-    def _end(self, agent: Agent, job: Job, task: Task, token: str, report: Report) -> None:
+    def _end(self, agent: Agent, task: Task, token: str, report: Report) -> None:
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
-        folder = self._results.prepare(task, job.request, report.files) if publishing else None
-        run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if folder else None
+        job = self._jobs.one(task.job) if publishing else None
+        folder = self._results.prepare(task, job.request, report.files) if job else None
+        run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}") if job else None
         try:
             measured = read_points(folder / POINTS) if folder else None
-            if report.state == "succeeded":
+            if job and report.state == "succeeded":
                 _refuse_part(len(measured or ()), job)
             # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
             with self._database.write() as connection:
                 self._leases.end(connection, agent, task.id, token, report, run, measured)
+                self._results.forget(connection, task)
                 if folder and run:
                     self._results.publish(folder, run)
         finally:
             self._results.discard(folder)
 
-    def _forget(self, task: Task) -> None:
+    def _remove_arrived(self, task: Task) -> None:
         try:
-            self._results.forget(task)
+            self._results.remove_arrived(task)
         except Exception:  # noqa: BLE001 - the task has ended; what is left over is removed at the next start
             _log.exception("removing what arrived of %s failed", task.id)
 
     def _salvage(self, name: str) -> None:
-        job = self._jobs.of_task(name)
-        task = job.task(name)
-        points = self._jobs.points(job)[name]
-        if task.state not in FINAL or task.run or not (points or task.log_bytes):
+        with self._database.read() as connection:
+            left = connection.execute(_LEFT, {"of": name}).scalar()
+        if left is None:
             return
+        job = self._jobs.one(left)
+        task, measured = job.task(name), self._jobs.points(job)[name]
         folder = self._results.new_folder(task)
         try:
-            self._write(folder, job, task, points)
+            self._write(folder, job, task, measured)
             run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}")
             same = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
             with self._database.write() as connection:  # nobody may have tried it again meanwhile
@@ -124,7 +135,7 @@ class Finisher:
         finally:
             self._results.discard(folder)
 
-    def _write(self, folder: Path, job: Job, task: Task, points: list[dict[str, Any]]) -> None:
+    def _write(self, folder: Path, job: Job, task: Task, measured: list[dict[str, Any]]) -> None:
         model = job.request.model
         file = model_name(model.name, ())
         format = (self._blobs.inspected(model.blob) or {}).get("format", "")
@@ -133,7 +144,7 @@ class Finisher:
         for name, content in documents(job, task, agent, facts).items():
             (folder / f"{name}.json").write_text(json.dumps(content), "utf-8")
         # Samples come with the result alone, so a point of these has none.
-        lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in points]
+        lines = [json.dumps({**point, "latencies": [0, 0]}) + "\n" for point in measured]
         (folder / POINTS).write_text("".join(lines), "utf-8")
         place(self._blobs.path(model.blob), folder / file)
         log = self._logs.path(task, task.attempt)

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
@@ -20,12 +20,33 @@ from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import shown
 from visualprof.remote.queue.store.database import Database, changed
-from visualprof.remote.queue.store.records import AnyRow, Job, job_of
+from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _MANY = 100  # jobs; more are not named one by one in a statement
 _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leases
+
+# Statements are made once: making one takes longer than running it.
+_ALL = select(jobs)
+_TASKS = select(tasks).order_by(tasks.c.seq)
+_TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
+_POINTS_OF = select(points).where(points.c.task.in_(bindparam("named", expanding=True)))
+_COUNTS = (
+    select(points.c.task, func.count())
+    .join(tasks, tasks.c.id == points.c.task)
+    .where(points.c.attempt == tasks.c.attempt, tasks.c.state != "waiting")
+    .group_by(points.c.task)
+)
+_COUNTS_OF = _COUNTS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
+_OF_TASK = select(tasks.c.job).where(tasks.c.id == bindparam("of"))
+_HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+_WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
+    func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
+)
+_TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
+_REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
+_SUBMITTED, _QUEUED = insert(jobs), insert(tasks)
 
 
 class Jobs:
@@ -57,7 +78,7 @@ class Jobs:
             if before is None:
                 raise
         if before is None:
-            self._notifier.notify()
+            self._notifier.notify(len(request.specs))
             return identity, True  # pyright: ignore[reportPossiblyUnboundVariable]
         return _same(before, request, digest), False
 
@@ -102,10 +123,11 @@ class Jobs:
             if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
                 raise NotFound(f"job {job} has no task {task[:60]!r}")
             again = update(tasks).where(chosen, tasks.c.state.in_(("failed", "cancelled"))).values(_fresh())
-            if not connection.execute(again).rowcount:
+            queued = connection.execute(again).rowcount
+            if not queued:
                 raise Conflict("nothing to try again", "only failed and cancelled tasks are")
             touch(connection, job)
-        self._notifier.notify()
+        self._notifier.notify(queued)
 
     def arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
@@ -114,12 +136,12 @@ class Jobs:
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
             with self._database.write() as connection:
-                if _lacks(connection, msgspec.json.decode(row.request, type=Request)):
+                if _lacks(connection, REQUEST.decode(row.request)):
                     continue
                 ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
-                connection.execute(ready.values(state="waiting", updated_ns=time.time_ns()))
+                queued = connection.execute(ready.values(state="waiting", updated_ns=time.time_ns())).rowcount
                 touch(connection, row.id)
-            self._notifier.notify()
+            self._notifier.notify(queued)
 
     def revision(self) -> int:
         """Grows with every change of a job."""
@@ -156,7 +178,7 @@ class Jobs:
         Raises: NotFound.
         """
         with self._database.read() as connection:
-            job = connection.execute(select(tasks.c.job).where(tasks.c.id == task)).scalar()
+            job = connection.execute(_OF_TASK, {"of": task}).scalar()
         if job is None:
             raise NotFound(f"there is no task {task[:60]!r}")
         return self.one(job, owner)
@@ -166,19 +188,21 @@ class Jobs:
         out: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
         with self._database.read() as connection:
-            for row in connection.execute(select(points).where(points.c.task.in_(out))):
+            for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
         return {task: sorted(measured, key=_start) for task, measured in out.items()}
 
     def counts(self, of: list[Job]) -> dict[str, int]:
         """Points of the last attempt of each task of these jobs."""
-        last = select(points.c.task, func.count()).join(tasks, tasks.c.id == points.c.task)
-        last = last.where(points.c.attempt == tasks.c.attempt, tasks.c.state != "waiting").group_by(points.c.task)
-        if len(of) <= _MANY:
-            last = last.where(tasks.c.job.in_([job.id for job in of]))
+        some = len(of) <= _MANY
         with self._database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(last)}
+            rows = (
+                connection.execute(_COUNTS_OF, {"named": [job.id for job in of]})
+                if some
+                else connection.execute(_COUNTS)
+            )
+            return {row[0]: row[1] for row in rows}
 
     @staticmethod
     def _row(connection: Connection, job: str) -> AnyRow:
@@ -196,17 +220,17 @@ def _start(point: dict[str, Any]) -> float:
 
 def visible_jobs(owner: str | None) -> Select[tuple[object, ...]]:
     """The jobs that somebody may see. Without accounts (owner None) that is all of them."""
-    return select(jobs) if owner is None else select(jobs).where(jobs.c.owner == owner)
+    return _ALL if owner is None else _ALL.where(jobs.c.owner == owner)
 
 
 def revision(connection: Connection, name: str = "jobs") -> int:
     """The present revision of the named kind."""
-    return int(connection.execute(select(revisions.c.revision).where(revisions.c.name == name)).scalar_one())
+    return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
 
 
 def touch(connection: Connection, job: str) -> None:
     """Counts a change of a job or of one of its tasks."""
-    connection.execute(update(jobs).where(jobs.c.id == job).values(revision=changed(connection)))
+    connection.execute(_TOUCHED, {"of": job, "revision": changed(connection)})
 
 
 def folder_of(model: str, job: str) -> str:
@@ -217,8 +241,7 @@ def folder_of(model: str, job: str) -> str:
 
 
 def _with_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
-    same = (func.coalesce(jobs.c.owner, "") == (owner or "")) & (jobs.c.key == key)
-    return connection.execute(select(jobs.c.id, jobs.c.digest).where(same)).first()
+    return connection.execute(_WITH_KEY, {"of_owner": owner or "", "its_key": key}).first()
 
 
 def _text(request: Request) -> str:
@@ -237,25 +260,24 @@ def _same(before: AnyRow, request: Request, digest: str) -> str:
 
 def _insert(connection: Connection, request: Request, owner: str | None, text: str, digest: str) -> str:
     now, job = time.time_ns(), short_id()
-    connection.execute(
-        insert(jobs).values(
-            id=job,
-            owner=owner,
-            key=request.key,
-            digest=digest,
-            request=text,
-            model_blob=request.model.blob,
-            folder=folder_of(request.model.name, job),
-            retries=request.retries,
-            timeout_ns=int(request.timeout_s * 1e9),
-            submitted_ns=now,
-            revision=changed(connection),
-        )
-    )
+    values = {
+        "id": job,
+        "owner": owner,
+        "key": request.key,
+        "digest": digest,
+        "request": text,
+        "model_blob": request.model.blob,
+        "folder": folder_of(request.model.name, job),
+        "retries": request.retries,
+        "timeout_ns": int(request.timeout_s * 1e9),
+        "submitted_ns": now,
+        "revision": changed(connection),
+    }
+    connection.execute(_SUBMITTED, values)
     state = "initiated" if _lacks(connection, request) else "waiting"
     common = {"job": job, "owner": owner, "state": state, "updated_ns": now}
     rows = [{"id": f"{job}-{i}", **_wanted(spec), **common} for i, spec in enumerate(request.specs)]
-    connection.execute(insert(tasks), rows)
+    connection.execute(_QUEUED, rows)
     return job
 
 
@@ -274,7 +296,7 @@ def _wanted(spec: Spec) -> dict[str, Any]:
 def _lacks(connection: Connection, request: Request) -> bool:
     """Is a file of the job not here yet?"""
     named = list(request.blobs)
-    here = connection.execute(select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(named))).scalar_one()
+    here = connection.execute(_HERE, {"named": named}).scalar_one()
     return here < len(named)
 
 
@@ -299,10 +321,8 @@ def _jobs(connection: Connection, query: Select[tuple[object, ...]]) -> list[Job
     """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
     rows = connection.execute(query).all()
     of_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
-    parts = select(tasks).order_by(tasks.c.seq)
-    if len(of_job) <= _MANY:
-        parts = parts.where(tasks.c.job.in_(of_job))
-    for row in connection.execute(parts):
+    some = len(of_job) <= _MANY
+    for row in connection.execute(_TASKS_OF, {"named": list(of_job)}) if some else connection.execute(_TASKS):
         if row.job in of_job:
             of_job[row.job].append(row)
     return [job_of(row, of_job[row.id]) for row in rows]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
-from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Phase, Reason, Request, Spec, State
-from visualprof.remote.queue.check.matching import Free, lacks, placed, tasks_for
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Phase, Reason, Request, State
+from visualprof.remote.queue.check.matching import FITTING, Free, lacks, offer, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.records import Agent, AnyRow, Task, agent_of, task_of
+from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -26,6 +27,31 @@ from visualprof.remote.queue.tasks.points import keep_point, replace_points
 LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
+
+# Statements are made once: making one takes longer than running it.
+_TASK = select(tasks).where(tasks.c.id == bindparam("of"))
+_HELD = _TASK.with_for_update()
+_CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
+_ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
+_ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
+_WAITING = select(tasks).where(tasks.c.state == "waiting", FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
+_CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
+_JOB = select(jobs).where(jobs.c.id == bindparam("of"))
+_TIMEOUT = (  # of a job, with the number of its specs
+    select(jobs.c.timeout_ns, func.count())
+    .join(tasks, tasks.c.job == jobs.c.id)
+    .where(jobs.c.id == bindparam("of"))
+    .group_by(jobs.c.timeout_ns)
+)
+_NAME = select(agents.c.name).where(agents.c.id == bindparam("of"))
+_BLOBS = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+_BEGAN = (  # the machines that began a spec which any may run, the first one first
+    select(agents)
+    .join(tasks, tasks.c.agent == agents.c.id)
+    .where(tasks.c.job == bindparam("of"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
+    .order_by(tasks.c.started_ns)
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +85,7 @@ class Leases:
         self._store = store
         self._notifier = notifier
         self._lease_ns = int(lease_s * 1e9)
+        self._claiming = threading.Lock()
 
     def lease(
         self,
@@ -77,21 +104,22 @@ class Leases:
         """
         end = time.monotonic() + wait_s
         free = Free(devices, begun or {})
-        condition = tasks_for(agent, free)
+        offered = offer(agent, free)
         known = self._notifier.notices
-        lease = self._claim(agent, free, condition)
+        lease = self._claim(agent, free, offered)
         if lease or wait_s <= 0:
             return lease
         with self._notifier.slot():
-            while lease is None and not self._notifier.closed:
-                left = end - time.monotonic()
-                if left <= 0:
-                    return None
+            while lease is None and not self._notifier.closed and (left := end - time.monotonic()) > 0:
                 self._notifier.wait(known, min(RECHECK_S, left))
                 if gone():
-                    return None
-                known = self._notifier.notices
-                lease = self._claim(agent, free, condition)
+                    break
+                told, known = known != self._notifier.notices, self._notifier.notices
+                lease = self._claim(agent, free, offered)
+                if told and lease is None:
+                    self._notifier.pass_on()
+            if lease is None:
+                self._notifier.pass_on()  # a notice may have come since
         return lease
 
     def beat(self, agent: Agent, beats: Sequence[Beat]) -> tuple[list[str], list[str]]:
@@ -117,25 +145,21 @@ class Leases:
         Raises: Stale.
         """
         with self._database.read() as connection:
-            row = connection.execute(select(tasks).where(tasks.c.id == task)).first()
-        if row is not None and row.state == "running" and _same(row, agent.id, token):
-            return task_of(row)
-        with self._database.write() as connection:
-            return task_of(self.hold(connection, agent.id, task, token))
+            row = connection.execute(_TASK, {"of": task}).first()
+        return self._held(agent, row, task, token)
 
     def hold(self, connection: Connection, agent: str, task: str, token: str) -> AnyRow:
         """The row of a task under a lease; one that was given back, but not out again, is taken back.
 
         Raises: Stale.
         """
-        row = connection.execute(select(tasks).where(tasks.c.id == task).with_for_update()).first()
+        row = connection.execute(_HELD, {"of": task}).first()
         if row is None or not _same(row, agent, token) or row.state not in ("running", "waiting"):
             raise Stale(task)
         if row.state == "waiting":
             now = time.time_ns()
             back = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
-            adopted = update(tasks).where(tasks.c.id == task, tasks.c.state == "waiting", tasks.c.lease == token)
-            connection.execute(adopted.values(back))
+            connection.execute(_ADOPTED, {"of": task, "token": token, **back})
             touch(connection, row.job)
         return row
 
@@ -149,18 +173,18 @@ class Leases:
             keep_point(connection, row, batch, point)
             touch(connection, row.job)
 
-    def finished(self, agent: Agent, task: str, token: str, state: State) -> bool:
-        """Was this lease finished in that state before?
+    def ending(self, agent: Agent, task: str, token: str, state: State) -> Task | None:
+        """The task of a lease that is to end in that state; None when it did so before.
 
-        Raises: Stale: it ended otherwise.
+        Raises: Stale: it ended otherwise, or the lease does not hold.
         """
         with self._database.read() as connection:
-            row = connection.execute(select(tasks).where(tasks.c.id == task)).first()
-        if row is None or not _same(row, agent.id, token) or row.state not in FINAL:
-            return False
+            row = connection.execute(_TASK, {"of": task}).first()
+        if row is None or row.state not in FINAL or not _same(row, agent.id, token):
+            return self._held(agent, row, task, token)
         if row.state != state:
             raise Stale(task)
-        return True
+        return None
 
     def end(
         self,
@@ -180,21 +204,18 @@ class Leases:
         failed = report.state == "failed"
         if measured is not None:
             replace_points(connection, row, measured)
-        connection.execute(
-            update(tasks)
-            .where(tasks.c.id == task, tasks.c.lease == token)
-            .values(
-                state=report.state,
-                phase=None,
-                progress=1.0 if report.state == "succeeded" else row.progress,
-                reason=(report.reason or "agent_error") if failed else None,
-                error=report.error[:4000] if report.error else None,
-                hint=report.hint[:2000] if report.hint else None,
-                warnings=_texts(report.warnings),
-                run=run,
-                updated_ns=time.time_ns(),
-            )
-        )
+        values = {
+            "state": report.state,
+            "phase": None,
+            "progress": 1.0 if report.state == "succeeded" else row.progress,
+            "reason": (report.reason or "agent_error") if failed else None,
+            "error": report.error[:4000] if report.error else None,
+            "hint": report.hint[:2000] if report.hint else None,
+            "warnings": _texts(report.warnings),
+            "run": run,
+            "updated_ns": time.time_ns(),
+        }
+        connection.execute(_ENDED, {"of": task, "token": token, **values})
         touch(connection, row.job)
 
     def grace(self) -> None:
@@ -205,57 +226,66 @@ class Leases:
                 late = update(tasks).where(tasks.c.state == "running", column < later)
                 connection.execute(late.values({column: later}))
 
-    def _claim(self, agent: Agent, free: Free, condition: ColumnElement[bool]) -> Lease | None:
-        waiting = select(tasks).where(tasks.c.state == "waiting", condition).order_by(tasks.c.seq).limit(LOOKED_AT)
-        with self._database.read() as connection:
-            if self._first(connection, agent, waiting) is None:
-                return None  # without the lock that writers take
+    def _held(self, agent: Agent, row: AnyRow | None, task: str, token: str) -> Task:
+        """The task of a row that was read: one that runs needs no lock of the writers."""
+        if row is not None and row.state == "running" and _same(row, agent.id, token):
+            return task_of(row)
         with self._database.write() as connection:
-            found = self._first(connection, agent, waiting.with_for_update(skip_locked=True))
-            if found is None:
-                return None
-            row, job = found
-            again = _again(connection, row)
-            taken = self._taken(agent.id, *placed(agent, row, free), job.timeout_ns, again)
-            claim = update(tasks).where(tasks.c.seq == row.seq, tasks.c.state == "waiting")
-            if not connection.execute(claim.values(taken)).rowcount:
-                return None
-            touch(connection, row.job)
-            return self._lease(connection, row, job, taken, again)
+            return task_of(self.hold(connection, agent.id, task, token))
 
-    def _first(self, connection: Connection, agent: Agent, waiting: Select[Any]) -> tuple[AnyRow, AnyRow] | None:
-        """The first task, with its job, that no other machine is to have."""
-        seen: dict[str, tuple[AnyRow, Agent | None]] = {}
-        for row in connection.execute(waiting):
+    def _claim(self, agent: Agent, free: Free, offered: dict[str, Any]) -> Lease | None:
+        """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
+        with self._claiming:
+            while True:
+                with self._database.read() as connection:
+                    found = self._first(connection, agent, offered)
+                    if found is None:
+                        return None
+                    row, job, request = found
+                    again = _again(connection, row)
+                    files = self._files(connection, request)
+                taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
+                with self._database.write() as connection:
+                    if connection.execute(_CLAIM, {"of": row.id, "earlier": row.attempt, **taken}).rowcount:
+                        touch(connection, row.job)
+                        return _lease(row, job, request, taken, files, again)
+
+    def _first(
+        self, connection: Connection, agent: Agent, offered: dict[str, Any]
+    ) -> tuple[AnyRow, AnyRow, Request] | None:
+        """The first task that no other machine is to have, with its job and what that asks for."""
+        seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
+        for row in connection.execute(_WAITING, offered):
             if row.job not in seen:
-                job = connection.execute(select(jobs).where(jobs.c.id == row.job)).one()
-                seen[row.job] = job, self._began(connection, job)
-            job, began = seen[row.job]
+                job = connection.execute(_JOB, {"of": row.job}).one()
+                request = REQUEST.decode(job.request)
+                seen[row.job] = job, request, self._began(connection, job.id, request)
+            job, request, began = seen[row.job]
             if began is None or began.id == agent.id or row.wanted_agent or row.tries:  # tries: it was lost there
-                return row, job
-            if any(lacks(msgspec.json.decode(row.spec, type=Spec), began)):
-                return row, job
+                return row, job, request
+            if any(lacks(SPEC.decode(row.spec), began)):
+                return row, job, request
         return None
 
-    def _began(self, connection: Connection, job: AnyRow) -> Agent | None:
+    def _began(self, connection: Connection, job: str, request: Request) -> Agent | None:
         """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
-        if msgspec.json.decode(job.request, type=Request).spread:
+        if request.spread or len(request.specs) == 1:
             return None
-        free = (tasks.c.job == job.id) & (tasks.c.wanted_agent == "") & tasks.c.started_ns.is_not(None)
-        had = select(agents).join(tasks, tasks.c.agent == agents.c.id).where(free).order_by(tasks.c.started_ns)
-        row = connection.execute(had.limit(1)).first()
+        row = connection.execute(_BEGAN, {"of": job}).first()
         began = agent_of(row) if row else None
         there = began is not None and began.standing == "works" and began.online(self._lease_ns / 1e9)
         return began if there else None
 
-    def _taken(self, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]) -> dict[str, Any]:
+    def _taken(
+        self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
+    ) -> dict[str, Any]:
         now = time.time_ns()
         return {
             "state": "running",
             "phase": "preparing",
             "progress": 0.0,
-            "attempt": tasks.c.attempt + 1,
-            "tries": tasks.c.tries + 1,
+            "attempt": row.attempt + 1,
+            "tries": row.tries + 1,
             "agent": agent,
             "on_device": device,
             "on_version": version,
@@ -269,23 +299,13 @@ class Leases:
             "log_cut": 0,
         }
 
-    def _lease(
-        self, connection: Connection, row: AnyRow, job: AnyRow, taken: dict[str, Any], again: list[str]
-    ) -> Lease:
-        request = msgspec.json.decode(job.request, type=Request)
-        asked = msgspec.json.decode(row.spec, type=Spec)
-        spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
-        run = f"{job.folder}/{spec.id}"
-        files = self._files(connection, request)
-        return Lease(row.id, job.id, run, row.attempt + 1, taken["lease"], spec, request, files, again)
-
     def _files(self, connection: Connection, request: Request) -> list[File]:
         files: list[tuple[Literal["model", "input", "part"], str, str]] = [
             ("model", request.model.name, request.model.blob),
             *(("part", part.path, part.blob) for part in request.model.parts),
         ]
         files.extend(("input", row.name, row.blob) for row in request.inputs if row.fill == "file")
-        kept = connection.execute(select(blobs).where(blobs.c.sha256.in_({blob for _, _, blob in files})))
+        kept = connection.execute(_BLOBS, {"named": sorted({blob for _, _, blob in files})})
         sizes = {row.sha256: row.size_bytes for row in kept}
         url = self._store.get_url
         return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
@@ -297,23 +317,31 @@ class Leases:
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
         if beat.phase in NOT_ITS_OWN and not row.cancel:
-            of_job = select(jobs.c.timeout_ns, func.count()).join(tasks, tasks.c.job == jobs.c.id)
-            own, specs = connection.execute(of_job.where(jobs.c.id == row.job).group_by(jobs.c.timeout_ns)).one()
+            own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
             waiting = own * (specs - 1)  # for the turns of the others
             values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)
         shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
         if shown:
             values["updated_ns"] = now
-        connection.execute(update(tasks).where(tasks.c.id == row.id).values(values))
+        connection.execute(_CHANGE, {"of": row.id, **values})
         if shown:
             touch(connection, row.job)
+
+
+def _lease(
+    row: AnyRow, job: AnyRow, request: Request, taken: dict[str, Any], files: list[File], again: list[str]
+) -> Lease:
+    asked = SPEC.decode(row.spec)
+    spec = replace(asked, device=taken["on_device"], version=taken["on_version"])
+    run = f"{job.folder}/{spec.id}"
+    return Lease(row.id, job.id, run, taken["attempt"], taken["lease"], spec, request, files, again)
 
 
 def _again(connection: Connection, row: AnyRow) -> list[str]:
     """Why a task begins once more, as a warning of its result; nothing for one that nobody lost."""
     if not row.tries:
         return []
-    name = connection.execute(select(agents.c.name).where(agents.c.id == row.agent)).scalar()
+    name = connection.execute(_NAME, {"of": row.agent}).scalar()
     return [f"measured again from the beginning (attempt {row.attempt + 1}): agent {name or row.agent} was lost"]
 
 

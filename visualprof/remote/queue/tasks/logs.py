@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import Elsewhere, disk
@@ -16,6 +16,7 @@ from visualprof.remote.queue.tasks.jobs import touch
 
 CAP = 16 << 20
 PIECE = 256 << 10
+_NOTED = update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt"))
 
 
 class Logs:
@@ -68,6 +69,6 @@ class Logs:
 
     def _note(self, task: Task, size: int, cut: int) -> None:
         with self._database.write() as connection:
-            row = update(tasks).where(tasks.c.id == task.id, tasks.c.attempt == task.attempt)
-            connection.execute(row.values(log_bytes=size, log_cut=cut))
+            values = {"log_bytes": size, "log_cut": cut}
+            connection.execute(_NOTED, {"of": task.id, "of_attempt": task.attempt, **values})
             touch(connection, task.job)

@@ -12,6 +12,9 @@ from visualprof.remote.queue.refusals import Crowded
 class Notifier:
     """Told when there may be work. Who waits says how many notices it knows of, so that none is missed.
 
+    A notice wakes as many as there are new tasks, those that wait longest. Who was woken and found nothing passes it
+    on, and the others sleep: a task is not looked for by everybody.
+
     limit: how many may wait at a time; each holds a thread of the server.
     """
 
@@ -21,16 +24,22 @@ class Notifier:
         self.notices = 0
         self.closed = False
 
-    def notify(self) -> None:
-        """There may be work."""
+    def notify(self, tasks: int = 1) -> None:
+        """There may be so many tasks more."""
         with self._condition:
             self.notices += 1
-            self._condition.notify_all()
+            self._condition.notify(tasks)
+
+    def pass_on(self) -> None:
+        """Who was woken found nothing: it may be for another. Who has looked since the notice sleeps on."""
+        with self._condition:
+            self._condition.notify()
 
     def close(self) -> None:
         """Nobody waits any more."""
-        self.closed = True
-        self.notify()
+        with self._condition:
+            self.closed = True
+            self._condition.notify_all()
 
     def wait(self, known: int, timeout_s: float) -> None:
         """Until there are other notices than those that are known, or the time is over."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from visualprof.reader.source import UNDECODABLE
 from visualprof.remote.queue.check.limits import MAX_VALUES
@@ -18,6 +18,11 @@ from visualprof.remote.queue.store.tables import points
 
 MAX_POINT = 64 << 10
 FILE = "points.jsonl"
+_SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))
+_FORGOTTEN = delete(points).where(_SAME)
+_REPLACED = _FORGOTTEN.where(points.c.batch == bindparam("of_batch"))
+_KEPT = select(func.count()).select_from(points).where(_SAME)
+_NEW = insert(points)
 
 
 class RepeatHead(msgspec.Struct):
@@ -45,12 +50,15 @@ class PointHead(msgspec.Struct):
     repeats: list[RepeatHead] | None = None
 
 
+_HEAD = msgspec.json.Decoder(PointHead)
+
+
 def batch_of(text: bytes) -> int:
     """The size of a point.
 
     Raises: ValueError, RecursionError: it is none.
     """
-    return msgspec.json.decode(text, type=PointHead).batch
+    return _HEAD.decode(text).batch
 
 
 def read_points(file: Path) -> dict[int, str] | None:
@@ -74,18 +82,20 @@ def keep_point(connection: Connection, task: AnyRow, batch: int, point: Mapping[
 
     Raises: Oversize: it has more of them than a job can ask for.
     """
-    key = {"task": task.id, "attempt": task.attempt, "batch": batch}
-    connection.execute(delete(points).filter_by(**key))
-    kept = select(func.count()).select_from(points).filter_by(task=task.id, attempt=task.attempt)
-    if connection.execute(kept).scalar_one() >= MAX_VALUES:
+    same = {"of": task.id, "of_attempt": task.attempt}
+    connection.execute(_REPLACED, {**same, "of_batch": batch})
+    if connection.execute(_KEPT, same).scalar_one() >= MAX_VALUES:
         raise Oversize(f"task {task.id} has {MAX_VALUES} points already", "a sweep has no more sizes")
-    connection.execute(insert(points).values(point=msgspec.json.encode(point).decode(), owner=task.owner, **key))
+    connection.execute(_NEW, _row(task, batch, msgspec.json.encode(point).decode()))
 
 
 def replace_points(connection: Connection, task: AnyRow, measured: Mapping[int, str]) -> None:
     """The points of the present attempt are those of its result: some may not have come while it ran."""
-    key = {"task": task.id, "attempt": task.attempt}
-    connection.execute(delete(points).filter_by(**key))
-    rows = [{"batch": batch, "point": text, "owner": task.owner, **key} for batch, text in measured.items()]
+    connection.execute(_FORGOTTEN, {"of": task.id, "of_attempt": task.attempt})
+    rows = [_row(task, batch, text) for batch, text in measured.items()]
     if rows:
-        connection.execute(insert(points), rows)
+        connection.execute(_NEW, rows)
+
+
+def _row(task: AnyRow, batch: int, point: str) -> dict[str, Any]:
+    return {"task": task.id, "attempt": task.attempt, "batch": batch, "owner": task.owner, "point": point}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
@@ -27,6 +27,10 @@ from visualprof.remote.queue.store.tables import artefacts
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
+_ATTEMPT = (artefacts.c.task == bindparam("of")) & (artefacts.c.attempt == bindparam("of_attempt"))
+_KNOWN = select(artefacts).where(_ATTEMPT)
+_FORGOTTEN = delete(artefacts).where(_ATTEMPT)
+_AGAIN = _FORGOTTEN.where(artefacts.c.name.in_(bindparam("named", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Results:
         for row in rows.values():
             self._store.expect(row["key"])
         with self._database.write() as connection:
-            connection.execute(_of(delete(artefacts), task).where(artefacts.c.name.in_(rows)))
+            connection.execute(_AGAIN, {**_of(task), "named": list(rows)})
             if rows:
                 connection.execute(insert(artefacts), list(rows.values()))
         return [
@@ -158,15 +162,18 @@ class Results:
         if folder is not None and folder.exists():
             shutil.rmtree(folder, ignore_errors=True)
 
-    def forget(self, task: Task) -> None:
-        """Removes what arrived of an attempt that has ended."""
-        with self._database.write() as connection:
-            connection.execute(_of(delete(artefacts), task))
+    @staticmethod
+    def forget(connection: Connection, task: Task) -> None:
+        """What was announced of an attempt that ends."""
+        connection.execute(_FORGOTTEN, _of(task))
+
+    def remove_arrived(self, task: Task) -> None:
+        """The files that arrived of an attempt that has ended."""
         self._store.delete(f"incoming/{task.place}")
 
     def _known(self, task: Task) -> dict[str, Any]:
         with self._database.read() as connection:
-            return {row.name: row for row in connection.execute(_of(select(artefacts), task))}
+            return {row.name: row for row in connection.execute(_KNOWN, _of(task))}
 
     def _row(self, task: Task, file: Announced, before: Any) -> dict[str, Any]:
         key = f"incoming/{task.place}/{uuid.uuid4().hex}"
@@ -233,5 +240,5 @@ def place(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _of(statement: Any, task: Task) -> Any:
-    return statement.where(artefacts.c.task == task.id, artefacts.c.attempt == task.attempt)
+def _of(task: Task) -> dict[str, Any]:
+    return {"of": task.id, "of_attempt": task.attempt}

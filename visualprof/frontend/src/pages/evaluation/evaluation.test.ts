@@ -7,7 +7,7 @@ import { ordered_rows, why_unknown } from "./points";
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
   return {
     id, job: "j", name: "model", model: "m.onnx", model_sha256: "0", spec: "s", backend: "", version: "", device: "cpu", agent: "", precision: "",
-    state: "succeeded", finished_ns: 0, points: 1, best_batch: 1, best_samples_per_s: 1, run: null, ...more,
+    state: "succeeded", finished_ns: 0, points: 1, best_batch: 1, best_samples_per_s: 1, run: null, sample: false, ...more,
   };
 }
 

@@ -1,0 +1,91 @@
+"""What the demo shows without any runtime: samples, and the job of the one that is an evaluation."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SAMPLES, trace_of
+from visualprof.cli.demo import lay_out
+from visualprof.reader.logdir.scan import roots
+from visualprof.reader.models import read_model
+from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.store.records import Job
+from visualprof.views.graph import measured
+
+SMALL = 4 << 20  # all samples together: they are in the wheel
+TOLD_NOTHING = (b"/root", b"/tmp/", b"/work", b"/usr/")
+
+
+@pytest.fixture
+def laid_out(tmp_path: Path) -> tuple[Path, Path]:
+    return lay_out(tmp_path)
+
+
+@pytest.fixture
+def queue(laid_out: tuple[Path, Path]) -> Iterator[Queue]:
+    runs, jobs = laid_out
+    remote = Remote(roots([runs])[0], jobs)
+    yield remote.opened()
+    remote.close()
+
+
+@pytest.fixture
+def job(queue: Queue) -> Job:
+    return queue.jobs.one("sample")
+
+
+def test_the_job_of_the_sample_is_marked_and_has_every_point_of_its_folders(
+    laid_out: tuple[Path, Path], queue: Queue, job: Job
+) -> None:
+    assert (job.state, job.request.sample) == ("succeeded", True)
+    points = queue.jobs.points(job)
+    for task in job.tasks:
+        folder = laid_out[0] / str(task.run)
+        lines = (folder / "points.jsonl").read_text().splitlines()
+        in_folder = [(p["batch"], p["p50_ns"], p["samples_per_s"]) for p in map(json.loads, lines)]
+        assert in_folder == [(p["batch"], p["p50_ns"], p["samples_per_s"]) for p in points[task.id]]
+        assert [batch for batch, *_ in in_folder] == [1, 2, 4, 8, 16, 32]
+        assert json.loads((folder / "job.json").read_text())["request"]["sample"] is True
+
+
+def test_the_job_of_the_sample_can_be_measured_again_here(queue: Queue, job: Job) -> None:
+    kept = queue.blobs.path(job.request.model.blob).read_bytes()
+    assert hashlib.sha256(kept).hexdigest() == job.request.model.blob
+    assert kept == (SAMPLES / "models" / job.request.model.name).read_bytes()
+
+
+def test_the_machine_of_the_sample_says_so_and_nobody_can_be_it(queue: Queue) -> None:
+    (machine,) = queue.agents.all()
+    assert (machine.name, machine.capabilities.tags, machine.online(30)) == ("sample", ["sample"], False)
+    assert "'" + "0" * 64 + "'" in (SAMPLES / "resnet10-sample" / "jobs.sql").read_text(), "the hash of no token"
+
+
+def test_samples_are_small_and_tell_nothing_of_where_they_were_made() -> None:
+    files = [path for path in SAMPLES.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < SMALL
+    ours = [path for path in files if path.parent.parent.name == "resnet10-sample" or path.suffix == ".sql"]
+    assert len(ours) > 20
+    assert not [path for path in ours for name in TOLD_NOTHING if name in path.read_bytes()]
+
+
+def test_modules_of_the_torch_sample_have_the_times_of_their_calls() -> None:
+    """Against the events of the file itself: the sum of the calls of each module that is a node."""
+    folder = SAMPLES / "pytorch-cpu"
+    model = read_model(folder / "gpt.graph.json")
+    found = measured(model, trace_of(folder / "gpt.pt.trace.json.gz"))
+    calls: dict[str, list[float]] = {}
+    for event in json.loads(gzip.decompress((folder / "gpt.pt.trace.json.gz").read_bytes()))["traceEvents"]:
+        if event.get("name", "").startswith("nn.Module: "):
+            calls.setdefault(event["name"], []).append(event["dur"])
+    assert found.total_ns == pytest.approx(1000 * sum(calls["nn.Module: Gpt_0"]))
+    drawn = [node for node in model.nodes if node.kind != "constant"]
+    columns = zip(drawn, found.columns.calls, found.columns.time_ns, strict=True)
+    told = {str(node.attributes["profile_name"]): (count, ns) for node, count, ns in columns if count}
+    assert len(told) == 2 + 4 * 7 + 2  # embeddings, blocks, norm and head
+    assert told == {name: (3, pytest.approx(1000 * sum(calls[name]))) for name in told}

@@ -1,0 +1,56 @@
+"""What the demo shows where there is no runtime: a sample that says on every page that it is one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.live import Dashboard, Visits, expect
+from visualprof.cli.demo import lay_out
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
+    runs, jobs = lay_out(tmp_path_factory.mktemp("demo"))
+    dashboard = Dashboard(runs, cache, "--data", str(jobs))
+    try:
+        dashboard.wait_until_ready()
+        yield dashboard
+    finally:
+        dashboard.stop()
+
+
+@pytest.mark.parametrize(
+    ("language", "mark", "told"),
+    [
+        ("en", "sample", r"Measured on .+ on 20\d\d-\d\d-\d\d, not on a machine of yours"),
+        ("zh", "示例", r"上测于 20\d\d-\d\d-\d\d，并非"),
+    ],
+)
+def test_the_evaluation_is_a_sample_of_a_machine_and_a_day(
+    demo: Dashboard, visit: Visits, language: str, mark: str, told: str
+) -> None:
+    page = visit(demo, "evaluation", language=language)
+    expect(page.get_by_role("note")).to_have_text(re.compile(f"^{mark} .*{told}"))
+    expect(page.locator(".groups .badge")).to_have_text(mark)
+    expect(page.locator("[data-place=verdicts]")).not_to_contain_text(re.compile(told))  # it is said once
+    expect(page.locator(".report.chosen")).to_have_count(4)
+
+
+def test_its_job_and_its_machine_are_marked(demo: Dashboard, visit: Visits) -> None:
+    page = visit(demo, "run", job="sample")
+    expect(page.locator(".line .badge")).to_have_text("sample")
+    expect(page.locator(".task")).to_have_count(4)
+    page.locator(".task .agent").first.click()
+    card = page.locator(".agent.away")
+    expect(card.locator(".badge")).to_have_text("sample")
+    expect(card).to_contain_text("measured the sample; it is not connected")
+
+
+def test_modules_of_the_training_show_their_times(demo: Dashboard, visit: Visits) -> None:
+    page = visit(demo, "graph", run="pytorch-cpu/gpt")
+    expect(page.get_by_text("81.2 % of the measured time found its node.")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile(r"blocks .*82\.9 ms"))).to_be_visible()

@@ -1,0 +1,135 @@
+"""What a lease costs the server: statements, and how many look for one task."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queue_sites import FAILED, capabilities, member, opened, point, request, runtime
+from sqlalchemy import event
+
+from visualprof.remote.protocol import Lease, Spec
+from visualprof.remote.queue.service import Queue
+from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.tasks import leases
+from visualprof.remote.queue.tasks.leases import Beat
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    with opened(tmp_path / "runs") as remote:
+        yield remote.opened()
+
+
+@contextmanager
+def statements(queue: Queue) -> Iterator[list[str]]:
+    """Every statement in the block as its verb and its first table."""
+    seen: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, text: str, *_: Any) -> None:
+        words = text.replace('"', "").split()
+        verb = words[0]
+        table = words[words.index("FROM") + 1] if verb in ("SELECT", "DELETE") else words[2 if verb == "INSERT" else 1]
+        seen.append(f"{verb} {table}")
+
+    event.listen(queue.database.engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(queue.database.engine, "before_cursor_execute", note)
+
+
+TOUCHED = ["UPDATE revisions", "UPDATE jobs"]
+
+
+def test_statements_of_a_task_from_its_lease_to_its_end(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    with statements(queue) as seen:
+        lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    assert seen == ["SELECT tasks", "SELECT jobs", "SELECT blobs", "UPDATE tasks", *TOUCHED]
+    with statements(queue) as seen:
+        queue.leases.beat(agent, [Beat(lease.task, lease.lease, "measuring", 0.5)])
+    assert seen == ["SELECT tasks", "UPDATE tasks", *TOUCHED]
+    with statements(queue) as seen:
+        queue.leases.point(agent, lease.task, lease.lease, 1, point())
+    assert seen == ["SELECT tasks", "DELETE points", "SELECT points", "INSERT points", *TOUCHED]
+
+
+def test_statements_of_a_task_that_ends_with_nothing_to_show(queue: Queue) -> None:
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    with statements(queue) as seen:
+        queue.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    ended = ["SELECT tasks", "UPDATE tasks", *TOUCHED, "DELETE artefacts"]
+    assert seen == ["SELECT tasks", *ended, "SELECT tasks"]
+
+
+def waiting(queue: Queue, agents: list[Agent], found: list[tuple[str, Lease | None]]) -> list[threading.Thread]:
+    """Agents that wait, in this order."""
+
+    def wait(agent: Agent) -> None:
+        lease = queue.leases.lease(agent, ["cpu"], 20, lambda: agent.name == "gone")
+        found.append((agent.name, lease))
+
+    threads = [threading.Thread(target=wait, args=(agent,)) for agent in agents]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    return threads
+
+
+def ended(queue: Queue, threads: list[threading.Thread]) -> None:
+    queue.notifier.close()
+    [thread.join(5) for thread in threads]
+
+
+@pytest.fixture
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again by himself."""
+    monkeypatch.setattr(leases, "RECHECK_S", 60)
+
+
+@pytest.mark.usefixtures("_patient")
+def test_a_task_is_looked_for_by_one_of_those_who_wait(queue: Queue) -> None:
+    found: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(6)], found)
+    with statements(queue) as seen:
+        queue.jobs.submit(request("k"))
+        threads[0].join(5)
+        time.sleep(0.1)
+    assert [(name, lease is not None) for name, lease in found] == [("a0", True)], "the one that waited longest"
+    assert seen.count("SELECT tasks") == 1
+    ended(queue, threads)
+
+
+@pytest.mark.usefixtures("_patient")
+def test_as_many_are_woken_as_there_are_tasks(queue: Queue) -> None:
+    found: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, [member(queue, f"a{i}") for i in range(4)], found)
+    queue.jobs.submit(request("k", *(Spec(f"s{i}", "onnxruntime") for i in range(3)), spread=True))
+    [thread.join(5) for thread in threads[:3]]
+    assert sorted(lease.spec.id for _, lease in found if lease) == ["s0", "s1", "s2"]
+    ended(queue, threads)
+
+
+@pytest.mark.usefixtures("_patient")
+@pytest.mark.parametrize("first", ["other", "gone"])
+def test_who_has_no_use_for_a_notice_passes_it_on(queue: Queue, first: str) -> None:
+    fits, lacks = capabilities(runtimes=[runtime("openvino")]), capabilities()
+    agents = [member(queue, f"{first}", known=lacks if first == "other" else fits)]
+    agents += [member(queue, f"lacks{i}", known=lacks) for i in range(2)] + [member(queue, "fits", known=fits)]
+    found: list[tuple[str, Lease | None]] = []
+    threads = waiting(queue, agents, found)
+    queue.jobs.submit(request("k", Spec("s", "openvino")))
+    threads[-1].join(5)
+    assert [name for name, lease in found if lease] == ["fits"]
+    ended(queue, threads)
