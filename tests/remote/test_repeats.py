@@ -122,6 +122,12 @@ def test_what_one_repeat_does_not_know_is_not_known() -> None:
     assert together([point(throttled=None), point(throttled=False)])["throttled"] is None
 
 
+def test_the_steps_of_a_load_are_kept_once() -> None:
+    both = together([point(load={"steps": [1], "verdict": "PASS"}), point(load={"steps": [2], "verdict": "PASS"})])
+    assert both["load"]["steps"] == [2]
+    assert [repeat["load"] for repeat in both["repeats"]] == [{"steps": [], "verdict": "PASS"}] * 2
+
+
 def test_points_of_a_size_come_together_as_they_come() -> None:
     repeats = Repeats()
     answers = [repeats.add(point(batch, qps=qps)) for batch, qps in ((1, 10.0), (4, 20.0), (4, 30.0), (1, 20.0))]

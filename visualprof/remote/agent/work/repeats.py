@@ -64,7 +64,13 @@ def together(points: Sequence[Json]) -> Json:
             one[name] = combine(values) if known else None
     for name in filter(one.__contains__, _LISTS):
         one[name] = [value for point in points for value in _list(point.get(name))]
-    return {**one, "trusted": _trusted(points), "repeats": list(points)}
+    return {**one, "trusted": _trusted(points), "repeats": list(map(_brief, points))}
+
+
+def _brief(point: Json) -> Json:
+    """A repeat without the steps of its load: those of the last one stand for them, and a point has 64 KiB."""
+    load = point.get("load")
+    return {**point, "load": {**load, "steps": []}} if is_object(load) else point
 
 
 def combine_points(file: Path) -> None:
