@@ -68,8 +68,9 @@ def down(rows: list[Row]) -> Iterator[str]:
 def document(took: str, opened: list[list[list[Row]]], beside: list[list[Row]], rows: list[Row]) -> str:
     """The page as Markdown; `took` says how long it took, `opened` a table of each size of files."""
     lines = ["# Benchmarks", "", f"`make bench{' PEERS=1' if beside else ''}` on {machine()}."]
-    lines += [f"{took}.", "", "## Opening a profile", OPENING]
-    for files in opened:
+    lines += [f"{took}.", ""]
+    lines += ["## Opening a profile", OPENING] if any(opened) else []
+    for files in filter(None, opened):
         lines += [*across(files), ""]
     if beside:
         lines += ["## Beside other tools", BESIDE, *across(beside), ""]

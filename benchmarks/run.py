@@ -1,6 +1,6 @@
 """Speed and memory against their bars, with the baselines measured in the same run.
 
-    python -m benchmarks.run [--peers] [--huge] [--events 1000000] [--out build/benchmarks.md]
+    python -m benchmarks.run [--peers] [--huge] [--events N] [--parts startup growth ...] [--out build/benchmarks.md]
 
 Every figure is a ratio to `json.loads` of the same file on the same machine in the same run, or a bound that a user
 feels. `--peers` opens the same files with the tools beside ours; `--huge` adds 10 M events (3.7 GB on disk).
@@ -62,6 +62,8 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--huge", action="store_true")
     parser.add_argument("--peers", action="store_true")
+    what = "only these of the rows below the tables of files"
+    parser.add_argument("--parts", nargs="*", default=[], metavar="PART", help=what)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks.md")
     options = parser.parse_args()
     begun, before, rows = time.perf_counter(), load(), list[Row]()
@@ -71,27 +73,29 @@ def main() -> int:
         folder = Path(name)
         more = ("gigabyte", "huge") if options.huge else ("gigabyte",)
         paths = written(folder, LARGE + SMALLER + more, options.events)
-        for file in openings(paths, tools):
+        for file in () if options.parts else openings(paths, tools):
             files.append(file)
             _said(figures(file))
-        parts = [
-            startup(folder),
-            bounds(paths["generated"]),
-            levels(paths["generated"]),
-            serving(folder),
-            bounds(paths["gigabyte"]),
-            *([beyond(paths["huge"])] if options.huge else []),
-            memory_view(paths["memory"]),
-            many_ranks(folder),
-            many_collectives(folder),
-            logdirs(folder),
-            growth(),
-            queue(folder),
-            harness(),
-            pages(10_000_000 if options.huge else options.events, dagre_s=60 if options.peers else 0),
-        ]
-        for part in parts:
-            rows += _said(part)
+        parts = {
+            "startup": lambda: startup(folder),
+            "bounds": lambda: bounds(paths["generated"]),
+            "levels": lambda: levels(paths["generated"]),
+            "serving": lambda: serving(folder),
+            "gigabyte": lambda: bounds(paths["gigabyte"]),
+            "huge": lambda: beyond(paths["huge"]) if options.huge else (),
+            "memory": lambda: memory_view(paths["memory"]),
+            "ranks": lambda: many_ranks(folder),
+            "collectives": lambda: many_collectives(folder),
+            "logdirs": lambda: logdirs(folder),
+            "growth": growth,
+            "queue": lambda: queue(folder),
+            "harness": harness,
+            "pages": lambda: pages(10_000_000 if options.huge else options.events, 60 if options.peers else 0),
+        }
+        if unknown := {*options.parts} - parts.keys():
+            parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
+        for name, part in parts.items():
+            rows += _said(part()) if not options.parts or name in options.parts else []
     largest = [file for file in files if file.kind in LARGE]
     tables = [[list(figures(file)) for file in files if (file in largest) == large] for large in (True, False)]
     beside = [_said(line) for line in peers.beside(largest, tools)] if tools else []

@@ -13,8 +13,8 @@ from benchmarks import chrome_file, growth, nccl_file, stacks_file
 from benchmarks.opening import ALL, COLD, COLD_4, LOADS, WARM, WORK, Opened, rows
 from benchmarks.peers import beside
 from benchmarks.recordings import repeated
-from benchmarks.report import across
-from benchmarks.rows import Run, measured
+from benchmarks.report import across, document
+from benchmarks.rows import Row, Run, measured
 from tests.conftest import answer, trace_of
 
 
@@ -142,3 +142,9 @@ def test_every_dimension_of_growth_is_one_of_what_is_made() -> None:
     small = growth.made(growth.Made(40, 4, 2, 2, 1, 5, 5, 5, 4, 32, 8, 6, 8, 2, 8, 8, 2, 2), 1)
     assert [len(column) for column in (small.steps, small.allocs.ts, small.counters.ts)] == [4, 8, 8]
     assert len(small.links.src) == 40 + 6 + 8  # launches, forward to backward, collectives
+
+
+def test_a_report_of_some_parts_has_their_rows_alone() -> None:
+    text = document("1 minute", [[], []], [], [Row("a: of b", "2 ms; most time in c: d", "at most 1 ms", ok=False)])
+    assert "| a: of b | 2 ms; most time in c: d | at most 1 ms | missed |" in text
+    assert "Opening a profile" not in text

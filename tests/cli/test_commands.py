@@ -284,6 +284,24 @@ def test_the_version_is_told_without_loading_other_commands() -> None:
     assert not {*HEAVY, "numpy", "msgspec"} & set(loaded)
 
 
+def test_a_server_loads_the_libraries_of_the_database_with_the_queue_only() -> None:
+    loaded = modules_after("import visualprof.server.serve, visualprof.server.app")
+    assert "visualprof.server.api.jobs" in loaded
+    assert not {"sqlalchemy", "alembic", "sqlite3"} & set(loaded)
+
+
+@pytest.mark.parametrize("given", ["", "3"])
+def test_what_a_server_starts_later_may_have_threads_of_its_own(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)  # a command that ran in this process may have set it
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    code = "from visualprof.cli._start import imports\nimport gc, os\nwith imports():\n"
+    code += " import numpy; print(os.environ['OPENBLAS_NUM_THREADS'], gc.isenabled())\n"
+    code += "print(os.environ.get('OPENBLAS_NUM_THREADS'), gc.isenabled(), gc.get_freeze_count() > 0)"
+    out = python("-c", code).stdout.splitlines()
+    assert out == [f"{given or 1} False", f"{given or None} True True"]
+
+
 def test_it_runs_as_a_module(trace: Path) -> None:
     done = python("-m", "visualprof", "view", "operator", str(trace), "--format", "csv")
     assert (done.returncode, done.stderr) == (0, "")

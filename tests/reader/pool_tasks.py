@@ -29,6 +29,8 @@ def by_name(path: str, progress: Progress) -> Summary:
     if name.startswith("threads"):
         time.sleep(0.2)
         return Summary(path, "test", "test", -1, processors(), 0, (), (), (), False)
+    if name.startswith("numpy"):
+        return Summary(os.environ["OPENBLAS_NUM_THREADS"], "test", "test", -1, 0, 0, (), (), (), False)
     if name.startswith("slow"):
         progress(0.5)
         time.sleep(60)

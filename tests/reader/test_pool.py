@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -76,6 +77,15 @@ def test_a_result_comes_back(pool: Pool[Summary], ear: Ear) -> None:
     assert isinstance(outcome, Summary)
     assert outcome.fingerprint == "/x/fine.json"
     assert ear.progress["a"] == [0.0, 0.25]
+
+
+def test_numpy_has_one_thread_in_a_child_and_its_own_number_here(pool: Pool[Summary], ear: Ear) -> None:
+    before = os.environ.get("OPENBLAS_NUM_THREADS")
+    pool.submit("a", "/x/numpy.json", 1, (0,))
+    (outcome,) = ear.wait("a")
+    assert isinstance(outcome, Summary)
+    assert outcome.fingerprint == (before or "1")
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == before
 
 
 def test_an_error_keeps_its_text_hint_and_status(pool: Pool[Summary], ear: Ear) -> None:

@@ -251,7 +251,8 @@ def test_a_clock_that_is_set_neither_ends_a_task_nor_keeps_a_lost_one(
 ) -> None:
     with opened(tmp_path / "runs", lease_s=0.4) as remote:
         queue = remote.opened()
-        remote._upkeep.close()  # type: ignore[union-attr]
+        assert queue.upkeep
+        queue.upkeep.close()
         upkeep = Upkeep(queue.database, queue.notifier, 0.4, lambda _: None)
         _, _, lease = leased(remote)
         before = time.time_ns()

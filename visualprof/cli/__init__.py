@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -31,11 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="visualprof" if chosen == _DEFAULT else f"visualprof {chosen}",
         description=module.__doc__,
         epilog=_overview(names) if chosen == _DEFAULT and {"-h", "--help"} & {*words} else None,  # imports all of them
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),  # 2 ms to find it, for each argument
         conflict_handler="resolve",  # `submit --version` is that of a runtime
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="what is installed, and end")
     module.add_arguments(parser)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     try:
         if chosen == _DEFAULT:
             refuse_misspelt(words, names)

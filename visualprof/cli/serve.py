@@ -119,7 +119,7 @@ def serve(
 
     then: is called with its address, beside it. page: where to look first, after the address.
     """
-    from visualprof.server.serve import Server
+    from visualprof.cli._start import imports
     from visualprof.server.settings import Settings
 
     assert isinstance(settings, Settings)
@@ -127,7 +127,11 @@ def serve(
         signal.SIGTERM, signal.default_int_handler
     )  # end as with Ctrl-C: children stopped, temporary files gone
     logging.basicConfig(format="visualprof: %(message)s", level=logging.WARNING)
-    with Server(paths, port, settings, ports=_PORTS) as server:
+    with imports():
+        from visualprof.server.serve import Server
+
+        made = Server(paths, port, settings, ports=_PORTS)
+    with made as server:
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
         print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)

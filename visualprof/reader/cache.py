@@ -8,7 +8,6 @@ and a digest of the reader's own source, so that a changed reader never meets ol
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import sys
 import threading
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visualprof.reader import read_trace
+from visualprof.reader.digest import blake2b
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import SCHEMA_VERSION, Trace
 from visualprof.reader.trace.codec import Damaged, decode, encode, reader_version
@@ -75,7 +75,7 @@ class Cache:
 
     def path(self, fingerprint: str) -> Path:
         """The file that holds, or would hold, the trace."""
-        key = hashlib.blake2b(f"{fingerprint}:{SCHEMA_VERSION}:{reader_version()}".encode(), digest_size=16)
+        key = blake2b(f"{fingerprint}:{SCHEMA_VERSION}:{reader_version()}".encode(), digest_size=16)
         return self.folder / f"{key.hexdigest()}{_SUFFIX}"
 
     def load(self, fingerprint: str) -> Trace | None:
@@ -96,7 +96,7 @@ class Cache:
 
     def graph_path(self, fingerprint: str) -> Path:
         """The file that holds, or would hold, the graph of a model."""
-        key = hashlib.blake2b(f"{fingerprint}:{reader_version(_READS_MODELS)}".encode(), digest_size=16)
+        key = blake2b(f"{fingerprint}:{reader_version(_READS_MODELS)}".encode(), digest_size=16)
         return self.folder / f"{key.hexdigest()}{_GRAPH_SUFFIX}"
 
     def load_graph(self, fingerprint: str) -> ModelGraph | None:

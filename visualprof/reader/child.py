@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pickle
 import signal
 import sys
 import time
@@ -82,7 +83,9 @@ class Child(Generic[Result]):
         context = get_context("spawn")
         self._limits = limits
         self._pipe, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(target=_work, args=(theirs, task, limits), daemon=True)
+        self._process: BaseProcess = context.Process(
+            target=_work, args=(theirs, pickle.dumps(task), limits), daemon=True
+        )
         self.heavy = False
         self._process.start()
         theirs.close()
@@ -159,8 +162,10 @@ def call(task: Task[Result], path: str | Path, name: str = "", limits: Limits = 
     return outcome
 
 
-def _work(pipe: Connection, task: Task[Any], limits: Limits | None) -> None:
-    """The life of a child: a path in, progress and the outcome out."""
+def _work(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
+    """The life of a child: a path in, progress and the outcome out. pickled: the task, whose module imports numpy."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    task: Task[Any] = pickle.loads(pickled)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
     if hasattr(os, "nice"):
         os.nice(5)  # the server and the training job go first

@@ -15,12 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-isal_zlib: Any
-try:
-    from isal import isal_zlib
-except ImportError:
-    isal_zlib = None
-
 GZIP_MAGIC = b"\x1f\x8b"
 PACKED_SHARE = 8  # a profile packs 8 to 40 times
 AHEAD = 3  # pieces that are ready before they are asked for
@@ -33,13 +27,13 @@ def unpacked(file: BinaryIO, size: int) -> Generator[bytes]:
 
     Raises: zlib.error: the data are damaged; every byte before the damage was given.
     """
-    given = 0
-    if isal_zlib is not None:
+    given, isal = 0, _isal()
+    if isal is not None:
         try:
-            for piece in _inflated(file, size, isal_zlib.decompressobj):
+            for piece in _inflated(file, size, isal.decompressobj):
                 yield piece
                 given += len(piece)
-        except isal_zlib.error:
+        except isal.error:
             file.seek(0)
         else:
             return
@@ -47,6 +41,15 @@ def unpacked(file: BinaryIO, size: int) -> Generator[bytes]:
         if len(piece) > given:
             yield piece[given:]
         given = max(0, given - len(piece))
+
+
+def _isal() -> Any:
+    """Its module, imported with the first gzip file."""
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return None
+    return isal_zlib
 
 
 def ahead(pieces: Generator[T]) -> Generator[T]:

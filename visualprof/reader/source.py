@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from visualprof.errors import FormatError, SourceError
+from visualprof.reader.digest import blake2b
 from visualprof.reader.gzipped import GZIP_MAGIC, ahead, unpacked
 
 HEAD_BYTES = 64 * 1024
@@ -217,7 +217,7 @@ class Source:
         """
         with self._open() as file:
             status = os.fstat(file.fileno())
-            digest = hashlib.blake2b(f"{status.st_size}:{status.st_mtime_ns}".encode(), digest_size=16)
+            digest = blake2b(f"{status.st_size}:{status.st_mtime_ns}".encode(), digest_size=16)
             if status.st_size <= _SAMPLES * _SAMPLE_BYTES:
                 digest.update(file.read(status.st_size))
             else:

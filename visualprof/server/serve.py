@@ -59,7 +59,7 @@ class Server:
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.remote.queue.store.blobs import MAX_BLOB
+        from visualprof.remote.queue.store.files import MAX_BLOB
         from visualprof.server.app import create_app
         from visualprof.server.remote_service import open_remote
 
@@ -155,9 +155,9 @@ class Server:
 
         Raises: VisualprofError: an agent is wanted, and no job can be run here.
         """
-        self.remote.start()
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
+        self.remote.start()
         if self._settings.with_agent:
             from visualprof.server.remote_service import LocalAgent
 

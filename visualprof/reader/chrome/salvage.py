@@ -12,21 +12,22 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.source import UNDECODABLE
 
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
-BAD_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
+TOKEN = pattern(rb'"(?:[^"\\]|\\.)*"|-?\b(?:NaN|nan|Infinity|inf)\b|-(?:NaN|nan|Infinity|inf)\b', re.DOTALL)
+BAD_ESCAPE = pattern(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)')
 HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"  # of a surrogate pair; what is no escape stands in the first group
-LONE_HALF = re.compile(
+LONE_HALF = pattern(
     rb"(\\[^u]|\\u(?![dD][89a-fA-F])|%s%s)|%s" % (HALF % b"89abAB", HALF % b"c-fC-F", HALF % b"89a-fA-F")
 )
-CONTROL = re.compile(rb"[\x00-\x1f]")
-ESCAPED = re.compile(rb"\\.", re.DOTALL)
-POSITION = re.compile(r"\(byte (\d+)\)")
-REPAIRABLE = re.compile(r"invalid|surrogate")
-BETWEEN = re.compile(rb"[\s,]*")
+CONTROL = pattern(rb"[\x00-\x1f]")
+ESCAPED = pattern(rb"\\.", re.DOTALL)
+POSITION = pattern(r"\(byte (\d+)\)")
+REPAIRABLE = pattern(r"invalid|surrogate")
+BETWEEN = pattern(rb"[\s,]*")
 # An entry of the list, not the value of a key, that begins like an event.
-EVENT = re.compile(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
+EVENT = pattern(rb'(?<!:)(?<!:\s)\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args|s|bp|tts|tdur|cname)"\s*:')
 
 DEEP = 100  # no event opens as many brackets; the decoder gives up at some hundreds
 _BLOCK = 1 << 16

@@ -7,7 +7,6 @@ strict: what it takes, it takes as Python does.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 
@@ -36,8 +35,7 @@ MOST_THREADS = 4
 NOTHING = Scanned(OPEN, 0, 0, 0)
 
 
-@dataclass
-class Window:
+class Window(msgspec.Struct):
     """A part of the text. ends: nothing follows; cut: it ends with an event, probably, which a comma follows."""
 
     text: memoryview
@@ -46,7 +44,7 @@ class Window:
     rows: Part | None = None
     scanned: Scanned = NOTHING
     error: BaseException | None = None
-    done: Event = field(default_factory=Event)
+    done: Event = msgspec.field(default_factory=Event)
 
     def scan(self, reader: Reader, *, first: bool = False) -> Window:
         """Scans it, unless the rest of its last event is in the next one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any, cast
 
@@ -51,7 +50,11 @@ def shown(raw: bytes) -> str:
     try:
         if text.startswith('"'):
             return str(msgspec.json.decode(text))
-        return json.dumps(msgspec.json.decode(text), ensure_ascii=False) if "\n" in text else text
+        if "\n" not in text:
+            return text
+        import json
+
+        return json.dumps(msgspec.json.decode(text), ensure_ascii=False)
     except UNDECODABLE:  # the decoder passes over some escapes that it cannot decode
         return text.strip('"')
 

@@ -10,12 +10,13 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.events import add_events, describe
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair, pair_begin_end
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Ints, LinkKind, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
-KERNEL = re.compile(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", re.IGNORECASE)
+KERNEL = pattern(r"(^|[^a-z])(gpu|cuda|device)?_?kernels?($|[^a-z])", re.IGNORECASE)
 
 
 def sniff(head: bytes) -> bool:

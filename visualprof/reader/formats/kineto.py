@@ -24,6 +24,7 @@ from visualprof.reader.chrome.events import (
 )
 from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import json_object, json_objects
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ints, LinkKind, TrackKind
@@ -89,9 +90,9 @@ _CALLED = {
 }
 
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
-COMM_HOST = re.compile(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
-COMM_KERNEL = re.compile(r"nccl|rccl|hccl|oneccl|nvshmem.*(reduce|gather|broadcast)|cross_device_reduce", re.IGNORECASE)
-OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#")
+COMM_HOST = pattern(r"^(nccl|gloo|mpi|ucc|rccl|hccl|xccl|c10d):|^record_param_comms$")
+COMM_KERNEL = pattern(r"nccl|rccl|hccl|oneccl|nvshmem.*(reduce|gather|broadcast)|cross_device_reduce", re.IGNORECASE)
+OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
 DEVICE = {
     "kernel": Category.KERNEL, "gpu_memcpy": Category.MEMCPY, "gpu_memset": Category.MEMSET,
     "memcpy": Category.MEMCPY, "memset": Category.MEMSET, "cuda_sync": Category.SYNC,

@@ -13,6 +13,7 @@ from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
 from visualprof.reader.chrome.values import json_object, natural
 from visualprof.reader.megengine.tensors import add_tensors
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Device, Ids, Ints, LinkKind, TrackKind
@@ -40,9 +41,9 @@ STAGES = {
 }  # fmt: skip
 CALLED = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
 PROFILER = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
-TENSOR_WORK = re.compile(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
-CUDA_CALL = re.compile(r"^(cu|cuda|cublas|cudnn)[A-Z]")
-COMM_KERNEL = re.compile(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
+TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
+CUDA_CALL = pattern(r"^(cu|cuda|cublas|cudnn)[A-Z]")
+COMM_KERNEL = pattern(r"nccl|rccl|cncl|hccl|AllReduce|AllGather|ReduceScatter|RemoteSend|RemoteRecv|CollectiveComm")
 
 _FIRST = 256
 _MARKS = (b'"StartProfile"', b'"train_time_ratio"', b'"gpu_usgae_ratio"', b'"nr_alive_tensor"', b'"OpDispatch"')

@@ -5,7 +5,6 @@ The first line is a header of schema `visualprof.monitor/1`, the others are samp
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -17,6 +16,7 @@ import numpy as np
 
 from visualprof.errors import EmptyFile, SourceError
 from visualprof.reader.chrome.values import json_object, json_objects
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import UNDECODABLE, Skipped, Source
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Rows, TrackKind
@@ -28,8 +28,8 @@ MAX_GPUS = 64
 MAX_TEXT = 200
 ASSUMED_INTERVAL_NS = 100_000_000
 
-_HEADER = re.compile(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"')
-_SAMPLE = re.compile(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
+_HEADER = pattern(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"')
+_SAMPLE = pattern(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
 # (key, name of the counter, factor). A name ends in its unit; the timeline shows those with "bytes" as sizes.
 HOST = (
     ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
@@ -43,7 +43,7 @@ ON_GPU = (
 )  # fmt: skip
 # NVML's nvmlClocksEventReason*; idle clocks, a user's setting and display clocks do not slow a run down.
 REASON_BITS = {0x4: "power cap", 0x8: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
-HARMLESS = re.compile(
+HARMLESS = pattern(
     r"^(|none|0|null|(gpu_?)?idle|applications?_clocks?_settings?|sync_?boost|display_clocks?(_settings?)?)$"
 )
 

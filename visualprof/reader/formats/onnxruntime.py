@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
+import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
@@ -115,7 +115,7 @@ def _add_args(doc: Document, builder: TraceBuilder) -> None:
 def _shapes(text: str) -> str:
     """`[{"float":[2,16]},{"int64":[]}]` as `float[2,16] int64[]`."""
     try:
-        parts = json.loads(text)
+        parts = msgspec.json.decode(text)
         return " ".join(f"{dtype}[{','.join(map(str, shape))}]" for part in parts for dtype, shape in part.items())
     except (ValueError, AttributeError, TypeError, RecursionError):
         return text

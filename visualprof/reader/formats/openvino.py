@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.values import Json, json_list, json_objects, load_object
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
@@ -22,7 +23,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 MAX_TEXT = 2000
 MAX_NS = 10**15  # eleven days for one operator
 DEVICES = {"GPU": "xpu", "NPU": "npu"}
-_PRECISION = re.compile(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
+_PRECISION = pattern(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import UNDECODABLE, Skipped, Source
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
@@ -23,9 +24,9 @@ CATEGORIES = (
 )  # fmt: skip
 ABSURD = 1 << 62  # no size: left out by the builder
 MAX_BYTES = 1 << 30  # 40 bytes an event
-_TOTALS = re.compile(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
-_HELD = re.compile(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
-_ENTRY = re.compile(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * 4))
+_TOTALS = pattern(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")
+_HELD = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * (1 + len(CATEGORIES))))
+_ENTRY = pattern(rb"\[%s\]" % b",".join([rb"\s*(-?\d{1,19})\s*"] * 4))
 
 
 def sniff(head: bytes) -> bool:

@@ -7,7 +7,6 @@ of a file counts. It knows a file by path, size, time of change and inode, as a 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import threading
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from visualprof.reader.cache import KNOWN_SUFFIX
+from visualprof.reader.digest import blake2b
 from visualprof.reader.logdir.scan import LogFile, Verdict, Version
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.trace.codec import reader_version
@@ -52,7 +52,7 @@ class Known:
     """
 
     def __init__(self, folder: Path, roots: Sequence[str]) -> None:
-        key = hashlib.blake2b("\n".join((reader_version(_SAYS), *roots)).encode("utf-8", "replace"), digest_size=16)
+        key = blake2b("\n".join((reader_version(_SAYS), *roots)).encode("utf-8", "replace"), digest_size=16)
         self._path = folder / f"{key.hexdigest()}{KNOWN_SUFFIX}"
         self._earlier = self._load()
         self._used: list[_Found] | None = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ _DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32}
 _INT64S = POINTER(c_int64)
 
 
-@dataclass(frozen=True)
-class Fields:
+class Fields(msgspec.Struct, frozen=True):
     """The arguments to keep.
 
     types: of each, by our name for it; keys: theirs, in JSON. kept: of the events of some categories, only those of
@@ -53,8 +52,7 @@ class Part(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(msgspec.Struct, frozen=True):
     """Columns of several parts. columns: rows and values of each argument, the flows, the series and their values."""
 
     kind: Ids

@@ -10,8 +10,6 @@ import stat
 import threading
 import time
 import uuid
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,53 +17,16 @@ from visualprof.errors import Forbidden, NotFound, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.refusals import DiskFull, disk
-from visualprof.remote.queue.store.agents import Agents
-from visualprof.remote.queue.store.blobs import Blobs
-from visualprof.remote.queue.store.database import Database, open_sqlite
-from visualprof.remote.queue.store.files import Read, Store
+from visualprof.remote.queue.store.files import DATABASE, file_number
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.store.signing import Signer
-from visualprof.remote.queue.tasks.finish import Finisher
-from visualprof.remote.queue.tasks.jobs import Jobs
-from visualprof.remote.queue.tasks.leases import Leases
-from visualprof.remote.queue.tasks.logs import Logs
 from visualprof.remote.queue.tasks.notifier import Notifier
-from visualprof.remote.queue.tasks.removal import Removal
-from visualprof.remote.queue.tasks.results import Results
-from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
+from visualprof.remote.queue.whole import Queue
 
 _log = logging.getLogger(__name__)
 
 TOKEN = "vp_r_"
 WAITERS = 16
 _AGAIN_S = 5  # a database that could not be opened is not tried at every request
-
-
-@dataclass(frozen=True)
-class Queue:
-    """Everything, once it is open."""
-
-    database: Database
-    store: Store
-    signer: Signer
-    notifier: Notifier
-    blobs: Blobs
-    jobs: Jobs
-    agents: Agents
-    leases: Leases
-    logs: Logs
-    results: Results
-    finisher: Finisher
-    removal: Removal
-
-    def keep(self, name: str, read: Read) -> tuple[str, int]:
-        """Stores an uploaded file, for which jobs may wait; its sha256 and size.
-
-        Raises: VisualprofError: it is too large, the disk is full.
-        """
-        sha256, size = self.blobs.keep(name, read)
-        self.jobs.arrived(sha256)
-        return sha256, size
 
 
 class Unavailable(VisualprofError):
@@ -98,14 +59,12 @@ class Remote:
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
-        self._file = self.folder / "jobs.sqlite"
-        self._opened: tuple[int, int] | None = None
+        self._file = self.folder / DATABASE
         self.read_only = read_only
         self._keep_days = keep_days
         self.intervals = intervals or Intervals()
         self._notifier = Notifier(waiters)
         self._queue: Queue | None = None
-        self._upkeep: Upkeep | None = None
         self._opening = threading.Lock()
         self._failure: VisualprofError | None = None
         self._failed_at = 0.0
@@ -200,9 +159,12 @@ class Remote:
         return queue.agents.all(owner) if queue else []
 
     def start(self) -> None:
-        """The server runs: if anything is kept here, lost tasks are taken back from now on."""
-        if not self.root.path.is_file():
-            self.existing()
+        """The server runs: if anything is kept here, lost tasks are taken back from now on.
+
+        The first page does not wait for the libraries of the database; who asks for the queue does.
+        """
+        if not self.root.path.is_file() and self._file.is_file():
+            threading.Thread(target=self.existing, name="queue", daemon=True).start()
 
     def wake(self) -> None:
         """Nobody waits for a task any more: the server is about to close."""
@@ -231,20 +193,18 @@ class Remote:
     def _present(self) -> Queue | None:
         """The queue that is open. One whose database somebody took away is left: what it knew is gone with it."""
         queue = self._queue
-        if queue is None or _identity(self._file) == self._opened:
+        if queue is None or file_number(self._file) == queue.number:
             return queue
         with self._opening:
-            if self._queue is queue and _identity(self._file) != self._opened:
+            if self._queue is queue and file_number(self._file) != queue.number:
                 _log.warning("%s is not the file that was opened; it is left", self._file)
                 self._leave()
         return self._queue
 
     def _leave(self) -> None:
-        if self._upkeep:
-            self._upkeep.close()
         if self._queue:
-            self._queue.database.close()
-        self._queue = self._upkeep = None
+            self._queue.close()
+        self._queue = None
 
     def _make(self) -> Queue:
         with disk(str(self.folder)):
@@ -254,32 +214,12 @@ class Remote:
             if not self.read_only:
                 self._file.touch(0o600)  # SQLite gives its other files the same mode
                 _shut(self.folder)
-        signer = Signer(secret.encode())
-        store = Store(self.folder, signer)
-        database = open_sqlite(self._file)
-        self._opened = _identity(self._file)
-        lease_s = self.intervals.lease_s
-        jobs = Jobs(database, self._notifier, lease_s)
-        leases = Leases(database, store, self._notifier, lease_s)
-        results = Results(database, store, self.root.path)
-        blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(self.folder / "logs", database)
-        removal = Removal(database, jobs, results, self.folder, self.root.path)
-        finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
-        if not self.read_only:
-            leases.grace()
-            remove = partial(self._tidy, database, results, removal)
-            remove()
-            self._upkeep = Upkeep(database, self._notifier, lease_s, finisher.salvage, remove)
-            self._upkeep.start()
-        return Queue(
-            database, store, signer, self._notifier, blobs, jobs, agents, leases, logs, results, finisher, removal
-        )
+        from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
 
-    def _tidy(self, database: Database, results: Results, removal: Removal) -> None:
-        """At the start and every hour."""
-        remove_leftovers(database, self.folder, results.partial)
-        for job in removal.remove_older(self._keep_days) if self._keep_days else ():
-            _log.warning("removed job %s: it ended more than %g days ago", job, self._keep_days)
+        return open_queue(
+            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s,
+            None if self.read_only else self._keep_days,
+        )  # fmt: skip
 
     def _known_token(self) -> str:
         """That of the file, which is made; one of this server alone while nothing can be written."""
@@ -298,15 +238,6 @@ def _existing(path: Path) -> Path:
     while not path.exists() and path.parent != path:
         path = path.parent
     return path
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and number of a file, None when there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _shut(folder: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import delete, select
 
 from visualprof.errors import FormatError, NotFound
 from visualprof.remote.queue.check import zips
@@ -24,7 +23,6 @@ from visualprof.remote.queue.check.inspect import (
 )
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.files import Read
-from visualprof.remote.queue.store.tables import blobs
 
 GRAPH = "upload:"  # before the sha256: the id of a kept model on the Graph page
 LISTED = 200
@@ -68,11 +66,11 @@ def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Uplo
         packed = _packed(queue.blobs.path(blob), name)
         if packed:
             uploads = _unpacked(queue, queue.blobs.path(blob), packed)
-            _forget(queue, blob)
+            queue.blobs.forget(blob)
             return uploads
         return [_inspected(queue, blob, safe_name(name), size)]
     except BaseException:
-        _forget(queue, blob)
+        queue.blobs.forget(blob)
         raise
 
 
@@ -146,9 +144,7 @@ def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
     queue = remote.existing()
     if queue is None:
         return []
-    with queue.database.read() as connection:
-        known = select(blobs).where(blobs.c.sha256.in_(names), blobs.c.inspected.is_not(None))
-        rows = {row.sha256: row for row in connection.execute(known)}
+    rows = queue.blobs.known(names)
     return [
         Upload(name, rows[name].name, rows[name].size_bytes, from_json(msgspec.json.decode(rows[name].inspected)))
         for name in dict.fromkeys(names)
@@ -161,11 +157,8 @@ def kept_models(remote: Remote) -> list[KeptModel]:
     queue = remote.existing()
     if queue is None:
         return []
-    of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
-    with queue.database.read() as connection:
-        rows = connection.execute(of_model.limit(LISTED)).all()
     models: list[KeptModel] = []
-    for row in rows:
+    for row in queue.blobs.models(LISTED):
         try:
             path = queue.blobs.path(row.sha256)
         except NotFound:  # somebody tidied up
@@ -174,12 +167,3 @@ def kept_models(remote: Remote) -> list[KeptModel]:
         names = ", ".join(found.get("names", [row.name]))
         models.append(KeptModel(GRAPH + row.sha256, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models
-
-
-def _forget(queue: Queue, blob: str) -> None:
-    """Removes a file that was never of use; one that jobs may name stays."""
-    useless = (blobs.c.sha256 == blob) & blobs.c.inspected.is_(None)
-    with queue.database.write() as connection:
-        gone = connection.execute(delete(blobs).where(useless)).rowcount
-    if gone:
-        queue.store.delete(f"blobs/{blob}")

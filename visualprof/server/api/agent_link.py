@@ -14,9 +14,7 @@ from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.protocol import PROTOCOL, Capabilities, Intervals, Lease
 from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks.leases import Beat, Report
-from visualprof.remote.queue.tasks.points import MAX_POINT, batch_of
-from visualprof.remote.queue.tasks.results import Announced
+from visualprof.remote.queue.tasks.told import MAX_POINT, Announced, Beat, Report, batch_of
 from visualprof.server.answers import answer
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query, Resource, change, get, read

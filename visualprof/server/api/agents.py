@@ -8,7 +8,6 @@ from flask import Response, request
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.store.records import Standing
-from visualprof.remote.queue.tasks.jobs import revision
 from visualprof.server import guard
 from visualprof.server.answers import row
 from visualprof.server.remote_service import Queue, Remote
@@ -120,9 +119,7 @@ def _agents(remote: Remote) -> AgentsAnswer:
     queue = remote.existing()
     rows, number = list[AgentRow](), 0
     if queue is not None:
-        with queue.database.read() as connection:
-            number = revision(connection, "agents")
-        rows = _rows(queue, remote.intervals.lease_s)
+        number, rows = queue.agents.revision(), _rows(queue, remote.intervals.lease_s)
     hidden = not guard.trusted()
     token = "" if remote.problem else " --token TOKEN" if hidden else f" --token {remote.token}"
     command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"

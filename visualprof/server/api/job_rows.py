@@ -11,7 +11,7 @@ from msgspec import Meta
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
 from visualprof.remote.queue.store.records import Agent, Job, Task
-from visualprof.remote.queue.tasks.points import PointHead
+from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
 from visualprof.server.remote_service import Queue, Remote
@@ -146,7 +146,8 @@ class JobList:
 
     def listing(self) -> bytes:
         """The list as JSON; polled by every open page, so it is encoded once for each change."""
-        problem, queue = self._remote.problem, self._remote.existing()
+        queue = self._remote.existing()
+        problem = self._remote.problem  # which it may just have met
         with self._lock:
             if queue is not self._of:  # what was kept is gone: another one begins anew
                 self._of, self._rows, self._revision = queue, {}, -1

@@ -8,7 +8,6 @@ from dataclasses import replace
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.reader.results.report import Report, report_of
 from visualprof.remote.queue.store.records import Agent, Job, Task
-from visualprof.remote.queue.tasks.finish import documents
 from visualprof.server.remote_service import Queue, Remote
 
 
@@ -55,6 +54,8 @@ class Making:
         return made
 
     def _report(self, job: Job, task: Task, agent: Agent | None, points: list[dict[str, object]], run: str) -> Report:
+        from visualprof.remote.queue.tasks.finish import documents  # with the libraries of the database
+
         model = {"name": job.request.model.name, "sha256": job.request.model.blob}
         told = documents(job, task, agent, model)
         # Of the last point, and not of the last sign of life: a report changes with its points alone.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from visualprof.reader.digest import blake2b
 from visualprof.reader.trace.codec import reader_version
 from visualprof.views.answers.encoding import builtin
 from visualprof.views.answers.table import Coded
@@ -53,7 +53,7 @@ class KeptAnswer:
     def __init__(self, cache: Cache, view: View, params: Any, of: tuple[object, ...]) -> None:
         self._cache, self._view = cache, view
         what = repr((reader_version(), reader_version(_ANSWERS), view.name, params, of))
-        self._key = hashlib.blake2b(what.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        self._key = blake2b(what.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     def load(self) -> Answer | None:
         """The answer; None when it is not here or not whole."""

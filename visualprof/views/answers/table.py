@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar, cast
@@ -121,6 +119,9 @@ class Table(Answer, Generic[C], kw_only=True, omit_defaults=True):
 
     def to_csv(self, separator: str = ",") -> str:
         """Text by commas, or another separator, with a header line; what a spreadsheet would run is quoted with '."""
+        import csv
+        import io
+
         out = io.StringIO()
         rows = csv.writer(out, delimiter=separator, lineterminator="\n")
         columns = self.named()

@@ -5,7 +5,6 @@ Thresholds are torch-tb-profiler's where it has the rule. Texts are the page's; 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Literal
@@ -13,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
 from visualprof.views.answers.kinds import Duration, Identifier, keyed
@@ -393,7 +393,7 @@ def _python_in(trace: Trace, gaps: Ints) -> dict[str, str]:
     return {"function": trace.strings[int(names[total.argmax()])]} if total.any() else {}
 
 
-DATA_PARALLEL = re.compile(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
+DATA_PARALLEL = pattern(r"(?<![A-Za-z])DataParallel(?![A-Za-z])")
 RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     _dataloader, _utilization, _tensor_cores, _memory, _data_parallel, _backend, _communication,
     _small_kernels, _occupancy, _cpu, _outside, _copies, _jitter, _host_busy,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from visualprof.reader.digest import blake2b
 from visualprof.reader.graph import ModelGraph, Scope, Value, holders
 from visualprof.views.measure.places import places
 
@@ -229,7 +229,7 @@ def _twins(
         parts = [digests[row] if kind == "group" else types[row] for kind, row in groups[number].children]
         whole = groups[number].kind if groups[number].node < 0 else types[groups[number].node]
         text = repr((whole, parts, sorted(set(inner[number]))))
-        digests[number] = hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+        digests[number] = blake2b(text.encode(), digest_size=12).hexdigest()
     for number in range(len(groups)):
         twin[number] = first.setdefault(digests[number], number)
     return tuple(twin)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.intervals import covered, covers, holders, merge, subtract, union
@@ -23,15 +24,13 @@ STAGES = {
     "optimizer": Category.OPTIMIZER,
 }
 NAMED = {
-    "dataloader": re.compile(r"^\W*(data ?load(er|ing)?|get data|fetch data)\W*$", re.IGNORECASE),
-    "forward": re.compile(r"^\W*(forward( pass)?|fwd)\W*$", re.IGNORECASE),
-    "backward": re.compile(r"^\W*(backward( pass)?|bwd)\W*$", re.IGNORECASE),
-    "optimizer": re.compile(r"^\W*(optimi[sz]er( step)?|optim)\W*$", re.IGNORECASE),
+    "dataloader": pattern(r"^\W*(data ?load(er|ing)?|get data|fetch data)\W*$", re.IGNORECASE),
+    "forward": pattern(r"^\W*(forward( pass)?|fwd)\W*$", re.IGNORECASE),
+    "backward": pattern(r"^\W*(backward( pass)?|bwd)\W*$", re.IGNORECASE),
+    "optimizer": pattern(r"^\W*(optimi[sz]er( step)?|optim)\W*$", re.IGNORECASE),
 }
 CUT_FIRST = ("dataloader", "optimizer", "backward", "forward")  # an instant of two stages is the first one's
-AUTOGRAD = re.compile(
-    r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad$|^(?!aten::)\w*Backward\d*$"
-)
+AUTOGRAD = pattern(r"^autograd::engine::evaluate_function|^torch::autograd::AccumulateGrad$|^(?!aten::)\w*Backward\d*$")
 NOTHING = np.zeros((0, 2), np.int64)
 
 

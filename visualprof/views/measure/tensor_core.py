@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Mask, Rows, Trace
 
 # Checked against the tensor pipe's own counter on an H200: tests/views/test_tensor_core.py.
-KERNEL = re.compile(
+KERNEL = pattern(
     # instruction shapes of Volta to Ada in the names of cuBLAS, cuDNN and CUTLASS kernels
     r"(?<!\d)(?:884|1688|16816|16832|8816|8832|16864)(?!\d)|(?<![a-z])[hidbq]mma|tensorop|tensor\d+x\d+x\d+|xmma_"
     # Hopper and Blackwell: asynchronous products, cuBLASLt's generated kernels, CUTLASS 3 main loops
@@ -20,9 +21,9 @@ KERNEL = re.compile(
     re.IGNORECASE,
 )
 # The same families also generate kernels for the CUDA cores.
-NOT_KERNEL = re.compile(r"ffma|simt", re.IGNORECASE)
+NOT_KERNEL = pattern(r"ffma|simt", re.IGNORECASE)
 
-OPERATOR = re.compile(
+OPERATOR = pattern(
     r"(?:^|::|_)(?:addbmm|addmm|addmv|addr|baddbmm|bmm|mm|mv|matmul|linear|linear_relu|einsum|tensordot|chain_matmul|"
     r"_?conv(?:olution)?(?:_?(?:1|2|3)d)?(?:_transpose(?:1|2|3)d|_tbc|_overrideable|_forward|_relu)?|convolution_backward|"
     r"(?:cudnn|miopen|thnn|slow|mkldnn)_conv\w*|conv_depthwise\w*|"
@@ -33,7 +34,7 @@ OPERATOR = re.compile(
     r"Convolution\w*|ConvBias\w*|MatrixMul\w*|BatchedMatrixMul\w*|BatchedMatmul)$"
 )
 # Operator names of a family with a suffix that is not part of the name: Paddle's "conv2d dygraph", "matmul compute".
-SUFFIX = re.compile(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
+SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
 
 
 def uses_tensor_core(name: str) -> bool:

@@ -1,17 +1,13 @@
-"""Does a spec fit a machine? One rule: as reasons for people, and as a condition on the table of tasks."""
+"""Does a spec fit a machine? The same rule as a condition on the table of tasks is in `tasks.leases`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from sqlalchemy import Boolean, and_, bindparam, func, or_, tuple_
 
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
 from visualprof.remote.queue.store.records import Agent, AnyRow
-from visualprof.remote.queue.store.tables import tasks
 
 
 def device_names(devices: Sequence[str]) -> list[str]:
@@ -61,45 +57,6 @@ class Free:
     def of(self, job: str) -> list[str]:
         """The devices for a task of that job, the first that fits."""
         return [*([self.begun[job]] if job in self.begun else []), *self.devices]
-
-
-# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-# A private machine works for its own owner alone; without accounts that is everybody.
-FITTING = and_(
-    or_(
-        tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
-    ),
-    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
-    or_(
-        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
-        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
-    ),
-)
-
-
-def offer(agent: Agent, free: Free) -> dict[str, Any]:
-    """The parameters of `FITTING`: what a machine serves."""
-    works = agent.standing == "works"
-    return {
-        "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "for_all": agent.public,
-        "for_owner": agent.owner or "",
-        "served": _served(agent, free.devices) if works else [],
-        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device]) if works],
-    }
-
-
-def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Backends, versions and devices of the tasks that a machine can run on these devices."""
-    served = {
-        (runtime.backend, version, device)
-        for runtime in agent.capabilities.runtimes
-        for version in ("", runtime.version)
-        for device in device_names([device for device in devices if device in runtime.devices])
-    }
-    return sorted(served)
 
 
 def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:

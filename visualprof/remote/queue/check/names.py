@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from visualprof.remote.queue.refusals import Oversize, Unfit
-from visualprof.remote.queue.store.blobs import shown
+from visualprof.remote.queue.store.files import shown
 
 MAX_FILES = 200
 MAX_FILE = 4 << 30

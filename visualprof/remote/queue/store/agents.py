@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, fun
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, tasks
 
@@ -149,6 +149,11 @@ class Agents:
             values["capabilities"] = _encoded(capabilities)
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
+
+    def revision(self) -> int:
+        """Grows with every change of an agent."""
+        with self._database.read() as connection:
+            return revision(connection, "agents")
 
     def all(self, owner: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

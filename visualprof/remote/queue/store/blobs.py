@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import Read, Store
+from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
+from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs
 
-MAX_BLOB = 8 << 30
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
 _FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -84,6 +85,26 @@ class Blobs:
             text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
+    def known(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
+        """Rows of files of which something was found."""
+        some = select(blobs).where(blobs.c.sha256.in_(wanted), blobs.c.inspected.is_not(None))
+        with self._database.read() as connection:
+            return {row.sha256: row for row in connection.execute(some)}
+
+    def models(self, most: int) -> Sequence[AnyRow]:
+        """Rows of models, the latest first."""
+        of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
+        with self._database.read() as connection:
+            return connection.execute(of_model.limit(most)).all()
+
+    def forget(self, sha256: str) -> None:
+        """Removes a file that was never of use; one that jobs may name stays."""
+        useless = (blobs.c.sha256 == sha256) & blobs.c.inspected.is_(None)
+        with self._database.write() as connection:
+            gone = connection.execute(delete(blobs).where(useless)).rowcount
+        if gone:
+            self._store.delete(f"blobs/{sha256}")
+
     def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
         """Of each file its name, and its id on the Graph page."""
         with self._database.read() as connection:
@@ -93,10 +114,3 @@ class Blobs:
 
 def _graph(inspected: str | None) -> str | None:
     return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
-
-
-def shown(name: str) -> str:
-    """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
-    return clean[:200] or "file"

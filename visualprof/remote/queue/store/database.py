@@ -9,7 +9,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, insert, update
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
@@ -22,6 +22,7 @@ _CONNECTIONS = 64  # more than the server has threads; they are opened as they a
 _WRITE = "visualprof_write"
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
 _COUNTED = (
     update(revisions)
     .where(revisions.c.name == bindparam("kind"))
@@ -148,6 +149,11 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
 def changed(connection: Connection, name: str = "jobs") -> int:
     """Counts one change of the named kind and gives the new revision."""
     return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
+
+
+def revision(connection: Connection, name: str = "jobs") -> int:
+    """The present revision of the named kind."""
+    return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
 
 
 def _configure(connection: Any, _: Any) -> None:

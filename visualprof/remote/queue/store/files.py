@@ -22,6 +22,8 @@ from visualprof.remote.queue.refusals import Elsewhere, Oversize, disk
 from visualprof.remote.queue.store.signing import GET_S, PUT_S, Signer
 
 CHUNK = 1 << 20
+MAX_BLOB = 8 << 30
+DATABASE = "jobs.sqlite"
 Read = Callable[[int], bytes]
 _KEY = re.compile(r"blobs/[0-9a-f]{64}|incoming/[a-z0-9-]{1,60}/[0-9a-f]{32}")
 
@@ -148,3 +150,19 @@ def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
             digest.update(piece)
             file.write(piece)
     return digest.hexdigest(), size
+
+
+def shown(name: str) -> str:
+    """A user's file name as it may be shown and stored: its last part, without control characters, at most 200 long."""
+    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    clean = "".join(c if c.isprintable() else "_" for c in last.encode("utf-8", "replace").decode())
+    return clean[:200] or "file"
+
+
+def file_number(path: Path) -> tuple[int, int] | None:
+    """Device and number of a file, None when there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

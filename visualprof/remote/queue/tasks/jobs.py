@@ -18,10 +18,10 @@ from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.blobs import shown
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database, changed, revision
+from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
-from visualprof.remote.queue.store.tables import blobs, jobs, points, revisions, tasks
+from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _MANY = 100  # jobs; more are not named one by one in a statement
@@ -45,7 +45,6 @@ _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
     func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
 )
 _TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
-_REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
 _SUBMITTED, _QUEUED = insert(jobs), insert(tasks)
 
 
@@ -221,11 +220,6 @@ def _start(point: dict[str, Any]) -> float:
 def visible_jobs(owner: str | None) -> Select[tuple[object, ...]]:
     """The jobs that somebody may see. Without accounts (owner None) that is all of them."""
     return _ALL if owner is None else _ALL.where(jobs.c.owner == owner)
-
-
-def revision(connection: Connection, name: str = "jobs") -> int:
-    """The present revision of the named kind."""
-    return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
 
 
 def touch(connection: Connection, job: str) -> None:

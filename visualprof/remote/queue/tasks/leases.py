@@ -7,14 +7,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Boolean, Connection, and_, bindparam, func, or_, select, tuple_, update
 
-from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Phase, Reason, Request, State
-from visualprof.remote.queue.check.matching import FITTING, Free, lacks, offer, placed
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
+from visualprof.remote.queue.check.matching import Free, device_names, lacks, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -23,6 +23,7 @@ from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
+from visualprof.remote.queue.tasks.told import Beat, Report
 
 LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
@@ -34,7 +35,20 @@ _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
 _ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
 _ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
-_WAITING = select(tasks).where(tasks.c.state == "waiting", FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
+# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
+# A private machine works for its own owner alone; without accounts that is everybody.
+_FITTING = and_(
+    or_(
+        tasks.c.wanted_agent == bindparam("taker"),
+        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
+    ),
+    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
+    or_(
+        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
+    ),
+)
+_WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
 _CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
 _TIMEOUT = (  # of a job, with the number of its specs
@@ -52,29 +66,6 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
     .order_by(tasks.c.started_ns)
     .limit(1)
 )
-
-
-@dataclass(frozen=True)
-class Beat:
-    """What an agent says of a task that it has."""
-
-    task: str
-    lease: str
-    phase: Phase = "preparing"
-    progress: float = 0.0
-    warnings: list[str] | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """How a task ended, by its agent. files: names of those that it uploaded."""
-
-    state: State
-    reason: Reason | None = None
-    error: str | None = None
-    hint: str | None = None
-    warnings: list[str] = field(default_factory=list[str])
-    files: list[str] = field(default_factory=list[str])
 
 
 class Leases:
@@ -352,3 +343,27 @@ def _same(row: AnyRow, agent: str, token: str) -> bool:
 
 def _texts(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()
+
+
+def offer(agent: Agent, free: Free) -> dict[str, Any]:
+    """The parameters of `_FITTING`: what a machine serves."""
+    works = agent.standing == "works"
+    return {
+        "taker": agent.id,
+        "on_platform": agent.capabilities.platform,
+        "for_all": agent.public,
+        "for_owner": agent.owner or "",
+        "served": _served(agent, free.devices) if works else [],
+        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device]) if works],
+    }
+
+
+def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Backends, versions and devices of the tasks that a machine can run on these devices."""
+    served = {
+        (runtime.backend, version, device)
+        for runtime in agent.capabilities.runtimes
+        for version in ("", runtime.version)
+        for device in device_names([device for device in devices if device in runtime.devices])
+    }
+    return sorted(served)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from visualprof.reader.source import UNDECODABLE
@@ -15,50 +14,14 @@ from visualprof.remote.queue.check.limits import MAX_VALUES
 from visualprof.remote.queue.refusals import Oversize
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import points
+from visualprof.remote.queue.tasks.told import MAX_POINT, batch_of
 
-MAX_POINT = 64 << 10
 FILE = "points.jsonl"
 _SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))
 _FORGOTTEN = delete(points).where(_SAME)
 _REPLACED = _FORGOTTEN.where(points.c.batch == bindparam("of_batch"))
 _KEPT = select(func.count()).select_from(points).where(_SAME)
 _NEW = insert(points)
-
-
-class RepeatHead(msgspec.Struct):
-    """What the server reads of a repeat of a point."""
-
-    samples_per_s: float | None = None
-    p50_ns: int | None = None
-    p99_ns: int | None = None
-
-
-class PointHead(msgspec.Struct):
-    """What the server reads of a point; null where it is not known, or n is too small for it."""
-
-    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    qps: float
-    p50_ns: int | None
-    stable: bool
-    samples_per_s: float | None = None
-    mean_ns: int | None = None
-    p90_ns: int | None = None
-    p95_ns: int | None = None
-    p99_ns: int | None = None
-    host_busy: bool | None = None
-    throttled: bool | None = None
-    repeats: list[RepeatHead] | None = None
-
-
-_HEAD = msgspec.json.Decoder(PointHead)
-
-
-def batch_of(text: bytes) -> int:
-    """The size of a point.
-
-    Raises: ValueError, RecursionError: it is none.
-    """
-    return _HEAD.decode(text).batch
 
 
 def read_points(file: Path) -> dict[int, str] | None:

@@ -24,6 +24,7 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import CHUNK, Store
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import artefacts
+from visualprof.remote.queue.tasks.told import Announced
 
 MAX_HEAD = 4 << 20  # of the required files
 _OF_SHA256 = 64
@@ -31,15 +32,6 @@ _ATTEMPT = (artefacts.c.task == bindparam("of")) & (artefacts.c.attempt == bindp
 _KNOWN = select(artefacts).where(_ATTEMPT)
 _FORGOTTEN = delete(artefacts).where(_ATTEMPT)
 _AGAIN = _FORGOTTEN.where(artefacts.c.name.in_(bindparam("named", expanding=True)))
-
-
-@dataclass(frozen=True)
-class Announced:
-    """A file that an agent is going to upload."""
-
-    name: str
-    size_bytes: int
-    sha256: str
 
 
 @dataclass(frozen=True)

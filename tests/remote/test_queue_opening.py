@@ -1,0 +1,90 @@
+"""The queue of a server that starts: it opens beside the first page, and who asks for it waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from queue_sites import member, opened, request, together, until
+
+from visualprof.reader.logdir.scan import Root
+from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.store.files import DATABASE
+from visualprof.remote.queue.whole import Queue
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[Remote]:
+    """Of a server that starts where another one ended, while a task was running."""
+    with opened(tmp_path / "runs", lease_s=0.4) as before:
+        queue = before.opened()
+        queue.jobs.submit(request())
+        assert queue.leases.lease(member(queue), ["cpu"], 0)
+    remote = Remote(Root(tmp_path / "runs", ""), intervals=Intervals(lease_s=0.4, heartbeat_s=0.2, poll_s=1))
+    yield remote
+    remote.close()
+
+
+def slowly(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> list[Queue]:
+    """Opening takes a while; the queues that were made."""
+    made: list[Queue] = []
+    make = remote._make
+
+    def slow() -> Queue:
+        time.sleep(0.2)
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(remote, "_make", slow)
+    return made
+
+
+def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote) -> None:
+    remote.start()
+    queue = until(lambda: remote._queue)
+    [job] = queue.jobs.since(0)[1]
+    assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
+
+
+def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, found = slowly(remote, monkeypatch), list[Queue | None]()
+    remote.start()
+    together(8, lambda i: found.append(remote.existing() if i % 2 else remote.opened()))
+    assert len(made) == 1
+    assert found == made * 8
+
+
+def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = slowly(remote, monkeypatch)
+    remote.start()
+    assert until(remote._opening.locked)
+    remote.close()
+    [queue] = made
+    assert (remote._queue, remote.existing()) == (None, None)
+    assert queue.upkeep
+    assert not queue.upkeep._thread.is_alive()
+    assert not [thread for thread in threading.enumerate() if thread.name == "queue"]
+
+
+def test_a_database_that_cannot_be_used_is_told_to_the_first_who_asks(remote: Remote) -> None:
+    for file in remote.folder.glob(f"{DATABASE}*"):
+        file.write_bytes(b"no database")
+    remote.start()
+    assert remote.existing() is None
+    assert remote.problem
+    assert "cannot be used: file is not a database" in remote.problem[0]
+
+
+def test_nothing_is_opened_where_nothing_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = Remote(Root(tmp_path, ""))
+    made = slowly(remote, monkeypatch)
+    remote.start()
+    time.sleep(0.3)
+    assert (remote.existing(), made, [*tmp_path.iterdir()]) == (None, [], [])
+    remote.close()

@@ -1,0 +1,81 @@
+"""What agents tell of tasks. It needs no database: the API is described by it before one is opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.remote.protocol import Phase, Reason, State
+
+MAX_POINT = 64 << 10
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What an agent says of a task that it has."""
+
+    task: str
+    lease: str
+    phase: Phase = "preparing"
+    progress: float = 0.0
+    warnings: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """How a task ended, by its agent. files: names of those that it uploaded."""
+
+    state: State
+    reason: Reason | None = None
+    error: str | None = None
+    hint: str | None = None
+    warnings: list[str] = field(default_factory=list[str])
+    files: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A file that an agent is going to upload."""
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+class RepeatHead(msgspec.Struct):
+    """What the server reads of a repeat of a point."""
+
+    samples_per_s: float | None = None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+
+
+class PointHead(msgspec.Struct):
+    """What the server reads of a point; null where it is not known, or n is too small for it."""
+
+    batch: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    qps: float
+    p50_ns: int | None
+    stable: bool
+    samples_per_s: float | None = None
+    mean_ns: int | None = None
+    p90_ns: int | None = None
+    p95_ns: int | None = None
+    p99_ns: int | None = None
+    host_busy: bool | None = None
+    throttled: bool | None = None
+    repeats: list[RepeatHead] | None = None
+
+
+_HEAD = msgspec.json.Decoder(PointHead)
+
+
+def batch_of(text: bytes) -> int:
+    """The size of a point.
+
+    Raises: ValueError, RecursionError: it is none.
+    """
+    return _HEAD.decode(text).batch

@@ -1,0 +1,56 @@
+"""The queue once it is open: its database and folder, and all who work on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads the libraries of the database
+    from visualprof.remote.queue.store.agents import Agents
+    from visualprof.remote.queue.store.blobs import Blobs
+    from visualprof.remote.queue.store.database import Database
+    from visualprof.remote.queue.store.files import Read, Store
+    from visualprof.remote.queue.store.signing import Signer
+    from visualprof.remote.queue.tasks.finish import Finisher
+    from visualprof.remote.queue.tasks.jobs import Jobs
+    from visualprof.remote.queue.tasks.leases import Leases
+    from visualprof.remote.queue.tasks.logs import Logs
+    from visualprof.remote.queue.tasks.notifier import Notifier
+    from visualprof.remote.queue.tasks.removal import Removal
+    from visualprof.remote.queue.tasks.results import Results
+    from visualprof.remote.queue.tasks.upkeep import Upkeep
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Everything. number: of the database's file; upkeep: None where nothing is changed."""
+
+    database: Database
+    number: tuple[int, int] | None
+    store: Store
+    signer: Signer
+    notifier: Notifier
+    blobs: Blobs
+    jobs: Jobs
+    agents: Agents
+    leases: Leases
+    logs: Logs
+    results: Results
+    finisher: Finisher
+    removal: Removal
+    upkeep: Upkeep | None = None
+
+    def keep(self, name: str, read: Read) -> tuple[str, int]:
+        """Stores an uploaded file, for which jobs may wait; its sha256 and size.
+
+        Raises: VisualprofError: it is too large, the disk is full.
+        """
+        sha256, size = self.blobs.keep(name, read)
+        self.jobs.arrived(sha256)
+        return sha256, size
+
+    def close(self) -> None:
+        """Ends its thread and its connections."""
+        if self.upkeep:
+            self.upkeep.close()
+        self.database.close()
