@@ -11,7 +11,10 @@ from visualprof.errors import BadParameter
 
 Json = dict[str, Any]
 
-FLAGS = {"unstable": ("stable", False), "busy": ("host_busy", True), "throttled": ("throttled", True)}
+FLAGS = {
+    "unstable": ("stable", False), "busy": ("host_busy", True), "throttled": ("throttled", True),
+    "over_limit": ("verdict", "FAIL"), "undecided": ("verdict", "INCONCLUSIVE"),
+}  # fmt: skip
 NUMBERS = {
     **{name: f"{name}_ns" for name in ("p50", "p90", "p95", "p99", "mean")},
     "qps": "qps",
@@ -39,7 +42,8 @@ class Condition:
         """Is it so? A latency that is not known, for too few runs, is not known to keep a limit."""
         if not self.sign:
             key, so = FLAGS[self.name]
-            return point[key] is so
+            load: Json = point.get("load") or {}
+            return bool({**point, **load}.get(key) == so)
         value = point[NUMBERS[self.name]]
         return value is None or (value > self.limit if self.sign == ">" else value < self.limit)
 

@@ -77,6 +77,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "repeat": args.repeat,
         "quiet_s": args.quiet_host,
         "pin": args.pin,
+        **{name: getattr(args, name) for name in ("concurrency", "rate", "slo", "mlperf", "price_per_hour")},
     }
     return {
         "key": key,

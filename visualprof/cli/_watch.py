@@ -124,7 +124,26 @@ def _point(point: Json) -> str:
     margin = f" ± {point['p50_margin_ns'] / 1e6:,.3f}" if point["p50_margin_ns"] is not None else ""
     marks = ("  unstable" * (not point["stable"])) + ("  host busy" * bool(point["host_busy"]))
     median = "too few runs for a p50" if point["p50_ns"] is None else f"p50 {point['p50_ns'] / 1e6:,.3f}{margin} ms"
-    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{marks}"
+    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{_load(point)}{marks}"
+
+
+def _load(point: Json) -> str:
+    """How runs were asked for, where that is not one after another, and whether the limit was kept."""
+    one = _flat(point)
+    scenario, lanes, rate = one.get("scenario", "closed"), one.get("concurrency") or 1, one.get("offered_per_s")
+    parts = [scenario] if scenario != "closed" else []
+    parts += [f"{lanes} at once"] if lanes > 1 else []
+    parts += [f"{rate:,.1f}/s offered"] if rate else []
+    if one.get("verdict") and one["limit_ns"]:
+        tail = "" if one["tail_ns"] is None else f" {one['tail_ns'] / 1e6:,.3f} ms"
+        parts.append(f"p{one['percentile']:g}{tail} of {one['limit_ns'] / 1e6:,.10g} ms: {one['verdict']}")
+    return "".join(f", {plain(part)}" for part in parts)
+
+
+def _flat(point: Json) -> Json:
+    """A point with what is known of its load beside the rest."""
+    load: Json = point.get("load") or {}
+    return {**point, **(load.get("step") or {}), **load}
 
 
 _POINTS: dict[str, Kind] = {
@@ -132,6 +151,7 @@ _POINTS: dict[str, Kind] = {
     "host_busy": "flag",
 }  # fmt: skip
 _REPEATED: dict[str, Kind] = {"repeats": "count", "samples_per_s_margin": "count", "p50_margin_ns": "ns"}
+_LOAD: dict[str, Kind] = {"concurrency": "count", "offered_per_s": "count", "tail_ns": "ns", "verdict": "word"}
 _RESULTS: dict[str, Kind] = {
     "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name",
 }  # fmt: skip
@@ -140,9 +160,10 @@ _RESULTS: dict[str, Kind] = {
 def summary(server: Server, answer: Json, out: TextIO) -> None:
     """Points as a table, where and how they ran, what failed and why, and where everything opens."""
     results: list[Json] = answer["results"]
-    repeated = _REPEATED if any(point["repeats"] for point in answer["points"]) else {}
-    points = [{**point, "repeats": len(point["repeats"] or [point])} for point in answer["points"]]
-    for rows, kinds in ((points, _POINTS | repeated), (results, _RESULTS)):
+    points = [{**_flat(point), "repeats": len(point["repeats"] or [point])} for point in answer["points"]]
+    shown = _POINTS | (_LOAD if any(map(_load, points)) else {})
+    shown |= _REPEATED if any(point["repeats"] > 1 for point in points) else {}
+    for rows, kinds in ((points, shown), (results, _RESULTS)):
         if rows:
             print(_table(rows, kinds), file=out)
     for result in results:
@@ -162,7 +183,7 @@ def _table(rows: list[Json], kinds: dict[str, Kind]) -> str:
     from visualprof.cli._terminal import render
     from visualprof.views.answers.table import Table
 
-    columns = {name: [plain(row[name]) if kinds[name] == "name" else row[name] for row in rows] for name in kinds}
+    columns = {name: [plain(row[name]) if kinds[name] == "name" else row.get(name) for row in rows] for name in kinds}
     return render(Table(columns=columns, kinds=kinds), "", shutil.get_terminal_size().columns, len(rows))
 
 

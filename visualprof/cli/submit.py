@@ -13,6 +13,7 @@ from pathlib import Path
 from visualprof.cli import _fail_on, _request, _server, _watch
 from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.protocol import SCENARIOS
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _server.add_arguments(parser)
     _add_inputs(parser)
     _add_specs(parser)
+    _add_load(parser)
     parser.add_argument("--name", default="", help="of the job, for the list")
     parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
     parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
@@ -71,6 +73,16 @@ def _add_specs(parser: argparse.ArgumentParser) -> None:
     add("--precision", action="extend", nargs="+", choices=PRECISIONS, metavar="P", help=", ".join(PRECISIONS))
     add("--threads", action="extend", nargs="+", type=int, metavar="N", help="each backend with each of these")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the backend")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--concurrency", metavar="LANES", help="lanes that run at once, a step for each: 4, or 1:8, or 1,2,4")
+    add("--rate", metavar="RATES", help="runs a second that arrive at random, a step for each: 100 or 100,200,400")
+    slo = "the latency to be kept: p99<=50ms. With --rate each is judged, else the largest rate that keeps it is found"
+    add("--slo", metavar="LIMIT", help=slo)
+    add("--mlperf", choices=SCENARIOS, help="a scenario of MLPerf's")
+    add("--price-per-hour", type=float, metavar="P", help="of the machine, for the cost (default: what its agent says)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.chrome.values import json_object, json_objects, text, texts, whole
+from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
 from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.source import UNDECODABLE
@@ -44,7 +44,7 @@ class Report:
 
     id: what the run in its folder is called. folder: as users see its files.
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
-    latencies: path of the file with every run's time, "" without one.
+    latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
     sample: it came with visualprof; nobody here measured it.
     """
 
@@ -74,6 +74,7 @@ class Report:
     warnings: tuple[str, ...]
     latencies: str
     sample: bool
+    price_per_hour: float | None = None
 
     def point(self, batch: int) -> Point | None:
         """The point of that size."""
@@ -139,6 +140,7 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         points=points,
         warnings=(*texts(status.get("warnings")), *wrong),
         latencies="",
+        price_per_hour=_price(json_object(job.get("request")), env),
         sample=json_object(job.get("request")).get("sample") is True,
     )
 
@@ -168,6 +170,12 @@ def _latencies(file: str, place: tuple[int, int] | None, most: int) -> NDArray[n
         return kept[(starts[:, None] + np.arange(PIECE)).ravel()].astype(np.int64)
     except (OSError, ValueError):
         return nothing
+
+
+def _price(*said: Json) -> float | None:
+    """The first of some places that says it: a job's own price is before its machine's."""
+    prices = (number(one.get("price_per_hour")) for one in said)
+    return next((price for price in prices if price is not None and price >= 0), None)
 
 
 def _environment(env: Json) -> dict[str, str]:

@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from visualprof.remote.agent.faults import AgentError, StopRequested
@@ -121,7 +121,8 @@ class AgentDaemon:
         machine = settings.look(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         self._say(f"runtimes: {names or 'none; visualprof agent install-runtime onnxruntime'}")
-        return machine
+        priced = replace(machine.capabilities, price_per_hour=settings.price_per_hour)
+        return replace(machine, capabilities=priced)
 
     # --- heartbeats ---
 

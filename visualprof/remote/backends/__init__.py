@@ -9,13 +9,15 @@ import importlib
 import importlib.metadata
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
+
+MOST = 1024  # of threads or streams
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
 
@@ -47,6 +49,17 @@ class Session(Protocol):
     def fetch(self, outputs: Any) -> list[Any]:
         """Outputs as numpy arrays."""
         return list(outputs)
+
+    def lanes(self, count: int) -> Sequence[Session]:
+        """Sessions of the loaded model that run at once: each is prepared, run and closed by a thread of its own.
+
+        As it is here: threads can share the session, which has nothing to close.
+        """
+        return [self] * count
+
+    def best_lanes(self) -> int:
+        """How many of them give the most runs a second, as far as the runtime knows."""
+        return 1
 
     def effective(self) -> dict[str, str]:
         """What really runs: precision, providers, threads, ..."""
@@ -124,6 +137,7 @@ class Backend:
         requires: further requirements for pip, e.g. "numpy<2".
         python: versions it has packages for, e.g. "3.9 3.10", "" any.
         short: its name in the ids of specs, "" the name itself.
+        lanes: whether several runs of a loaded model can go on at once.
         cpu_index: where pip finds the package without the libraries of a GPU, "" where it has none.
     """
 
@@ -139,6 +153,7 @@ class Backend:
     requires: tuple[str, ...] = ()
     python: str = ""
     short: str = ""
+    lanes: bool = True
     cpu_index: str = ""
 
     def version(self) -> str:
@@ -212,3 +227,14 @@ def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
                 "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
             )
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
+
+
+def whole_option(spec: Spec, options: dict[str, str], name: str) -> int:
+    """The number that an option is; 0 where it is not given.
+
+    Raises: TaskFailure: input_error for anything that is no number of 1 to 1024.
+    """
+    text = options[name]
+    if text and not (text.isdecimal() and 1 <= int(text) <= MOST):
+        raise TaskFailure("input_error", f"spec '{spec.id}': option {name} is '{text}'", f"a number of 1 to {MOST}")
+    return int(text or 0)

@@ -233,4 +233,5 @@ BACKEND = Backend(
     requires=("numpy<2",),  # built before numpy 2, which it cannot import
     python="3.10",
     short="mge",
+    lanes=False,  # a graph has one place for each input
 )

@@ -22,6 +22,7 @@ from typing import Any
 from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
+from visualprof.remote.child.load import Loader
 from visualprof.remote.child.measure import describe, measure_point, packed
 from visualprof.remote.protocol import Lease, Request, TaskFailure, build
 
@@ -149,8 +150,9 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
             if done:
                 feeds = feeds_of(point)
             forget_peak()
-            measured = measure_point(session, feeds, request.measure)
-            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell())
+            load = Loader(session, feeds, request.measure, point.samples)
+            measured = measure_point(session, feeds, request.measure, loop=load.run)
+            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.told()
             latencies.write(packed(measured.timed.samples))
             latencies.flush()
             lines.write(json.dumps(line) + "\n")

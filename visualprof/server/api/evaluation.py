@@ -28,6 +28,7 @@ from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.choice import MOST_SAMPLES
 from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
+from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
     PointFacts,
     WorkColumns,
@@ -104,10 +105,11 @@ class ReportsAnswer(msgspec.Struct):
 
 
 class EvaluationAnswer(Answer):
-    """Reports laid over each other. table: a row a point; best: a row a report."""
+    """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load."""
 
     reports: list[ReportRow]
     table: PointColumns
+    loads: LoadColumns
     best: BestColumns
     verdicts: list[Verdict]
     charts: dict[str, Option]
@@ -214,6 +216,7 @@ class Evaluation(Resource):
         return EvaluationAnswer(
             reports=self._rows(chosen),
             table=result.columns,
+            loads=result.loads.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
             charts=overlay_charts(chosen),

@@ -16,6 +16,7 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
+from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.significance import interval
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
@@ -57,6 +58,12 @@ class PointColumns(Columns):
     rss_bytes: kinds.Sizes
     gpu_memory_bytes: kinds.Sizes
     energy_j_per_sample: kinds.Energies
+    energy_j_per_million: kinds.Energies
+    cost_per_million: kinds.Counts
+    scenario: kinds.Words
+    concurrency: kinds.Counts
+    offered_per_s: kinds.Counts
+    verdict: kinds.Words
     stable: kinds.Flags
     host_busy: kinds.Flags
     throttled: kinds.Flags
@@ -122,11 +129,20 @@ MARGINS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_ns", "
 def points_of(reports: Sequence[Report]) -> PointColumns:
     """Every point of the reports, in their order."""
     rows = [(report, point) for report in reports for point in report.points]
-    derived = {"report": [r.id for r, _ in rows], "spec": [r.spec for r, _ in rows]}
-    derived |= {"repeats": [len(p.repeats) or 1 for _, p in rows]}
-    derived |= {name: [margin(p.repeats, of) for _, p in rows] for name, of in MARGINS.items()}
-    plain = [name for name in PointColumns.__struct_fields__ if name not in derived]
-    return PointColumns(**derived, **{name: [getattr(point, name) for _, point in rows] for name in plain})
+    own = [name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"]
+    return PointColumns(
+        report=[r.id for r, _ in rows],
+        spec=[r.spec for r, _ in rows],
+        repeats=[len(p.repeats) or 1 for _, p in rows],
+        energy_j_per_million=[energy_per_million(p) for _, p in rows],
+        cost_per_million=[cost_per_million(r, p) for r, p in rows],
+        scenario=[p.load.scenario or None for _, p in rows],
+        concurrency=[p.load.step.concurrency for _, p in rows],
+        offered_per_s=[p.load.step.offered_per_s for _, p in rows],
+        verdict=[p.load.verdict or None for _, p in rows],
+        **{name: [margin(p.repeats, of) for _, p in rows] for name, of in MARGINS.items()},
+        **{name: [getattr(point, name) for _, point in rows] for name in own},
+    )
 
 
 def margin(repeats: Sequence[object], number: str) -> float | None:

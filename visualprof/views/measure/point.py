@@ -19,6 +19,7 @@ from visualprof.views.measure.choice import tail
 from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.timing import calls_by_name, names, ordered
 
 BINS = 80
@@ -178,7 +179,8 @@ class RepeatColumns(Columns):
 class PointFacts(msgspec.Struct):
     """What is known of a point and of how it was measured; null where the files do not say.
 
-    tail: the highest percentile that the number of runs allows. effective: what really ran, as the runtime says.
+    tail: the highest percentile that the number of runs allows. limit_tail, limit_bound: latency at the percentile of
+    the load's limit, and what that is at most with 99 % confidence. effective: what really ran, as the runtime says.
     started_ns, start_ns, end_ns: Unix time. repeats: null for a point that was measured once; else the numbers above
     are their means, and margins half of their 95 % confidence intervals.
     """
@@ -210,6 +212,17 @@ class PointFacts(msgspec.Struct):
     rss_bytes: kinds.Size | None
     gpu_memory_bytes: kinds.Size | None
     energy_j_per_sample: kinds.Energy | None
+    energy_j_per_million: kinds.Energy | None
+    cost_per_million: kinds.Number | None
+    scenario: str | None
+    concurrency: kinds.Count | None
+    offered_per_s: kinds.Number | None
+    unserved: kinds.Count | None
+    limit_ns: kinds.Duration | None
+    limit_percentile: kinds.Number | None
+    limit_tail_ns: kinds.Duration | None
+    limit_bound_ns: kinds.Duration | None
+    verdict: kinds.Word | None
     throttled: bool | None
     start_ns: int | None
     end_ns: int | None
@@ -248,8 +261,21 @@ def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     percent, tail_ns = tail(point) or (None, None)
     reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
     reported |= {"repeats": repeats_of(point), **{name: margin(point.repeats, of) for name, of in MARGINS.items()}}
+    load, step = point.load, point.load.step
+    own = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
     return PointFacts(
-        **{**asdict(point), **reported, **measured},
+        **{**own, **reported, **measured},
+        energy_j_per_million=energy_per_million(point),
+        cost_per_million=cost_per_million(report, point),
+        scenario=load.scenario or None,
+        concurrency=step.concurrency,
+        offered_per_s=step.offered_per_s,
+        unserved=step.unserved,
+        limit_ns=load.limit_ns,
+        limit_percentile=load.percentile,
+        limit_tail_ns=step.tail_ns,
+        limit_bound_ns=step.tail_bound_ns,
+        verdict=load.verdict or None,
         tail_percentile=percent,
         tail_ns=tail_ns,
         effective=dict(report.effective),

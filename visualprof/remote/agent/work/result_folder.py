@@ -28,7 +28,8 @@ RESERVED = {
 SMALL = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
 PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")
-HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")  # of the capabilities
+# Of the capabilities.
+HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox", "price_per_hour")
 
 
 class WorkFolder:
