@@ -160,6 +160,26 @@ def test_errors_say_what_to_do_and_give_2(
     assert text in err
 
 
+def test_two_models_are_compared(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    for name, nodes in (("a", ["conv", "relu"]), ("b", ["conv"])):
+        models.save(models.chain(nodes), tmp_path / f"{name}.onnx")
+    paths = [tmp_path / "a.onnx", tmp_path / "b.onnx"]
+    status, out, _ = run("compare", *paths, capfd=capfd)
+    assert status == 0
+    assert "removed: 1" in out
+    rows = list(
+        csv.DictReader(io.StringIO(run("compare", *paths, "--table", "changes", "--format", "csv", capfd=capfd)[1]))
+    )
+    assert [row["name"] for row in rows] == ["relu"]
+    kinds = json.loads(run("compare", *paths, "--format", "json", capfd=capfd)[1])["summary"]["columns"]
+    assert (kinds["change"], kinds["nodes"]) == (["removed"], [1])
+    assert run("compare", paths[0], tmp_path / "none.onnx", capfd=capfd)[::2] == (
+        2,
+        "visualprof: none.onnx: No such file or directory\nhint: is the file still there and readable?\n",
+    )
+
+
 def test_the_commands_are_the_files_of_the_folder() -> None:
     assert {"serve", "view", "demo"} <= set(commands())
     assert not any(name.startswith("_") for name in commands())
@@ -269,6 +289,22 @@ def test_a_view_loads_no_other_view_and_nothing_that_only_others_need(trace: Pat
     assert {m for m in loaded if re.fullmatch(r"visualprof\.views\.\w+", m)} == {
         f"visualprof.views.{m}" for m in ("answers", "measure", name)
     }
+
+
+def test_columns_are_put_in_order_without_what_numpy_loads_for_it(tmp_path: Path) -> None:
+    """`np.unique` of values alone asks whether they are masked, and loads what they would be (9 ms)."""
+    names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": t, "args": {"name": f"t{t}"}} for t in range(40)]
+    memory = [
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": i,
+         "args": {"Addr": i // 2, "Bytes": 1 - i % 2 * 2, "Device Type": 0, "Device Id": 0}}
+        for i in range(3000)
+    ]  # fmt: skip
+    ops = [{"ph": "X", "cat": "cpu_op", "name": f"op{i % 9}", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(99)]
+    path = tmp_path / "memory.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*names, *memory, *ops, *names]}))
+    loaded = modules_after(f"main(['view', 'all', {str(path)!r}, '--format', 'json'])")
+    assert "visualprof.views.memory" in loaded
+    assert "numpy.ma" not in loaded
 
 
 def test_a_file_that_was_read_before_is_opened_without_its_format(trace: Path) -> None:

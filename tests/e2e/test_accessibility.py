@@ -18,6 +18,7 @@ PAGES: list[tuple[str, dict[str, Any]]] = [
     ("distributed", {"run": "synthetic-4gpu"}),
     ("profile", {"run": "megengine-inference/resnet18_w16"}),
     ("graph", {"run": "onnxruntime-cpu/tinybert"}),
+    ("graph", {"model": "models/resnet10.onnx", "other": "onnxruntime-cpu/subgraphs_if_loop.onnx", "difference": "0"}),
     ("run", {}),
     ("evaluation", {}),
     ("agents", {}),

@@ -106,8 +106,9 @@ def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
     page.get_by_role("option", name=re.compile("transformer_tiny")).click()
     expect(page.locator(".area")).to_have_count(2)
     expect(page.locator(".area").nth(1)).to_have_attribute("data-ready", "true")
-    assert compared["status"].count("removed") > 0
-    expect(page.locator("aside")).to_contain_text(str(compared["status"].count("removed")))
+    removed = compared["differences"]["removed"]
+    assert removed == compared["status"].count("removed") > 0
+    expect(page.locator(".legend")).to_contain_text(f"Removed {removed}")
 
 
 def test_upload_of_a_model_and_of_what_is_none(samples: Dashboard, visit: Visits, tmp_path: Path) -> None:

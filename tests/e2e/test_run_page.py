@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import SAMPLES, shared
 from tests.e2e import jobs_fake
 from tests.e2e.jobs_fake import HOSTILE, LONG, NO_LOAD, JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
@@ -531,6 +531,17 @@ def test_the_pages_fit_their_windows(open_page: Callable[..., Page], fake: JobsF
     page = open_page(name, size=(width, 900), job="j-bad")
     expect(page.locator(".agent, .task").first).to_be_visible()
     nothing_ran(page)
+
+
+def test_a_file_that_is_there_is_not_sent_again(serve: Callable[..., Dashboard], visit: Visits) -> None:
+    dashboard, sent = serve(None), []
+    for name in ("first.onnx", "second.onnx"):
+        page = visit(dashboard, "run")
+        page.on("request", lambda request: sent.append(request.url) if "/uploads?" in request.url else None)
+        content = (SAMPLES / "models" / "resnet10.onnx").read_bytes()
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "", "buffer": content})
+        expect(page.locator(".model")).to_contain_text(name)
+    assert [url.partition("name=")[2] for url in sent] == ["first.onnx"]
 
 
 def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dashboard], visit: Visits) -> None:

@@ -209,6 +209,20 @@ def test_an_area_is_summed_up_by_name(samples: Dashboard, visit: Visits) -> None
     assert "area" not in address(page)
 
 
+def test_an_area_needs_no_pointer(samples: Dashboard, visit: Visits) -> None:
+    """X selects the time of the slice, else what is in sight."""
+    page = visit(samples, "trace", run=CNN, win="1000000~2000000")
+    canvas(page)
+    page.keyboard.press("x")
+    assert address(page)["area"] == "1000000~2000000"
+    event = longest(samples, CNN, "host")
+    page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
+    canvas(page)
+    expect(page.locator("aside, .drawer").first).to_contain_text(event["name"])
+    page.keyboard.press("x")
+    assert address(page)["area"] == f"{event['start_ns']}~{event['start_ns'] + event['duration_ns']}"
+
+
 def test_markers_stay_in_the_address(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "trace", run=CNN)
     slices = canvas(page)

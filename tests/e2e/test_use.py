@@ -308,3 +308,25 @@ def test_a_chart_is_read_and_chosen_from_with_keys(samples: Dashboard, visit: Vi
     expect(spoken).to_have_text(first)
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"is\.name="))
+
+
+def test_a_stretch_of_time_is_marked_with_keys(samples: Dashboard, visit: Visits) -> None:
+    """Shift marks from the third value to the fifth; Escape gives it up, Enter shows it, both tables too."""
+    run = "pytorch-h200/transformer"
+    series = samples.get("charts/memory", run=run)["charts"]["curve"]["series"]
+    times = [point[0] for point in series[0]["data"]]
+    page = visit(samples, "memory", run=run)
+    chart = page.locator(".chart[role=img]").first
+    expect(chart.locator("canvas")).to_be_visible()
+    chart.focus()
+    spoken = chart.locator("xpath=..").get_by_role("status")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight"):
+        page.keyboard.press(key)
+    expect(spoken).to_contain_text("3 values marked")
+    for key in ("Escape", "Enter"):
+        page.keyboard.press(key)
+    assert "start_ns" not in page.url
+    for key in ("Home", "ArrowRight", "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(page).to_have_url(re.compile(rf"start_ns={times[2]}&end_ns={times[4]}\b"))
+    expect(page.get_by_role("button", name="Show all of the time again")).to_have_count(3)

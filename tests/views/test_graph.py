@@ -31,6 +31,11 @@ def compare(model: ModelGraph, other: ModelGraph) -> dict[str, Any]:
     return json_of(graph_compare.compare(model, other))
 
 
+def summary(found: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The kinds of differences: change, attribute, dimension, before, after, nodes."""
+    return list(zip(*found["differences"]["summary"]["columns"].values(), strict=True))
+
+
 def chain(types: list[str], scopes: list[tuple[str, ...]] | None = None) -> ModelGraph:
     """A model of operators one after the other."""
     builder = ModelBuilder("m", "made")
@@ -223,7 +228,11 @@ def test_nodes_that_an_optimizer_merged_correspond_to_what_it_made() -> None:
     assert found["pairs"] == [[0, 0], [1, 1], [2, 1], [3, 1], [4, 2], [5, 3]]
     assert found["status"] == ["same", "changed", "changed", "changed", "same", "same"]
     assert found["other_status"] == ["same", "changed", "same", "same"]
-    assert found["changes"][0] == {"node": 1, "other": 1, "what": ["Conv + BatchNormalization + Relu → FusedConv"]}
+    merger = "Conv + BatchNormalization + Relu"
+    assert summary(found) == [("merged", None, None, merger, "FusedConv", 3)]
+    changes = found["differences"]["changes"]["columns"]
+    assert (changes["node"], changes["other"]) == ([1, 2, 3], [1, 1, 1])
+    assert changes["what"] == [f"{merger} → FusedConv"] * 3
 
 
 def test_details_of_a_node() -> None:
@@ -239,16 +248,74 @@ def test_comparison_pairs_by_name_and_tells_changes() -> None:
     found = compare(a, b)
     assert len(found["pairs"]) == 31
     assert set(found["status"][:-1]) == {"changed"}  # the output node has no output of its own
-    assert found["changes"][0]["what"] == ["float32[1x3x96x96] → float32[batchx3x96x96]"]
+    assert summary(found) == [("dimension", None, 0, "1", "batch", 30)]
+    assert found["differences"]["changes"]["columns"]["what"][0] == "float32[1x3x96x96] → float32[batchx3x96x96]"
+
+
+def test_what_each_node_has_in_its_own_way_is_one_kind() -> None:
+    """Numbers of nodes in their files are no difference."""
+    before = shaped(*(("Conv", "float32", (8, 14 + i), {"id": f"{i}", "axis": f"{i}", "pads": "0"}) for i in range(3)))
+    after = shaped(*(("Conv", "float32", (8, 28 + i), {"id": f"{i + 7}", "axis": f"{i + 1}"}) for i in range(3)))
+    found = compare(before, after)
+    assert summary(found) == [
+        ("attribute", "axis", None, None, None, 3), ("attribute", "pads", None, "0", None, 3),
+        ("dimension", None, 1, None, None, 3),
+    ]  # fmt: skip
+    listed = found["differences"]["changes"]["columns"]
+    whats = zip(listed["kind"], listed["what"], strict=True)
+    assert [what for kind, what in whats if kind == 0] == ["axis: 0 → 1", "axis: 1 → 2", "axis: 2 → 3"]
 
 
 def test_comparison_marks_what_is_new_and_what_is_gone() -> None:
     found = compare(chain(["Conv", "BatchNorm", "Relu"]), chain(["Conv", "Relu", "Softmax"]))
     assert found["status"].count("removed") == 1
     assert found["other_status"].count("added") == 1
+    assert summary(found) == [("removed", None, None, "BatchNorm", None, 1), ("added", None, None, None, "Softmax", 1)]
 
 
 def test_a_model_compared_with_itself_is_the_same() -> None:
     model = chain(["Conv", "Relu"])
     found = compare(model, model)
     assert set(found["status"]) == set(found["other_status"]) == {"same"}
+    assert summary(found) == []
+
+
+def shaped(*nodes: tuple[str, str, tuple[int | str, ...] | None, dict[str, str]]) -> ModelGraph:
+    """A chain of operators with dtype and shape of their outputs, and attributes."""
+    builder = ModelBuilder("m", "made")
+    for i, (kind, dtype, shape, attributes) in enumerate(nodes):
+        row = builder.value(Value(f"v{i}", dtype, shape))
+        builder.node(Node(f"n{i}", kind, outputs=(row,), attributes=attributes))
+    return builder.build()
+
+
+def test_differences_are_summed_up_by_what_changed() -> None:
+    """One size under two places is one kind; a node counts once; what only one of the models knows is none."""
+    before = shaped(
+        ("Conv", "float32", ("batch", 8, 14), {"group": "1"}), ("Relu", "float32", ("batch", "batch"), {}),
+        ("Conv", "float32", (8, "batch"), {"group": "1"}), ("Cast", "float32", ("unk__3", 5), {"to": "1"}),
+        ("Flatten", "float32", ("batch", 8, 14), {}), ("Gemm", "float32", None, {}), ("Gemm", "", (1, 2), {}),
+    )  # fmt: skip
+    after = shaped(
+        ("Conv", "float32", (4, 8, 28), {"group": "2"}), ("Relu", "float32", (4, 4), {}),
+        ("Conv", "float32", (8, 4), {"group": "2", "pads": "0"}), ("Cast", "float16", ("unk__7", 5), {"to": "10"}),
+        ("Flatten", "float32", (4, 112), {}), ("Gemm", "float32", (4, 2), {}), ("Gemm", "float32", (1, 2), {}),
+    )  # fmt: skip
+    found = compare(before, after)
+    assert summary(found) == [
+        ("dimension", None, None, "batch", "4", 3),
+        ("attribute", "group", None, "1", "2", 2),
+        ("dimension", None, 2, "14", "28", 1),
+        ("attribute", "pads", None, None, "0", 1),
+        ("attribute", "to", None, "1", "10", 1),
+        ("dtype", None, None, "float32", "float16", 1),
+        ("shape", None, None, "batchx8x14", "4x112", 1),
+    ]
+    differences = found["differences"]
+    assert [differences[kind] for kind in ("same", "changed", "removed", "added")] == [2, 5, 0, 0]
+    listed = differences["changes"]["columns"]
+    nodes = [[n for n, of in zip(listed["node"], listed["kind"], strict=True) if of == kind] for kind in range(7)]
+    assert nodes == [[0, 1, 2], [0, 2], [0], [2], [3], [3], [4]]
+    assert [w for w, n in zip(listed["what"], listed["node"], strict=True) if n == 2] == [
+        "group: 1 → 2", "pads: – → 0", "float32[8xbatch] → float32[8x4]",
+    ]  # fmt: skip

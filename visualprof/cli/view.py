@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofError
 
 if TYPE_CHECKING:
+    from visualprof.reader.graph import ModelGraph
     from visualprof.reader.trace import Trace
     from visualprof.views import Subject, View
     from visualprof.views.answers.table import Answer
@@ -36,7 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="K=V",
         help="a parameter of the view, e.g. step=5 or group=shape",
     )
-    parser.add_argument("--table", default="", metavar="NAME", help="only this table of a view that has several")
+    add_output_arguments(parser)
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `print_answer`."""
+    parser.add_argument("--table", default="", metavar="NAME", help="only this table of an answer that has several")
     parser.add_argument(
         "--format", choices=["table", "json", "csv"], default="table", help="of the output (default %(default)s)"
     )
@@ -57,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = view(args.view)
     params = chosen.parse(_params(args.param))
     if chosen.subject not in ("trace", "run"):
-        _print(chosen.compute(_subject(chosen.subject, args.path), params), args)
+        print_answer(chosen.compute(_subject(chosen.subject, args.path), params), args)
         return 0
     workers = _files(args.path)
     mine = _of_worker(workers, args.worker, args.span, args.path)
@@ -67,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         answer = _answers({chosen.name: (chosen, params)}, workers, mine).get(chosen.name)
     if answer is None:
         raise MissingData(f"{mine.path.name} has no data for the view {args.view!r}", "see `visualprof view overview`")
-    _print(answer, args)
+    print_answer(answer, args)
     return 0
 
 
@@ -109,13 +115,18 @@ def _travel_light() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no view multiplies matrices, and idle threads spin
 
 
+def model_at(path: str) -> ModelGraph:
+    """The model in a file."""
+    from visualprof.reader.child import call
+    from visualprof.reader.models import read_model
+
+    return call(read_model, path)
+
+
 def _subject(kind: Subject, path: str) -> object:
     """What a view of no trace looks at: a model, or the reports below a folder."""
     if kind == "model":
-        from visualprof.reader.child import call
-        from visualprof.reader.models import read_model
-
-        return call(read_model, path)
+        return model_at(path)
     from visualprof.reader.logdir.scan import Problem, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
 
@@ -129,7 +140,8 @@ def _subject(kind: Subject, path: str) -> object:
 def _write_json(body: object) -> None:
     from visualprof.views.answers.encoding import encode
 
-    sys.stdout.buffer.write(encode(body) + b"\n")
+    sys.stdout.buffer.write(encode(body))
+    sys.stdout.buffer.write(b"\n")  # not joined to 60 MB
     sys.stdout.buffer.flush()
 
 
@@ -219,7 +231,8 @@ def _warm(path: Path) -> str:
     return ""
 
 
-def _print(answer: Answer, args: argparse.Namespace) -> None:
+def print_answer(answer: Answer, args: argparse.Namespace) -> None:
+    """Prints an answer, or one of its tables, as the options say."""
     from visualprof.views.answers.table import named_table
 
     if args.format == "json":

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.processors import share
-from visualprof.reader.source import Progress
+from visualprof.reader.source import Progress, Source
 
 _log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ def _work(pipe: Connection, pickled: bytes, limits: Limits | None) -> None:
 def _outcome(path: str, name: str, task: Task[Result], progress: Progress, limits: Limits | None) -> Result | Failure:
     try:
         if limits:
-            _bound_memory(limits.base_bytes + limits.times * Path(path).stat().st_size)
+            _bound_memory(limits.base_bytes + limits.times * Source(path).size)
         return task(path, progress)
     except VisualprofError as error:
         return Failure(error.error.replace(Path(path).name, name), error.hint, error.status, type(error).__name__)

@@ -8,6 +8,7 @@ Times are int ns, sizes int bytes, `*_s` seconds.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, get_args
@@ -322,6 +323,11 @@ def cpu_numbers(text: str) -> list[int]:
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
+
+
+def no_agent_here() -> str:
+    """Why no agent runs on this system; nothing where one does."""
+    return "" if sys.platform.startswith("linux") else f"an agent needs Linux, this is {sys.platform}"
 
 
 class TaskFailure(Exception):

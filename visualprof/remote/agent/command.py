@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.protocol import no_agent_here
 
 if TYPE_CHECKING:
     from visualprof.remote.agent.machine.probe import Interpreter
@@ -62,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does what the arguments say; returns the exit status. Raises: AgentError."""
-    if not sys.platform.startswith("linux"):
-        raise AgentError(f"an agent needs Linux, this is {sys.platform}")
+    if why := no_agent_here():
+        raise AgentError(why)
     try:
         importlib.import_module("psutil")
     except ImportError:

@@ -88,6 +88,7 @@ class FileFormat:
             says, and a job starts with the file's size of it.
         sweep_hint: how to save a model whose sizes can be swept.
         near: what to do with a file that is no model, by its suffix.
+        runs_code: to open a file may run what its maker wished: that is done in a sandbox alone.
         sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
         inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
             can be swept. Raises TaskFailure for a damaged file.
@@ -101,6 +102,7 @@ class FileFormat:
     free_batch: bool = False
     sweep_hint: str = "sizes are as saved"
     near: dict[str, str] = field(default_factory=dict[str, str])
+    runs_code: bool = False
     sniff: Callable[[bytes], bool] | None = None
     inputs: Callable[[Path], list[Input]] | None = None
 

@@ -2,22 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from visualprof.reader.graph import ModelGraph, Node
+from visualprof.reader.graph import ModelGraph, Node, Value
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.hierarchy import hierarchy_of, shape_text
 
+IDENTITIES = {"id", "profile_name"}  # attributes that say which node of its file it is
+# ONNX's shape inference numbers the sizes that it cannot tell: in another file they have other numbers.
+GENERATED = re.compile(r"unk__\d+")
 
-class GraphChange(msgspec.Struct):
-    """A pair of nodes that differ."""
 
-    node: int
-    other: int
-    what: list[str]
+class KindColumns(Columns):
+    """Kinds of differences, what most nodes have first.
+
+    change: `attribute`, `dtype`, `dimension` or `shape` (another number of dimensions) of an output, `merged` nodes,
+    `removed` and `added` ones, whose type stands under before or after. name: of the attribute. dimension: which one,
+    where it is the same at all of the nodes. nodes: of the first model; of the second what was added. before and after
+    are both null in the row of all changes of an attribute, of sizes, ... that only one node has each.
+    """
+
+    change: kinds.Words
+    name: kinds.Names
+    dimension: kinds.Identifiers
+    before: kinds.Texts
+    after: kinds.Texts
+    nodes: kinds.Counts
+
+
+class ChangeColumns(Columns):
+    """Each node with each kind of difference that it has, in the order of the models.
+
+    kind: row of the kinds. node, other: places among the shown nodes, null where that model has none. what: in full.
+    """
+
+    kind: kinds.Identifiers
+    node: kinds.Identifiers
+    other: kinds.Identifiers
+    type: kinds.Words
+    name: kinds.Names
+    what: kinds.Texts
+
+
+class Differences(Answer):
+    """Nodes by what became of them, and what the models do not share."""
+
+    same: kinds.Count
+    changed: kinds.Count
+    removed: kinds.Count
+    added: kinds.Count
+    summary: Table[KindColumns]
+    changes: Table[ChangeColumns]
 
 
 class GraphComparison(msgspec.Struct):
@@ -26,7 +68,27 @@ class GraphComparison(msgspec.Struct):
     pairs: list[tuple[int, int]]
     status: list[Literal["same", "changed", "removed"]]
     other_status: list[Literal["same", "changed", "added"]]
-    changes: list[GraphChange]
+    differences: Differences
+
+
+class _Kind(NamedTuple):
+    """What differences have in common that are summed up."""
+
+    change: Literal["attribute", "dtype", "dimension", "shape", "merged", "removed", "added"]
+    before: str | None
+    after: str | None
+    name: str | None = None
+
+
+class _Difference(NamedTuple):
+    """Of a pair of nodes, or of a node that only one of the models has."""
+
+    kind: _Kind
+    what: str
+    dimension: int | None = None
+
+
+_Placed = tuple[_Difference, "int | None", "int | None", Node]
 
 
 def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
@@ -44,20 +106,76 @@ def compare(model: ModelGraph, other: ModelGraph) -> GraphComparison:
     matcher = SequenceMatcher(None, [mine[i].type for i in left], [theirs[i].type for i in right], autojunk=False)
     for a, b, size in matcher.get_matching_blocks() if len(left) * len(right) < 25_000_000 else ():
         pairs |= {left[a + k]: right[b + k] for k in range(size)}
-    differences = {(a, b): _differences(model, mine[a], other, theirs[b]) for a, b in sorted(pairs.items())}
-    for b, parts in merged.items():
-        merger = f"{' + '.join(mine[a].type for a in parts)} → {theirs[b].type}"
-        differences |= {(a, b): [merger] for a in parts}
-    changed = {a for (a, _), what in differences.items() if what}
+    found: list[_Placed] = []
+    for a, node in enumerate(mine):
+        b = pairs.get(a)
+        if b is None:
+            found.append((_Difference(_Kind("removed", node.type, None), ""), a, None, node))
+        elif b in merged:
+            before, after = " + ".join(mine[part].type for part in merged[b]), theirs[b].type
+            found.append((_Difference(_Kind("merged", before, after), f"{before} → {after}"), a, b, node))
+        else:
+            found += ((one, a, b, node) for one in _differences(model, node, other, theirs[b]))
     back = {b: a for a, b in pairs.items()}
+    gone = ((b, node) for b, node in enumerate(theirs) if b not in back)
+    found += ((_Difference(_Kind("added", None, node.type), ""), None, b, node) for b, node in gone)
+    changed = {a for _, a, b, _ in found if a is not None and b is not None}
     return GraphComparison(
         pairs=sorted(pairs.items()),
         status=["changed" if i in changed else "same" if i in pairs else "removed" for i in range(len(mine))],
         other_status=[
             "added" if i not in back else "changed" if back[i] in changed else "same" for i in range(len(theirs))
         ],
-        changes=[GraphChange(a, b, what) for (a, b), what in differences.items() if what],
+        differences=_summed_up(
+            found, same=len(pairs) - len(changed), removed=len(mine) - len(pairs), added=len(theirs) - len(back)
+        ),
     )
+
+
+def _summed_up(found: Sequence[_Placed], same: int, removed: int, added: int) -> Differences:
+    """The differences by kind, and one by one."""
+    found = _gathered(found)
+    nodes, dimensions = _nodes_of(found), dict[_Kind, set[int | None]]()
+    for one, *_ in found:
+        dimensions.setdefault(one.kind, set()).add(one.dimension)
+    order = sorted(nodes, key=lambda kind: -len(nodes[kind]))
+    place = {kind: i for i, kind in enumerate(order)}
+    changes = {(place[one.kind], a, b, node.type, node.name, one.what): None for one, a, b, node in found}
+    return Differences(
+        same=same,
+        changed=len({a for _, a, b, _ in found if a is not None and b is not None}),
+        removed=removed,
+        added=added,
+        summary=Table(
+            columns=KindColumns(
+                change=[kind.change for kind in order],
+                name=[kind.name for kind in order],
+                dimension=[next(iter(dims)) if len(dims := dimensions[kind]) == 1 else None for kind in order],
+                before=[kind.before for kind in order],
+                after=[kind.after for kind in order],
+                nodes=[len(nodes[kind]) for kind in order],
+            )
+        ),
+        changes=Table(columns=from_rows(ChangeColumns, list(changes))),
+    )
+
+
+def _nodes_of(found: Sequence[_Placed]) -> dict[_Kind, set[int | None]]:
+    """Nodes by the kind of their differences: of the first model, or what was added."""
+    nodes: dict[_Kind, set[int | None]] = {}
+    for one, a, b, _ in found:
+        nodes.setdefault(one.kind, set()).add(b if a is None else a)
+    return nodes
+
+
+def _gathered(found: Sequence[_Placed]) -> list[_Placed]:
+    """What several nodes have each in its own way becomes one kind: another value of an attribute, another size."""
+    nodes = _nodes_of(found)
+    alone = {kind for kind, of in nodes.items() if len(of) == 1 and kind.change in ("attribute", "dimension", "shape")}
+    rest = {kind: kind._replace(before=None, after=None) for kind in alone}
+    several = Counter(rest.values())
+    rest = {kind: one for kind, one in rest.items() if several[one] > 1}
+    return [(one._replace(kind=rest.get(one.kind, one.kind)), a, b, node) for one, a, b, node in found]
 
 
 def _by_name(mine: Sequence[Node], theirs: Sequence[Node]) -> dict[int, int]:
@@ -115,16 +233,28 @@ def _merged(
     return mergers
 
 
-def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> list[str]:
-    """What two nodes that correspond do not share: attributes, and types and shapes of outputs where both are known."""
-    what = [
-        f"{key}: {a.attributes.get(key, '–')} → {b.attributes.get(key, '–')}"
-        for key in sorted({*a.attributes, *b.attributes})
-        if a.attributes.get(key) != b.attributes.get(key)
-    ]
+def _differences(model: ModelGraph, a: Node, other: ModelGraph, b: Node) -> Iterator[_Difference]:
+    """What two nodes that correspond do not share: attributes, and of outputs what is known of both."""
+    for name in sorted({*a.attributes, *b.attributes} - IDENTITIES):
+        before, after = a.attributes.get(name), b.attributes.get(name)
+        if before != after:
+            what = f"{name}: {'–' if before is None else before} → {'–' if after is None else after}"
+            yield _Difference(_Kind("attribute", before, after, name), what)
     for row, other_row in zip(a.outputs, b.outputs, strict=False):
-        before, after = model.values[row], other.values[other_row]
-        known = before.shape is not None and after.shape is not None
-        if known and (before.dtype, before.shape) != (after.dtype, after.shape):
-            what.append(f"{before.dtype}[{shape_text(before)}] → {after.dtype}[{shape_text(after)}]")
-    return what
+        yield from _of_tensors(model.values[row], other.values[other_row])
+
+
+def _of_tensors(before: Value, after: Value) -> Iterator[_Difference]:
+    shapes = [GENERATED.sub("?", shape_text(v)) for v in (before, after)]
+    what = f"{before.dtype}[{shapes[0]}] → {after.dtype}[{shapes[1]}]"
+    if before.dtype and after.dtype and before.dtype != after.dtype:
+        yield _Difference(_Kind("dtype", before.dtype, after.dtype), what)
+    if before.shape is None or after.shape is None:
+        return
+    if len(before.shape) != len(after.shape):
+        yield _Difference(_Kind("shape", *shapes), what)
+        return
+    for place, sizes in enumerate(zip(before.shape, after.shape, strict=True)):
+        size, other_size = (GENERATED.sub("?", str(size)) for size in sizes)
+        if size != other_size:
+            yield _Difference(_Kind("dimension", size, other_size), what, place)

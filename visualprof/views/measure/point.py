@@ -17,7 +17,7 @@ from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
 from visualprof.views.measure.choice import tail
 from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.timing import calls_by_name, names, ordered
@@ -77,7 +77,7 @@ def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
 def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
     """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
     n = len(latencies)
-    first = np.unique(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
+    first = distinct(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
     started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
     middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
     return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)

@@ -1,4 +1,4 @@
-// Dragging over a chart marks a range of its x axis.
+// A range of a chart's x axis, marked by dragging over it or with the keys.
 import type { EChartsType } from "./engine";
 
 const LEAST_PX = 6;
@@ -8,12 +8,22 @@ interface Pointer {
   offsetY: number;
 }
 
-/** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
-export async function listen_to_drags(chart: EChartsType, on_range: (from: number, to: number) => void): Promise<void> {
+/** A band over the chart between two pixels; null takes it away. */
+export type Band = (ends: readonly [number, number] | null) => void;
+
+export async function band_over(chart: EChartsType): Promise<Band> {
   const { graphic } = await import("./engine-more");
-  const zr = chart.getZr();
   const mark = new graphic.Rect({ z: 100, silent: true, invisible: true, style: { fill: "#2f74d0", opacity: 0.18 } });
-  zr.add(mark);
+  chart.getZr().add(mark);
+  return (ends) => {
+    const [from, to] = ends ?? [0, 0];
+    mark.attr({ invisible: ends === null, shape: { x: Math.min(from, to), y: 0, width: Math.abs(to - from), height: chart.getHeight() } });
+  };
+}
+
+/** Calls back with the two x values between which the pointer was dragged, the smaller one first. */
+export function listen_to_drags(chart: EChartsType, band: Band, on_range: (from: number, to: number) => void): void {
+  const zr = chart.getZr();
   let start: number | null = null;
 
   function value_at(x: number): number {
@@ -23,7 +33,7 @@ export async function listen_to_drags(chart: EChartsType, on_range: (from: numbe
   function end(pointer: Pointer | null): void {
     const from = start;
     start = null;
-    mark.attr("invisible", true);
+    band(null);
     if (from === null || pointer === null || Math.abs(pointer.offsetX - from) < LEAST_PX) return;
     const ends = [value_at(from), value_at(pointer.offsetX)].sort((a, b) => a - b);
     if (ends.every(Number.isFinite)) on_range(ends[0] ?? 0, ends[1] ?? 0);
@@ -32,11 +42,7 @@ export async function listen_to_drags(chart: EChartsType, on_range: (from: numbe
   zr.on("mousedown", (event) => {
     start = chart.containPixel("grid", [event.offsetX, event.offsetY]) ? event.offsetX : null;
   });
-  zr.on("mousemove", (event) => {
-    if (start === null) return;
-    const x = Math.min(start, event.offsetX);
-    mark.attr({ invisible: false, shape: { x, y: 0, width: Math.abs(event.offsetX - start), height: chart.getHeight() } });
-  });
+  zr.on("mousemove", (event) => start !== null && band([start, event.offsetX]));
   zr.on("mouseup", (event) => end(event));
-  zr.on("globalout", () => end(null));
+  zr.on("globalout", () => start !== null && end(null));
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { step_to, stops_of } from "./stops";
+import { step_to, stops_of, x_of } from "./stops";
 
 describe("stops_of", () => {
   it("are the categories once, however many series are stacked", () =>
@@ -21,4 +21,9 @@ describe("step_to", () => {
     expect(step_to("w", 0, 3)).toBeNull();
     expect(step_to("Home", -1, 0)).toBeNull();
   });
+});
+
+describe("x_of", () => {
+  const option = { series: [{ type: "line", data: [[5, 1], [8, 2]] }, { type: "bar", data: [3] }] };
+  it("is the first number of a point, and unknown elsewhere", () => expect([{ series: 0, index: 1 }, { series: 1, index: 0 }, undefined].map((stop) => x_of(option, stop))).toEqual([8, NaN, NaN]));
 });

@@ -26,3 +26,10 @@ export function step_to(key: string, at: number, count: number): number | null {
   const target = targets[key];
   return target === undefined || count === 0 ? null : Math.min(Math.max(target, 0), count - 1);
 }
+
+/** Where a stop of lines is on the x axis; NaN for what has no number there. */
+export function x_of(option: JsonObject, stop: Stop | undefined): number {
+  const series = stop && [option["series"]].flat()[stop.series];
+  const entry = is_object(series) && Array.isArray(series["data"]) && stop ? (series["data"][stop.index] as unknown) : null;
+  return Array.isArray(entry) ? Number(entry[0]) : Number.NaN;
+}

@@ -42,6 +42,7 @@ from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
 
+BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
 MEMORY_SHARE = 0.9
 SPARE_BYTES = 64 << 20
 MEASURED = 0.85  # share of the progress that measuring is, when profile passes follow
@@ -198,6 +199,11 @@ class LeasedTask:
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
             error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
+        suffix = Path(lease.request.model.name).suffix.lower()
+        unsafe = any(one.runs_code and suffix in one.suffixes for one in backend(spec.backend).files)
+        if unsafe and self._machine.capabilities.sandbox < BUBBLEWRAP:
+            error = f"a {suffix} may run any code, and this agent has no sandbox"
+            raise TaskFailure("model_error", error, "install bubblewrap there, or dump the model as .mge")
         remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)

@@ -22,13 +22,69 @@ export function box_status(scene: Scene, status: readonly ChangeStatus[]): (Chan
   return out;
 }
 
-export function useComparison(model: () => string | null, other: () => string | null, main: Session, second: Session, shown: Ref<boolean>) {
+/** A node that has a kind of difference; -1 where a model has none. */
+export interface Change {
+  node: number;
+  other: number;
+  type: string;
+  name: string;
+  what: string;
+}
+
+/** Nodes that have the same difference. */
+export interface Difference {
+  change: string;
+  status: ChangeStatus;
+  /** Of an attribute. */
+  name: string | null;
+  dimension: number | null;
+  before: string | null;
+  after: string | null;
+  nodes: number;
+  changes: Change[];
+}
+
+export function differences_of({ summary, changes }: CompareAnswer["differences"]): Difference[] {
+  const { columns } = summary;
+  const all = columns.change.map((change, i): Difference => ({
+    change: change ?? "",
+    status: WEIGHT.find((status) => status === change) ?? "changed",
+    name: columns.name[i] ?? null,
+    dimension: columns.dimension[i] == null ? null : Number(columns.dimension[i]),
+    before: columns.before[i] ?? null,
+    after: columns.after[i] ?? null,
+    nodes: columns.nodes[i] ?? 0,
+    changes: [],
+  }));
+  const { kind, node, other, type, name, what } = changes.columns;
+  kind.forEach((k, i) => all[Number(k)]?.changes.push({ node: Number(node[i] ?? -1), other: Number(other[i] ?? -1), type: type[i] ?? "", name: name[i] ?? "", what: what[i] ?? "" }));
+  return all;
+}
+
+export function useComparison(model: () => string | null, other: () => string | null, main: Session, second: Session, shown: Ref<boolean>, chosen: Ref<number>) {
   const { data, error, loading } = useResource<CompareAnswer>(() => (shown.value ? address("graph/compare", { model: model(), other: other() }) : null), () => null);
+
+  /** Of these two models: while another is on its way, the answer or a picture may still be of the one before. */
+  const answer = computed(() => {
+    const fits = data.value?.status.length === main.graph.value?.nodes && data.value?.other_status.length === second.graph.value?.nodes;
+    return fits && shown.value ? data.value : null;
+  });
+  const differences = computed(() => (answer.value ? differences_of(answer.value.differences) : []));
+  /** What becomes of each node, of one kind of difference alone where one is chosen. */
+  const status = computed(() => only("node", answer.value?.status ?? []));
+  const other_status = computed(() => only("other", answer.value?.other_status ?? []));
+
+  function only(side: "node" | "other", all: readonly ChangeStatus[]): readonly ChangeStatus[] {
+    const one = differences.value[chosen.value];
+    if (!one) return all;
+    const held = new Set(one.changes.map((change) => change[side]));
+    return all.map((status, node) => (held.has(node) ? status : "same"));
+  }
 
   const partners = computed(() => {
     const to = new Map<number, number>();
     const from = new Map<number, number>();
-    for (const [a, b] of data.value?.pairs ?? []) {
+    for (const [a, b] of answer.value?.pairs ?? []) {
       to.set(a, b);
       from.set(b, a);
     }
@@ -50,10 +106,15 @@ export function useComparison(model: () => string | null, other: () => string | 
     return around.find((group) => far.answer.groups.name[group - far.nodes] === name) ?? around[up] ?? -1;
   }
 
-  const counts = computed(() => {
-    const all = [...(data.value?.status ?? []), ...(data.value?.other_status ?? []).filter((one) => one === "added")];
-    return Object.fromEntries(WEIGHT.map((status) => [status, all.filter((one) => one === status).length])) as Record<ChangeStatus, number>;
-  });
+  /** Groups of the second model that are open as their partners are; those without one are as they were. */
+  function opened_alike(): Set<number> {
+    const far = second.graph.value;
+    const all = Array.from({ length: far?.groups ?? 0 }, (_, g) => (far?.root ?? 0) + g);
+    return new Set(all.filter((group) => {
+      const own = partner(group, false);
+      return main.graph.value?.is_group(own) ? main.open.value.has(own) : second.open.value.has(group);
+    }));
+  }
 
-  return { data, error, loading, partner, counts };
+  return { answer, error, loading, partner, opened_alike, differences, status, other_status };
 }

@@ -36,14 +36,7 @@ function beside(workspace: Workspace, dx: number, dy: number): number {
 }
 
 export function useGraphKeys(workspace: Workspace, focus_search: () => void): void {
-  const { state, stage, main } = workspace;
-
-  function zoom(factor: number): void {
-    for (const one of workspace.comparing.value ? [stage, workspace.other_stage] : [stage]) {
-      one.camera.zoom(factor);
-      one.invalidate();
-    }
-  }
+  const { state, main, sides } = workspace;
 
   function clear(): void {
     if (state.selected.value) workspace.select(-1);
@@ -64,13 +57,13 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
   }
 
   const actions: Record<string, (event: KeyboardEvent) => void> = {
-    "+": () => zoom(ZOOM),
-    "=": () => zoom(ZOOM),
-    "-": () => zoom(1 / ZOOM),
-    "0": () => stage.fit(true),
-    f: () => (workspace.selected.value >= 0 ? stage.reveal(workspace.selected.value) : stage.fit()),
-    e: (event) => (event.shiftKey ? main.open_all() : on_group(true)),
-    c: (event) => (event.shiftKey ? main.close_all() : on_group(false)),
+    "+": () => sides.zoom(ZOOM),
+    "=": () => sides.zoom(ZOOM),
+    "-": () => sides.zoom(1 / ZOOM),
+    "0": () => sides.fit(true),
+    f: () => (workspace.selected.value >= 0 ? workspace.go_to(workspace.selected.value) : sides.fit()),
+    e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.open_all()) : on_group(true)),
+    c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.close_all()) : on_group(false)),
     l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
     h: () => (state.measure.value = state.measure.value === null ? "time_ns" : null),
     p: () => (state.whole.value = !state.whole.value),

@@ -83,14 +83,18 @@ export function useSession(model: () => string | null, direction: () => Directio
     set(next, item);
   }
 
-  /** Opens what is folded around an item. */
-  function uncover(items: readonly number[], hold = -1): boolean {
-    if (!graph.value) return false;
-    const next = new Set(open.value);
-    for (const item of items) for (const group of graph.value.around(item)) next.add(group);
+  /** Opens what is folded around an item, which begins where that was. */
+  function uncover(item: number): boolean {
+    if (!graph.value || item < 0) return false;
+    const next = new Set([...open.value, ...graph.value.around(item)]);
     if (next.size === open.value.size) return false;
-    set(next, hold);
+    set(next, item);
     return true;
+  }
+
+  /** Exactly these groups. */
+  function show_open(groups: Set<number>): void {
+    if (graph.value && open_text(graph.value, groups) !== open_text(graph.value, open.value)) set(groups);
   }
 
   function step_level(by: 1 | -1): void {
@@ -108,5 +112,5 @@ export function useSession(model: () => string | null, direction: () => Directio
     set(new Set());
   }
 
-  return { data, error, loading, waiting, graph, scene, open, busy, failure, anchor, toggle, uncover, step_level, open_all, close_all, took_ms: () => client?.took_ms ?? 0 };
+  return { data, error, loading, waiting, graph, scene, open, busy, failure, anchor, toggle, uncover, show_open, step_level, open_all, close_all };
 }

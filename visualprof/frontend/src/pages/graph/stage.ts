@@ -1,14 +1,19 @@
 // The canvas of one model: camera, what is painted, and when.
 import { Frames, pen_of } from "../../canvas/frames";
+import type { Point } from "../../canvas/pointer";
 import { Camera } from "./canvas/camera";
 import { colors_of, type Colors } from "./canvas/colors";
 import { NO_MARKS, type Marks } from "./canvas/marks";
 import { paint } from "./canvas/paint";
 import type { Words } from "./canvas/paint_boxes";
-import { box_of, type Scene } from "./canvas/scene";
+import { box_of, shown_place, type Scene } from "./canvas/scene";
+import { TOP_DOWN } from "./layout/direction";
 import type { ThemeName } from "../../lib/color";
 
 const TOP_MARGIN = 24;
+const MARGIN = 44;
+/** Smaller text is a smudge. */
+const LEAST_READABLE = 0.5;
 
 export class Stage extends Frames {
   readonly camera = new Camera();
@@ -18,8 +23,8 @@ export class Stage extends Frames {
   words: Words = { operators: String };
   /** Told after every frame. */
   on_frame: () => void = () => undefined;
-  /** Milliseconds that the last frame took to paint. */
-  frame_ms = 0;
+  /** Nobody moved the picture since it was fitted: in another size it is fitted again. */
+  fitted = true;
   private canvas: HTMLCanvasElement | null = null;
 
   constructor(theme: ThemeName) {
@@ -38,54 +43,109 @@ export class Stage extends Frames {
 
   resize(width: number, height: number): void {
     this.camera.resize(width, height);
+    if (this.fitted) this.fit();
     this.invalidate();
   }
 
-  /** The new picture; `anchor` stays where it is on the screen, without one the whole picture is shown. */
+  /** The new picture; `anchor` stays where it is on the screen, without one the picture is fitted. */
   show(scene: Scene | null, anchor: number): void {
-    const before = this.scene && anchor >= 0 ? (this.scene.place[anchor] ?? -1) : -1;
-    const held = before >= 0 && this.scene ? this.top_middle(this.scene, before) : null;
+    const held = anchor >= 0 ? this.point_of(anchor) : null;
     const keeps = this.scene !== null && scene !== null && this.scene.graph === scene.graph && anchor >= 0;
     this.scene = scene;
-    const after = scene && anchor >= 0 ? (scene.place[anchor] ?? -1) : -1;
-    if (scene && held && after >= 0) {
-      const now = this.top_middle(scene, after);
+    const now = held && this.point_of(anchor);
+    if (held && now) {
       this.camera.x += now.x - held.x;
       this.camera.y += now.y - held.y;
+      this.moved();
     } else if (scene && !keeps) this.fit();
     this.invalidate();
   }
 
-  private top_middle(scene: Scene, i: number): { x: number; y: number } {
-    const box = box_of(scene, i);
+  /** Where an item, or the folded group that holds it, has the middle of its upper border; null while it has none. */
+  point_of(item: number): Point | null {
+    const place = this.scene ? shown_place(this.scene, item) : -1;
+    if (!this.scene || place < 0) return null;
+    const box = box_of(this.scene, place);
     return { x: box.x + box.w / 2, y: box.y };
   }
 
-  /** The whole picture; where that would be too small to read, its beginning. */
-  fit(whole = false): void {
+  /** The scale at which the whole picture is in sight. */
+  get whole_scale(): number {
+    const { width, height } = this.scene?.picture ?? { width: 1, height: 1 };
+    return this.camera.scale_of({ x: 0, y: 0, w: width, h: height }, MARGIN);
+  }
+
+  /** That scale; where it would be too small to read, one at which the picture's beginning is. */
+  get readable_scale(): number {
+    if (!this.scene || this.whole_scale >= LEAST_READABLE) return this.whole_scale;
+    const { width, height, direction } = this.scene.picture;
+    const across = direction === TOP_DOWN ? (this.camera.width - 2 * TOP_MARGIN) / width : (this.camera.height - 2 * TOP_MARGIN) / height;
+    return Math.max(LEAST_READABLE, Math.min(0.85, across));
+  }
+
+  /** The whole picture in the middle, or what of it is in sight at a scale, from its beginning. */
+  fit(scale = this.readable_scale): void {
+    this.fitted = true;
+    this.invalidate();
     if (!this.scene) return;
     const { width, height, direction } = this.scene.picture;
-    this.camera.fit({ x: 0, y: 0, w: width, h: height }, 44);
-    if (!whole && this.camera.scale < 0.5) {
-      const readable = direction === "td" ? (this.camera.width - 48) / width : (this.camera.height - 48) / height;
-      this.camera.scale = Math.max(0.5, Math.min(0.85, readable));
-      this.camera.centre({ x: 0, y: 0, w: width, h: height });
-      if (direction === "td") this.camera.y = Math.max(this.camera.y, -TOP_MARGIN / this.camera.scale);
-      if (direction === "td" && height * this.camera.scale > this.camera.height) this.camera.y = -TOP_MARGIN / this.camera.scale;
-      if (direction === "lr" && width * this.camera.scale > this.camera.width) this.camera.x = -TOP_MARGIN / this.camera.scale;
-    }
+    this.camera.scale = scale;
+    this.camera.centre({ x: 0, y: 0, w: width, h: height });
+    if (scale <= this.whole_scale) return;
+    if (direction === TOP_DOWN) this.camera.y = -TOP_MARGIN / scale;
+    else if (width * scale > this.camera.width) this.camera.x = -TOP_MARGIN / scale;
+    this.centre_beginning(this.scene);
+  }
+
+  /** Of a picture that is wider (to the right: taller) than the room, what is in sight at its beginning stands in the middle. */
+  private centre_beginning({ picture }: Scene): void {
+    const { view } = this.camera;
+    const down = picture.direction === TOP_DOWN;
+    if (down ? picture.width <= view.w : picture.height <= view.h) return;
+    const [along, across, size, end] = down ? [picture.y, picture.x, picture.w, view.y + view.h] : [picture.x, picture.y, picture.h, view.x + view.w];
+    let [low, high] = [Infinity, -Infinity];
+    picture.item.forEach((_, i) => {
+      if (picture.open[i] || (along[i] ?? 0) > end) return;
+      low = Math.min(low, across[i] ?? 0);
+      high = Math.max(high, (across[i] ?? 0) + (size[i] ?? 0));
+    });
+    if (low > high) return;
+    if (down) this.camera.x = (low + high - view.w) / 2;
+    else this.camera.y = (low + high - view.h) / 2;
+  }
+
+  /** Brings an item, or the folded group that holds it, into sight. */
+  reveal(item: number): void {
+    const place = this.scene ? shown_place(this.scene, item) : -1;
+    if (!this.scene || place < 0) return;
+    this.camera.reveal(box_of(this.scene, place));
+    this.moved();
+  }
+
+  pan(dx: number, dy: number): void {
+    this.camera.pan(dx, dy);
+    this.moved();
+  }
+
+  zoom(factor: number, px?: number, py?: number): void {
+    this.camera.zoom(factor, px, py);
+    this.moved();
+  }
+
+  /** Shows a point of this picture where a point of another is in its own, at the same scale. */
+  stand_beside(lead: Stage, at: Point, own: Point): void {
+    this.camera.scale = lead.camera.scale;
+    this.camera.x = own.x - (at.x - lead.camera.x);
+    this.camera.y = own.y - (at.y - lead.camera.y);
     this.invalidate();
   }
 
-  reveal(item: number): void {
-    const place = this.scene?.place[item] ?? -1;
-    if (!this.scene || place < 0) return;
-    this.camera.reveal(box_of(this.scene, place));
+  private moved(): void {
+    this.fitted = false;
     this.invalidate();
   }
 
   protected override draw(): void {
-    const begun = performance.now();
     const ratio = window.devicePixelRatio || 1;
     const [width, height] = [Math.round(this.camera.width * ratio), Math.round(this.camera.height * ratio)];
     const pen = pen_of(this.canvas, width, height, true);
@@ -98,7 +158,6 @@ export class Stage extends Frames {
       pen.setTransform(scale, 0, 0, scale, -this.camera.x * scale, -this.camera.y * scale);
       paint(pen, this.scene, this.camera.view, this.camera.scale, this.marks, this.colors, this.words);
     }
-    this.frame_ms = performance.now() - begun;
     this.on_frame();
   }
 }

@@ -10,6 +10,7 @@ export function useGraphState() {
   const dir = useParameter("dir", TOP_DOWN);
   const heat = useParameter("heat", "");
   const path = useParameter("path", "");
+  const difference = useParameter("difference", "");
   return {
     model: useParameter("model", ""),
     other: useParameter("other", ""),
@@ -19,6 +20,8 @@ export function useGraphState() {
     search: useParameter("search", ""),
     find: useParameter("find", ""),
     direction: computed<Direction>({ get: () => (dir.value === LEFT_RIGHT ? LEFT_RIGHT : TOP_DOWN), set: (value) => (dir.value = value) }),
+    /** The kind of difference that is looked at; -1 for all. */
+    difference: computed({ get: () => (difference.value === "" ? -1 : Number(difference.value)), set: (row: number) => (difference.value = row < 0 ? "" : String(row)) }),
     /** The whole way of the data, not only the neighbours. */
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
     /** The shown figure; null while the user switched it off, time unless another was chosen. */

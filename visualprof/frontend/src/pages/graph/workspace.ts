@@ -11,6 +11,7 @@ import { useMeasured } from "./measured";
 import { useModels } from "./models";
 import { item_text, text_item } from "./opened";
 import { useSession, type Session } from "./session";
+import { useSides } from "./sides";
 import { Stage } from "./stage";
 import { useGraphState } from "./state";
 
@@ -38,10 +39,11 @@ export function useWorkspace() {
   const stage = new Stage(theme.value);
   const other_stage = new Stage(theme.value);
   const measured = useMeasured(() => model.value, main);
-  const comparison = useComparison(() => model.value, () => other.value, main, second, comparing);
+  const comparison = useComparison(() => model.value, () => other.value, main, second, comparing, state.difference);
 
   const selected = computed(() => (main.graph.value ? text_item(main.graph.value, state.selected.value) : -1));
   const other_selected = ref(-1);
+  const sides = useSides(stage, other_stage, comparing, selected, comparison.partner);
   const hover = ref(-1);
   const other_hover = ref(-1);
   const hits = computed(() => (main.graph.value ? found_items(main.graph.value, state.search.value) : []));
@@ -65,7 +67,7 @@ export function useWorkspace() {
       dim: flow.value !== null && state.whole.value,
       found: hits.value.length + exact.value.length > 0 ? found : null,
       heat: heat.value,
-      status: comparing.value && comparison.data.value ? box_status(scene, comparison.data.value.status) : null,
+      status: comparison.answer.value ? box_status(scene, comparison.status.value) : null,
     };
   });
   const other_marks = computed<Marks>(() => {
@@ -75,37 +77,40 @@ export function useWorkspace() {
       ...NO_MARKS,
       selected: other_selected.value >= 0 ? shown_place(scene, other_selected.value) : -1,
       hover: other_hover.value >= 0 ? (scene.place[other_hover.value] ?? -1) : -1,
-      status: comparison.data.value ? box_status(scene, comparison.data.value.other_status) : null,
+      status: comparison.answer.value ? box_status(scene, comparison.other_status.value) : null,
     };
   });
 
+  /** Brings an item into sight, opens what hides it, and puts what corresponds beside it. */
   function show_in(session: Session, on: Stage, item: number): void {
     if (item < 0) return;
-    if (session.uncover([item])) {
-      const stop = watch(session.scene, () => {
-        stop();
-        void nextTick(() => on.reveal(item));
-      });
-    } else on.reveal(item);
+    const show = () => {
+      on.reveal(item);
+      sides.hold(item, on === stage);
+    };
+    if (!session.uncover(item)) return show();
+    const stop = watch(session.scene, () => {
+      stop();
+      void nextTick(show);
+    });
   }
 
+  /** What was selected stays where it is; the other side shows its partner beside it. */
   function select(item: number): void {
     if (state.find.value && !exact.value.includes(item)) state.find.value = "";
     state.selected.value = main.graph.value && item >= 0 ? item_text(main.graph.value, item) : "";
     if (!comparing.value) return;
     other_selected.value = comparison.partner(item, true);
-    show_in(second, other_stage, other_selected.value);
+    second.uncover(other_selected.value);
+    sides.hold(item, true);
   }
 
   function select_other(item: number): void {
     other_selected.value = item;
     const own = comparison.partner(item, false);
     state.selected.value = main.graph.value && own >= 0 ? item_text(main.graph.value, own) : "";
-    show_in(main, stage, own);
-  }
-
-  function shown_item(item: number): number {
-    return main.graph.value?.shown(item, main.open.value) ?? item;
+    main.uncover(own);
+    sides.hold(item, false);
   }
 
   function show_other(node: number): void {
@@ -125,8 +130,14 @@ export function useWorkspace() {
     const twin = comparing.value ? comparison.partner(item, of_main) : -1;
     const [own, far] = of_main ? [main, second] : [second, main];
     const opens = !own.open.value.has(item);
+    sides.hold(item, of_main);
     own.toggle(item);
     if (twin >= 0 && far.graph.value?.is_group(twin) && far.open.value.has(twin) !== opens) far.toggle(twin);
+  }
+
+  /** Folds or unfolds all that is shown. */
+  function everywhere(act: (one: Session) => void): void {
+    for (const one of comparing.value ? [main, second] : [main]) act(one);
   }
 
   function move_hit(by: 1 | -1): void {
@@ -150,23 +161,32 @@ export function useWorkspace() {
     first_scene();
     if (selected.value >= 0) void nextTick(() => show_in(main, stage, selected.value));
   });
-  watch(() => state.direction.value, () => {
-    const stop = watch(main.scene, () => {
-      stop();
-      if (selected.value >= 0) void nextTick(() => stage.reveal(shown_item(selected.value)));
-    });
+  // The other model opens as far as the first is open, unless a link says how far.
+  watch(comparison.answer, (answer) => {
+    if (!answer) return;
+    if (!state.other_open.value) second.show_open(comparison.opened_alike());
+    other_selected.value = comparison.partner(selected.value, true);
+    second.uncover(other_selected.value);
+    sides.settle(true);
   });
-  watch(comparison.data, (answer) => answer && (other_selected.value = comparison.partner(selected.value, true)));
+  watch(comparing, () => sides.fit());
   watch([models.stamp, run], () => void models.load(), { immediate: true });
 
   function choose(id: string): void {
     state.model.value = id;
     for (const one of [state.open, state.selected, state.search, state.find, state.other, state.other_open]) one.value = "";
+    state.difference.value = -1;
+  }
+
+  function compare_with(id: string): void {
+    state.other.value = id;
+    state.other_open.value = "";
+    state.difference.value = -1;
   }
 
   const workspace = {
     state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, comparison,
-    selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, move_hit, choose, heat,
+    selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, everywhere, move_hit, choose, compare_with, sides, heat,
   };
   provide(KEY, workspace);
   return workspace;

@@ -61,6 +61,13 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
     else if (state.area.value) timeline.fit(state.area.value, 0.05);
   }
 
+  /** The time of the selected slice, or of what is in sight, over all tracks. */
+  function select_area(): void {
+    const marked = stage.marks.selected;
+    const { start, end } = marked ? timeline.range_of(marked.source, marked.place) : stage.camera;
+    state.area.value = { start: Math.floor(start), end: Math.ceil(end), tracks: [] };
+  }
+
   function add_marker(): void {
     const marked = stage.marks.selected;
     const at = pointed() ?? (marked && timeline.range_of(marked.source, marked.place).start);
@@ -77,6 +84,7 @@ export function useKeys({ timeline, selection, finder, pointed, focus_search }: 
     f: fit_selection,
     "0": timeline.reset,
     m: add_marker,
+    x: select_area,
     "/": focus_search,
     "[": () => selection.follow("from"),
     "]": () => selection.follow("to"),

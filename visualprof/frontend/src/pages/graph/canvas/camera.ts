@@ -48,11 +48,10 @@ export class Camera {
     this.y = box.y + box.h / 2 - this.height / this.scale / 2;
   }
 
-  /** All of the box, at most at `most`. */
-  fit(box: Box, margin = 24, most = 1): void {
+  /** The scale at which all of the box is in sight, at most `most`. */
+  scale_of(box: Box, margin: number, most = 1): number {
     const scale = Math.min((this.width - 2 * margin) / Math.max(1, box.w), (this.height - 2 * margin) / Math.max(1, box.h));
-    this.scale = Math.min(most, Math.max(LEAST, scale));
-    this.centre(box);
+    return Math.min(most, Math.max(LEAST, scale));
   }
 
   /** Moves only as far as needed for the box to be in sight, and no text is too small to read. */

@@ -9,15 +9,12 @@ export class LayoutClient {
   private readonly waiting = new Map<number, { resolve: (picture: Picture) => void; reject: (error: Error) => void }>();
   private last = 0;
   private answer: GraphAnswer | undefined;
-  /** Milliseconds that the last layout took in the worker. */
-  took_ms = 0;
 
   constructor(answer: GraphAnswer) {
     this.answer = answer;
     this.worker.onmessage = ({ data }: MessageEvent<Told>) => {
       const one = this.waiting.get(data.id);
       this.waiting.delete(data.id);
-      this.took_ms = data.took_ms;
       if (data.picture) one?.resolve(data.picture);
       else one?.reject(new Error(data.error ?? "layout failed"));
     };

@@ -17,21 +17,19 @@ export interface Told {
   id: number;
   picture?: Picture;
   error?: string;
-  took_ms: number;
 }
 
 let nested: Nested | null = null;
 
 self.onmessage = ({ data }: MessageEvent<Ask>) => {
-  const begun = performance.now();
   const post = self.postMessage as (message: Told, transfer?: Transferable[]) => void;
   try {
     if (data.answer) nested = new Nested(new Graph(data.answer));
     if (!nested) throw new Error("no model");
     const picture = picture_of(nested.layout(new Set(data.open), data.direction), data.direction);
     const transfer = Object.values(picture).flatMap((value) => (ArrayBuffer.isView(value) ? [value.buffer as ArrayBuffer] : []));
-    post({ id: data.id, picture, took_ms: performance.now() - begun }, transfer);
+    post({ id: data.id, picture }, transfer);
   } catch (error) {
-    post({ id: data.id, error: String(error), took_ms: performance.now() - begun });
+    post({ id: data.id, error: String(error) });
   }
 };

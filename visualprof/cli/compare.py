@@ -1,0 +1,22 @@
+"""Compares two models: what one of them has and the other has not, or has differently."""
+
+from __future__ import annotations
+
+import argparse
+
+from visualprof.cli.view import add_output_arguments, model_at, print_answer
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("model", metavar="MODEL", help="a file of a model")
+    parser.add_argument("other", metavar="OTHER", help="the one to compare it with")
+    add_output_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints kinds of differences with the number of their nodes, and the nodes."""
+    from visualprof.views.measure.graph_compare import compare
+
+    print_answer(compare(model_at(args.model), model_at(args.other)).differences, args)
+    return 0
