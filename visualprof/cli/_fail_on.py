@@ -20,7 +20,10 @@ NUMBERS = {
     "qps": "qps",
     "samples_per_s": "samples_per_s",
 }
-VERDICTS = ("precision_changed", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small")
+VERDICTS = (
+    "precision_changed", "precision_differs", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small",
+    "not_significant",
+)  # fmt: skip
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 EXAMPLE = "for example: --fail-on 'unstable|busy|p99>5ms'"
 _TERM = re.compile(r"(?P<name>\w+)(?:\s*(?P<sign>[<>])\s*(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*))?")
@@ -74,7 +77,8 @@ def met(conditions: list[Condition], answer: Json) -> list[str]:
 def _met(condition: Condition, answer: Json) -> Iterator[str]:
     if condition.name in VERDICTS:
         for result in answer["results"]:
-            if any(verdict["id"] == condition.name for verdict in result["verdicts"]):
+            beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
+            if any(verdict["id"] == condition.name for verdict in [*result["verdicts"], *beside]):
                 yield f"{result['spec']}: {condition.name}"
         return
     for point in answer["points"]:

@@ -18,7 +18,7 @@ from visualprof.remote.protocol import SCENARIOS
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
 MODEL = "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export"
-PRECISIONS = ("f32", "f16", "bf16", "int8")
+PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
 MET = 4  # a condition of --fail-on
 
@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="", help="of the job, for the list")
     parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
     parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
+    repeat = "measure every point N times, each time in a new process, the specs in turns; gives confidence intervals"
+    parser.add_argument("--repeat", type=int, metavar="N", help=repeat)
+    pin = "CPUs that the model may use: 0-3,8, or auto: one thread a core of one NUMA node"
+    parser.add_argument("--pin", metavar="CPUS", help=pin)
+    quiet = "a spec waits at most so long, all in all, until the host is quiet; without, it measures at once"
+    parser.add_argument("--quiet-host", type=float, metavar="S", help=quiet)
     parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
     parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
     parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")

@@ -18,7 +18,9 @@ JOB_SCHEMA = "visualprof.job/1"
 MONITOR_SCHEMA = "visualprof.monitor/1"
 
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
-Phase = Literal["preparing", "converting", "measuring", "profiling", "uploading"]
+Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "uploading"]
+# Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
+NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 # Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
@@ -38,7 +40,7 @@ Reason = Literal[
 ]
 
 Platform = Literal["x86", "cuda", "arm"]
-Precision = Literal["", "f32", "f16", "bf16", "int8"]
+Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
@@ -144,7 +146,8 @@ class Spec:
     """One way to run the model: runtime, machine, device and options.
 
     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
-    threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+    precision: "" computes as the model says, its floats in f32: without TF32 and bf16, so that specs can be compared;
+    "auto" as the runtime chooses. threads: 0 leaves it to the runtime. options: of the backend, by its own names.
     """
 
     id: str
@@ -187,6 +190,8 @@ class Request:
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
+    repeat: how often every point is measured, each time in a new process; the specs on a device take turns.
+    pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
     price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     """
@@ -204,6 +209,9 @@ class Request:
     timeout_s: float = 900.0
     retries: int = 2
     spread: bool = False
+    repeat: int = 1
+    pin: str = ""
+    quiet_s: float = 0.0
     price_per_hour: float | None = None
     sample: bool = False
 
@@ -295,6 +303,21 @@ class Lease:
     def path(self, what: str) -> str:
         """The address of a request about the task, below the agent's API."""
         return f"tasks/{self.task}/{what}?lease={self.lease}"
+
+
+def cpu_numbers(text: str) -> list[int]:
+    """`0-3,8` as [0, 1, 2, 3, 8].
+
+    Raises: ValueError: it is no list of at most 4,096 CPUs.
+    """
+    numbers = set[int]()
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)):
+            raise ValueError(f"{part[:40]!r} is no CPU and no range of them")
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if not numbers or max(numbers) > 4095:
+        raise ValueError(f"{text[:40]!r} are no CPUs")
+    return sorted(numbers)
 
 
 def version_order(version: str) -> tuple[tuple[int, str], ...]:

@@ -11,7 +11,7 @@ from visualprof.reader.results.report import Report
 from visualprof.views import View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, points_of
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
 from visualprof.views.measure.loads import LoadColumns, curves, loads_of
 
 KNOWN = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
@@ -83,6 +83,24 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
     }  # fmt: skip
 
 
+def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
+    """The 95 % confidence intervals of a number over the batch, one upright stroke a point; none without repeats."""
+    known = [
+        (p, getattr(p, key), half)
+        for p in report.points
+        if p.batch > 0 and (half := margin(p.repeats, key)) is not None
+    ]
+    ends = [[[p.batch, max(mean - half, 0)], [p.batch, mean + half], [p.batch, None]] for p, mean, half in known]
+    line = {
+        "type": "line",
+        "name": name,
+        "data": [end for each in ends for end in each],
+        "showSymbol": False,
+        "silent": True,
+    }
+    return [{**line, "id": f"{report.id}|{key}|interval", "lineStyle": {"width": 3, "opacity": 0.6}}] if ends else []
+
+
 def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> charts.Option:
     return {"name": str(point.batch), "id": f"{report.id}|{point.batch}", "value": list(value), "symbolSize": size}
 
@@ -103,6 +121,7 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
         return {}
     fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
     lines = [_line(name, points) for name, points in series if points]
+    lines += [bar for report, name in zip(reports, names, strict=True) for bar in _intervals(name, report, key)]
     return charts.scatter(series, fields, lines, ("log2", "value"))
 
 
@@ -120,6 +139,7 @@ def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     ]
     if not lines:
         return {}
+    lines += [bar for report, name in zip(reports, names, strict=True) for bar in _intervals(name, report, "p50_ns")]
     fields = [("@t:column.batch", "count"), *((f"@t:column.{key}", "ns") for key in LINE)]
     return charts.scatter(curves["p50_ns"], fields, lines, ("log2", "log"))
 

@@ -56,7 +56,8 @@ class Point:
     """One size of the swept dimension, measured; None where the file does not say.
 
     A percentile is None where n is too small for it. trusted: those for which n suffices.
-    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch.
+    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch. repeats: the points of which this one
+    holds the means, each measured in a process of its own; () for one that was measured once.
     """
 
     batch: int
@@ -90,6 +91,7 @@ class Point:
     start_ns: int | None = None
     end_ns: int | None = None
     latencies: tuple[int, int] | None = None
+    repeats: tuple[Point, ...] = ()
     load: PointLoad = field(default_factory=PointLoad)
 
 
@@ -131,8 +133,14 @@ def _point(line: Json) -> Point | None:
     windows = tuple(v for v in map(whole, items(line.get("window_p50_ns"))) if v is not None)
     place = tuple(v for v in map(whole, items(line.get("latencies"))) if v is not None)
     latencies = (place[0], place[1]) if len(place) == 2 else None
-    fields["load"] = _load(json_object(line.get("load")))
-    return Point(batch=batch, n=n, trusted=trusted, window_p50_ns=windows, latencies=latencies, **fields)
+    fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _repeats(line)}
+    return Point(batch=batch, n=n, load=_load(json_object(line.get("load"))), **fields)
+
+
+def _repeats(line: Json) -> tuple[Point, ...]:
+    """The points that a point is made of, which have none of their own."""
+    lines = (json_object(one) for one in items(line.get("repeats")))
+    return tuple(point for one in lines if (point := _point({**one, "repeats": None})))
 
 
 def _load(value: Json) -> PointLoad:

@@ -146,22 +146,27 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
 
 
 def read_latencies(report: Report, point: Point) -> NDArray[np.int64]:
-    """(n,) ns of every run in their order, of over 8 million only evenly spaced pieces.
+    """(n,) ns of every run in their order, repeat after repeat; of over 8 million only evenly spaced pieces.
 
     None where they are not kept, or the file is shorter than it should be.
     """
+    parts = point.repeats or (point,)
+    read = [_latencies(report.latencies, part.latencies, MAX_SAMPLES // len(parts)) for part in parts]
+    return np.concatenate(read) if all(len(part) for part in read) else np.zeros(0, np.int64)
+
+
+def _latencies(file: str, place: tuple[int, int] | None, most: int) -> NDArray[np.int64]:
     nothing = np.zeros(0, np.int64)
-    if not report.latencies or point.latencies is None:
+    if not file or place is None:
         return nothing
-    offset, count = point.latencies
-    path = Path(report.latencies)
+    offset, count = place
     try:
-        if offset < 0 or count < 1 or offset + 4 * count > path.stat().st_size:
+        if offset < 0 or count < 1 or offset + 4 * count > Path(file).stat().st_size:
             return nothing
-        kept = np.memmap(path, "<u4", "r", offset, (count,))
-        if count <= MAX_SAMPLES:
+        kept = np.memmap(file, "<u4", "r", offset, (count,))
+        if count <= most:
             return kept.astype(np.int64)
-        starts = np.linspace(0, count - PIECE, MAX_SAMPLES // PIECE).astype(np.int64)
+        starts = np.linspace(0, count - PIECE, max(1, most // PIECE)).astype(np.int64)
         return kept[(starts[:, None] + np.arange(PIECE)).ravel()].astype(np.int64)
     except (OSError, ValueError):
         return nothing

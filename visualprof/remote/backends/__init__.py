@@ -133,7 +133,8 @@ class Backend:
             shapes.
         passes: profile passes by name: (path, spec, feeds, runs, folder) -> files. Each is run in a process of its
             own: loads the model again with profiling on, warms up, runs it and writes files into the folder.
-        precisions: that a spec may ask for beside "", as far as no device is needed to know.
+        precisions: that a spec may ask for beside "", as far as no device is needed to know. "auto" is for those that
+            choose another one than the model's by themselves; without it they must not.
         options: the backend's own options and their values, the default first; () any text.
         requires: further requirements for pip, e.g. "numpy<2".
         python: versions it has packages for, e.g. "3.9 3.10", "" any.

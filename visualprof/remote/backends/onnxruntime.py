@@ -86,7 +86,8 @@ def devices() -> list[str]:
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
     options = choose(spec, OPTIONS)
-    precision = CONVERTED.get(spec.precision, "as the model")
+    own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    precision = CONVERTED.get(spec.precision, own)
     settings = {"precision": precision, "threads": str(spec.threads or "as the runtime chooses"), **options}
     settings = {name: value for name, value in settings.items() if value}
     return _session(_open(path, spec, feeds, _session_options(spec, options)), spec, settings)
@@ -139,7 +140,7 @@ def _converted(path: Path, spec: Spec) -> str | bytes:
 
 
 def _session_options(spec: Spec, options: dict[str, str]) -> Any:
-    if spec.precision not in ("", "f32", *CONVERTED):
+    if spec.precision not in ("", "auto", "f32", *CONVERTED):
         raise TaskFailure(
             "input_error",
             f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision}",
@@ -181,7 +182,8 @@ def _providers(ort: Any, spec: Spec) -> list[Any]:
             f"this ONNX Runtime has no provider for device {spec.device}",
             f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",
         )
-    return [("CUDAExecutionProvider", {"device_id": spec.device_number}), "CPUExecutionProvider"]
+    options = {"device_id": spec.device_number, "use_tf32": int(spec.precision == "auto")}
+    return [("CUDAExecutionProvider", options), "CPUExecutionProvider"]
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:
@@ -210,7 +212,7 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"timeline": timeline},
-    precisions=("f32", "f16", "int8"),
+    precisions=("auto", "f32", "f16", "int8"),
     options=OPTIONS,
     requires=("numpy", "onnx"),  # its converters need both
     short="ort",

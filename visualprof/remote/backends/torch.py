@@ -157,7 +157,10 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
+    own = "as the model, tf32 in convolutions" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    if spec.device != "cpu":
+        torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
+    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else own}
     if _is_export(path):
         if options["optimize"] == "freeze":
             raise TaskFailure(
@@ -272,7 +275,7 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"timeline": timeline},
-    precisions=("f32", "f16", "bf16"),
+    precisions=("auto", "f32", "f16", "bf16"),
     options=OPTIONS,
     requires=("numpy",),
     cpu_index="https://download.pytorch.org/whl/cpu",  # 0.2 GB in place of 5

@@ -19,7 +19,6 @@ from visualprof.reader.results.report import PARTS, Profile, Report, folders, re
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
-from visualprof.server.api.job_results import ran_in
 from visualprof.server.api.making import Making
 from visualprof.server.api.spans import columns_of
 from visualprof.server.remote_service import Remote
@@ -27,7 +26,8 @@ from visualprof.server.routes import Query, Resource, get
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples
+from visualprof.views.measure.choice import MOST_SAMPLES
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
 from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
     PointFacts,
@@ -238,7 +238,7 @@ class Evaluation(Resource):
 
 
 def _row(report: Report, runs: set[str]) -> ReportRow:
-    top = most_samples(report)
+    top = MOST_SAMPLES.chosen(report.points)
     return row(
         ReportRow,
         report,

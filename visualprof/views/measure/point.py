@@ -15,7 +15,8 @@ from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.evaluation import Verdict, judge, tail
+from visualprof.views.measure.choice import tail
+from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
 from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.loads import cost_per_million, energy_per_million
@@ -162,12 +163,26 @@ def shares(columns: WorkColumns) -> charts.Option:
     return charts.pie(slices, top=TOP)
 
 
+class RepeatColumns(Columns):
+    """The repeats of a point, each in a process of its own, in their order."""
+
+    start_ns: kinds.Column
+    samples_per_s: kinds.Counts
+    qps: kinds.Counts
+    mean_ns: kinds.Durations
+    p50_ns: kinds.Durations
+    p99_ns: kinds.Durations
+    stable: kinds.Flags
+    host_busy: kinds.Flags
+
+
 class PointFacts(msgspec.Struct):
     """What is known of a point and of how it was measured; null where the files do not say.
 
     tail: the highest percentile that the number of runs allows. limit_tail, limit_bound: latency at the percentile of
     the load's limit, and what that is at most with 99 % confidence. effective: what really ran, as the runtime says.
-    started_ns, start_ns, end_ns: Unix time.
+    started_ns, start_ns, end_ns: Unix time. repeats: null for a point that was measured once; else the numbers above
+    are their means, and margins half of their 95 % confidence intervals.
     """
 
     batch: kinds.Count
@@ -212,6 +227,10 @@ class PointFacts(msgspec.Struct):
     start_ns: int | None
     end_ns: int | None
     latencies: tuple[int, int] | None
+    repeats: RepeatColumns | None
+    samples_per_s_margin: kinds.Number | None
+    p50_margin_ns: kinds.Duration | None
+    p99_margin_ns: kinds.Duration | None
     tail_percentile: kinds.Count | None
     tail_ns: kinds.Duration | None
     precision: str | None
@@ -230,10 +249,18 @@ class PointFacts(msgspec.Struct):
     profile_batch: kinds.Count | None
 
 
+def repeats_of(point: Point) -> RepeatColumns | None:
+    """The repeats of a point; None for one that was measured once."""
+    names = RepeatColumns.__struct_fields__
+    columns = {name: [getattr(repeat, name) for repeat in point.repeats] for name in names}
+    return RepeatColumns(**columns) if point.repeats else None
+
+
 def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
     percent, tail_ns = tail(point) or (None, None)
     reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
+    reported |= {"repeats": repeats_of(point), **{name: margin(point.repeats, of) for name, of in MARGINS.items()}}
     load, step = point.load, point.load.step
     own = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
     return PointFacts(

@@ -24,7 +24,7 @@ PROFILE_INTERVAL_S = 0.02  # a profile pass is short
 
 
 class Monitor:
-    """Samples of one task, written to a file. phase, batch: set by whoever follows the child."""
+    """Samples of one task while a child of it runs, written to a file. phase, batch: set by whoever follows it."""
 
     def __init__(self, path: Path, interval_s: float, nvml: Nvml, gpus: list[str], powercap: Path = POWERCAP) -> None:
         self.interval_s = interval_s
@@ -62,6 +62,8 @@ class Monitor:
         try:
             with self._path.open("w", encoding="utf-8") as out:
                 while not self._stop.wait(self.interval_s):
+                    if self._tree is None:  # another task has its turn
+                        continue
                     rows = [self.sample()] if out.tell() else [self._header(), self.sample()]
                     out.writelines(json.dumps(row) + "\n" for row in rows)
                     out.flush()

@@ -121,7 +121,8 @@ def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
 
 def _time(request: Request) -> list[FieldError]:
     """A deadline that the points cannot keep."""
-    needed = shapes.points_of_spec(request) * request.measure.load.steps * request.measure.min_s
+    steps = shapes.points_of_spec(request) * request.measure.load.steps * request.repeat
+    needed = steps * request.measure.min_s
     if not needed > request.timeout_s:
         return []
     error = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"

@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, Load, ModelRef, Platform, Request, Spec
+from visualprof.remote.protocol import (
+    DTYPES,
+    INPUT_NAME_MAX,
+    SPEC_ID,
+    Input,
+    Load,
+    ModelRef,
+    Platform,
+    Request,
+    Spec,
+    cpu_numbers,
+)
 from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.names import check_distinct, check_name
@@ -36,14 +47,16 @@ RANGES = (
     ("monitor_interval_s", 0.01, 60),
     ("timeout_s", 1, 86_400),
     ("retries", 0, 10),
+    ("repeat", 1, 30),
+    ("quiet_s", 0, 3600),
 )
 
 
 def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
     parts = (
-        _texts(request), _numbers(request), load_errors(request.measure.load), _sweep(request), _all_inputs(request),
-        _all_specs(request.specs),
+        _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
+        _all_inputs(request), _all_specs(request.specs),
     )  # fmt: skip
     return [error for part in parts for error in part]
 
@@ -90,6 +103,15 @@ def _numbers(request: Request) -> Iterator[FieldError]:
         yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
     for name, size in request.dims.items():
         yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+
+
+def _pin(request: Request) -> Iterator[FieldError]:
+    if request.pin in ("", "auto"):
+        return
+    try:
+        cpu_numbers(request.pin)
+    except ValueError as error:
+        yield FieldError("pin", str(error), "0-3,8 or auto")
 
 
 def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:

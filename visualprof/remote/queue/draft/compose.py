@@ -29,6 +29,9 @@ MEASURES = {
     "profile_at": "profile.at",
     "timeout_s": "timeout_s",
     "retries": "retries",
+    "repeat": "repeat",
+    "quiet_s": "quiet_s",
+    "pin": "pin",
     "price_per_hour": "price_per_hour",
 }
 _OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profile), ("", Request))
@@ -116,7 +119,8 @@ def measure_texts(request: Request) -> dict[str, str]:
     for name, path in MEASURES.items():
         owner, _, field = path.rpartition(".")
         value = getattr(getattr(request, owner) if owner else request, field)
-        texts[name] = "" if value is None or (name == "profile_at" and not value) else f"{value:.15g}"
+        nothing = value is None or (name == "profile_at" and not value)
+        texts[name] = "" if nothing else value if isinstance(value, str) else f"{value:.15g}"
     return texts | load_texts(request.measure.load)
 
 
@@ -210,12 +214,15 @@ def _sizes(
 
 
 def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[DraftError]]:
-    """The fields of the request's parts that were typed, and what is no number."""
+    """The fields of the request's parts that were typed, and what should be a number and is none."""
     numbers, errors = {owner: dict[str, Any]() for owner, _ in _OWNERS}, list[DraftError]()
     kinds = {owner: get_type_hints(kind) for owner, kind in _OWNERS}
     for name, text in texts.items():
         owner, _, field = MEASURES.get(name, "").rpartition(".")
         if not text or not field:
+            continue
+        if kinds[owner][field] is str:
+            numbers[owner][field] = text
             continue
         whole = kinds[owner][field] is int
         if re.fullmatch(r"\d{1,18}", text) if whole else _NUMBER.fullmatch(text):

@@ -45,6 +45,14 @@ class Announced:
     sha256: str
 
 
+class RepeatHead(msgspec.Struct):
+    """What the server reads of a repeat of a point."""
+
+    samples_per_s: float | None = None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+
+
 class StepHead(msgspec.Struct):
     """What the server reads of the step that stands for a point. tail_ns: latency at the load's percentile."""
 
@@ -77,6 +85,7 @@ class PointHead(msgspec.Struct):
     p99_ns: int | None = None
     host_busy: bool | None = None
     throttled: bool | None = None
+    repeats: list[RepeatHead] | None = None
     load: LoadHead | None = None
 
 

@@ -21,7 +21,7 @@ export function ordered_rows(table: Columns, sort: string, order: string): numbe
 
 // In the order of reading; what else a point has is in the table.
 const FACTS = [
-  "samples_per_s", "qps", "whole_samples_per_s", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "p999_ns", "mean_ns", "min_ns", "max_ns", "iqr_ns",
+  "samples_per_s", "samples_per_s_margin", "qps", "whole_samples_per_s", "p50_ns", "p50_margin_ns", "p90_ns", "p95_ns", "p99_ns", "p99_margin_ns", "p999_ns", "mean_ns", "min_ns", "max_ns", "iqr_ns",
   "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "energy_j_per_million", "cost_per_million",
   "pressure", "involuntary_switches", "threads",
 ] as const;
