@@ -206,7 +206,7 @@ def test_what_is_refused_is_tried_again_later_and_then_no_more(team: Team, post:
                 at_once(team)
     assert count(team, deliveries) == 0
     answer = ann.ask("GET", "account/contact").get_json()
-    assert "answered 500" in answer["trouble"]
+    assert "answered with 500" in answer["trouble"]
     deed = team.accounts.deeds(None, 1)[0]
     assert (deed.action, deed.email) == ("notice not sent", "ann@example.org")
 

@@ -77,7 +77,7 @@ def test_the_header_means_nothing_unless_it_is_named(make_site: MakeSite) -> Non
 
 
 def test_what_changes_something_needs_the_pages_token(ann: Proxied) -> None:
-    body = {"json": {"name": "vision"}}
+    body: dict[str, Any] = {"json": {"name": "vision"}}
     user = "ann@example.org"
     assert ann.ask("POST", "projects", user, **body).status_code == 401
     token = ann.ask("GET", "session", user).get_json()["token"]
@@ -126,7 +126,7 @@ def test_somebody_is_seen_for_the_first_time(make_site: MakeSite, registration: 
     site = Proxied(make_site, registration)
     person = site.person("kim@example.org")
     assert (person and person["role"]) == role
-    assert ("register", "kim@example.org by the proxy", PROXY) in site.deeds() or role is None
+    assert ("make account", "kim@example.org by the proxy", PROXY) in site.deeds() or role is None
     assert [user.email for user in site.accounts.users.all()] == (["kim@example.org"] if role else [])
     again = site.ask("GET", "session", "kim@example.org").get_json()
     assert (again["by_proxy"], again["person"] and again["person"]["role"]) == (True, role)

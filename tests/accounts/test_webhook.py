@@ -98,7 +98,7 @@ def test_redirects_are_not_followed() -> None:
 
 
 def test_refusals_are_told() -> None:
-    with webhook(500) as hook, pytest.raises(Unsent, match="answered 500"):
+    with webhook(500) as hook, pytest.raises(Unsent, match="answered with 500"):
         post(hook.url, "s", b"{}", 1, HERE)
     with pytest.raises(Unsent, match="refused"):
         post(hook.url, "s", b"{}", 1, HERE)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,75 @@ def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview")
     page.locator("main h1").first.wait_for()
     expect(page.get_by_role("button", name="Share")).to_have_count(0)
+
+
+def signed_in(visit: Visits, team: Dashboard, page: str, **how: Any) -> Page:
+    """A page of the administrator's, in any language."""
+    tab = visit(team, page, token="", **how)
+    tab.request.post(f"{team.url}api/v1/session", data={"email": "root@example.org", "password": PASSWORD})
+    tab.reload()
+    return tab
+
+
+def test_somebody_chooses_how_they_are_told(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 40[01]")
+    page = signed_in(visit, team, "account")
+    page.get_by_label("By webhook").fill("http://example.org:22/")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("its port is that of another service")
+    page.get_by_label("By webhook").fill("http://127.0.0.1:9/hook")
+    page.get_by_label("machines that are lost").uncheck()
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".command-line")).to_contain_text("vp_h_")
+    page.get_by_role("button", name="Send a trial").click()
+    expect(page.get_by_text("A trial is under way")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("machines that are lost")).not_to_be_checked()
+    bell = page.get_by_role("button", name="Notices: 1 unread")
+    bell.click()
+    expect(page.get_by_role("link", name="Unread: A trial: notices arrive here")).to_be_visible()
+    page.get_by_role("button", name="Mark all as read").click()
+    expect(page.get_by_role("button", name="Notices: 0 unread")).to_be_visible()
+    for _ in range(40):  # the server sends what is due every five seconds
+        if "no public address" in page.request.get(f"{team.url}api/v1/account/contact").text():
+            break
+        page.wait_for_timeout(250)
+    page.reload()
+    expect(page.get_by_text("127.0.0.1 is no public address")).to_be_visible()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_nobody_is_shut_out_of_their_notices(team: Dashboard, visit: Visits, language: str, theme: str) -> None:
+    visit.tolerate("status of 401")
+    for width in (1280, 1920):
+        tab = signed_in(visit, team, "account", theme=theme, language=language, size=(width, 860))
+        tab.request.post(f"{team.url}api/v1/account/contact/trial", headers={"X-Visualprof-Token": token_of(tab, team)})
+        tab.reload()
+        tab.locator(".bell").click()
+        expect(tab.locator(".popover li").first).to_be_visible()
+        assert violations(tab) == []
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def token_of(page: Page, team: Dashboard) -> str:
+    return page.request.get(f"{team.url}api/v1/session").json()["token"]
+
+
+def test_a_proxy_logs_people_in(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits) -> None:
+    visit.tolerate("status of 40[01]")
+    shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / "paddle-cpu")
+    named = ["--user-header", "X-Remote-User", "--trust-proxy", "127.0.0.1/32"]
+    server = serve(tmp_path / "runs", "--accounts", *named, "--registration", "open")
+    page = visit(server, "account", token="")
+    expect(page.get_by_text("The proxy in front of this server says who you are")).to_be_visible()
+    page.set_extra_http_headers({"X-Remote-User": "ann"})
+    page.reload()
+    page.get_by_role("button", name="Account of ann").click()
+    expect(page.get_by_role("button", name="Log out")).to_have_count(0)
+    expect(page.get_by_label("Old password")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.get_by_label("Name of a new project").fill("vision")
+    page.get_by_role("button", name="Make a project").click()
+    expect(page.get_by_role("heading", name="vision")).to_be_visible()

@@ -66,4 +66,4 @@ class Proxied:
                 return
             role: Role = invitation.role if invitation else "member"
             user = insert_user(connection, name, "", role, None)
-            note(connection, Actor(user.principal, address), "register", f"{name} by the proxy")
+            note(connection, Actor(user.principal, address), "make account", f"{name} by the proxy")

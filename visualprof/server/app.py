@@ -29,6 +29,7 @@ from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
+from visualprof.server.identity import identified
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
+IDENTIFY = "visualprof.identify"  # what tells who sends a request, among the application's extensions
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +77,9 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings, accounts, _proxied(settings, remote) if accounts and settings.user_header else None)
+    proxied = _proxied(settings, remote) if accounts and settings.user_header else None
+    app.extensions[IDENTIFY] = identify = identified(settings, accounts, proxied)
+    guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)

@@ -28,7 +28,7 @@ def sender_of(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> st
         forwarded: headers in which proxies say for whom they ask; from anybody else they are no more than a claim.
         proxies: networks of our proxies, such as 10.0.0.0/8.
     """
-    chain = [part.strip() for header in forwarded for part in header.split(",")]
+    chain = [part.strip() for header in forwarded for part in header.split(",") if header]
     while chain and is_proxy(peer, proxies):
         peer = chain.pop()
     return peer

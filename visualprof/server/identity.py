@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from flask import Response, g, request
+from werkzeug.http import parse_cookie
 
 from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
 from visualprof.errors import Forbidden
@@ -38,27 +39,31 @@ def sender() -> str:
     return sender_of(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
 
 
-def identified(
-    settings: Settings, accounts: Accounts | None, proxied: Proxied | None = None
-) -> Callable[[], Principal]:
-    """Tells who sends a request. proxied: people are logged in by a proxy, and not here."""
+Headers = Callable[[str], str]  # the value of a header, "" without one
+Identify = Callable[[str, Headers], Principal]  # by the address that is connected, and what it says
 
-    def by_token() -> Principal:
-        said = request.headers.get(HEADER, "").encode("utf-8", "replace")
+
+def identified(settings: Settings, accounts: Accounts | None, proxied: Proxied | None = None) -> Identify:
+    """Tells by the headers of a request who sends it. proxied: people are logged in by a proxy, and not here."""
+
+    def by_token(_: str, header: Headers) -> Principal:
+        said = header(HEADER).encode("utf-8", "replace")
         if not settings.token or hmac.compare_digest(said, settings.token.encode()):
             return EVERYBODY
         return NOBODY if settings.private else READER
 
-    def by_account() -> Principal:
+    def by_account(peer: str, header: Headers) -> Principal:
         assert accounts is not None
-        said = bearer() or request.headers.get(HEADER, "")
+        scheme, _, bearer = header("Authorization").partition(" ")
+        said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
         if said.startswith(TOKEN):  # then the cookie is none of its business
             return accounts.sessions.of_token(said)
         if proxied is not None:
-            name = request.headers.get(settings.user_header, "")
-            ours = is_proxy(request.remote_addr or "", settings.proxies)  # anybody else only claims to be somebody
-            return proxied.of(name, sender()) if name and ours else NOBODY
-        cookie = request.cookies.get(cookie_name(settings), "")
+            name = header(settings.user_header)
+            if not (name and is_proxy(peer, settings.proxies)):  # anybody else only claims to be somebody
+                return NOBODY
+            return proxied.of(name, sender_of(peer, [header("X-Forwarded-For")], settings.proxies))
+        cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
         return accounts.sessions.of_cookie(cookie) if cookie else NOBODY
 
     return by_account if accounts else by_token
@@ -88,12 +93,6 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         hint = f"commands take --token T or {VARIABLE}, with a token of the Account page"
         raise Untrusted("nobody is logged in", hint)
     raise Forbidden(f"this needs a {needs}, and you are a {principal.role} here", "ask an administrator")
-
-
-def bearer() -> str:
-    """The token of the Authorization header, "" without one."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def cookie_name(settings: Settings) -> str:

@@ -100,7 +100,7 @@ def post(url: str, secret: str, body: bytes, delivery: int, networks: Sequence[s
     if 300 <= status < 400:
         raise Unsent(f"{target.host} sends it elsewhere ({status})", "give the address that it redirects to")
     if not 200 <= status < 300:
-        raise Unsent(f"{target.host} answered {status}")
+        raise Unsent(f"{target.host} answered with {status}")
 
 
 def _addresses(target: Target, networks: Sequence[str]) -> list[str]:
