@@ -100,8 +100,24 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     open_sqlite(path).close()
     older = sqlite3.connect(path)
     older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
-    new = ["members", "sessions", "api_tokens", "codes", "failures", "audit", "projects", "users", "holders", "runs"]
-    older.executescript("".join(f"DROP TABLE {name};" for name in new) + "DELETE FROM revisions WHERE name = 'runs'")
+    new = [
+        "deliveries",
+        "notices",
+        "contacts",
+        "members",
+        "sessions",
+        "api_tokens",
+        "codes",
+        "failures",
+        "audit",
+        "projects",
+        "users",
+        "holders",
+        "runs",
+    ]
+    older.executescript(
+        "".join(f"DROP TABLE {name};" for name in new) + "DELETE FROM revisions WHERE name IN ('runs', 'told')"
+    )
     row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)
     names = "id, name, token_sha256, public, local, address, capabilities, registered_ns, seen_ns"
     older.execute(f"INSERT INTO agents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -110,7 +126,7 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     database = open_sqlite(path)
     assert [(a.name, a.standing) for a in Agents(database, 30).all()] == [("box", "works")]
     with database.read() as connection:
-        assert revision(connection, "runs") == 0
+        assert (revision(connection, "runs"), revision(connection, "told")) == (0, 0)
     database.close()
     for table in metadata.sorted_tables:
         assert columns(path, table.name) == {column.name for column in table.columns}, table.name
