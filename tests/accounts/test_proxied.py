@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from visualprof.accounts.principal import Registration
 from visualprof.accounts.service import Accounts
 from visualprof.cli import main
 from visualprof.server.remote_service import open_remote
+from visualprof.server.serve import Server
 from visualprof.server.session_token import HEADER
+from visualprof.server.settings import Settings
 
 PROXY, STRANGER = "10.1.2.3", "192.0.2.7"
 
@@ -177,6 +181,19 @@ def test_two_headers_are_nobody(ann: Proxied) -> None:
     twice = [("X-Remote-User", "ann@example.org"), ("X-Remote-User", "ann@example.org")]
     answer = ann.site.app.test_client().get("/api/v1/runs", headers=twice, environ_base={"REMOTE_ADDR": PROXY})
     assert answer.status_code == 400
+
+
+def test_a_real_server_hears_of_the_proxy_who_asks_and_from_where(tmp_path: Path) -> None:
+    """What waitress passes on: it would drop X-Forwarded-For, and takes no name with an underscore."""
+    named = {"proxies": ("127.0.0.1/32",), "user_header": "X-Remote-User"}
+    with Server([tmp_path], 0, Settings(accounts=True, registration="open", **named)) as server:  # type: ignore[arg-type]
+        server.start()
+        for name, said in (("X-Remote-User", "ann"), ("X_Remote_User", "bob")):
+            headers = {name: said, "X-Forwarded-For": STRANGER}
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}api/v1/session", headers=headers)).close()
+        accounts = Accounts(server.remote.opened().database)
+        told = [(deed.email, deed.action, deed.address) for deed in accounts.deeds(None, 9)]
+    assert told == [("ann", "log in", STRANGER), ("ann", "make account", STRANGER)]
 
 
 @pytest.mark.parametrize("options", [[], ["--accounts"], ["--trust-proxy", "10.0.0.0/8"]])
