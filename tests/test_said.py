@@ -38,7 +38,7 @@ UNSAID = re.compile(
 def sentences() -> dict[str, str]:
     """Each with the place where it stands."""
     found: dict[str, str] = {}
-    rooms = ["errors.py", "reader/**/*.py", "views/**/*.py", "server/**/*.py", "remote/**/*.py"]
+    rooms = ["errors.py", "accounts/**/*.py", "reader/**/*.py", "views/**/*.py", "server/**/*.py", "remote/**/*.py"]
     for path in sorted(file for room in rooms for file in PACKAGE.glob(room)):
         place = path.relative_to(PACKAGE).as_posix()
         if not ELSEWHERE.match(place) or place == "remote/agent/faults.py":

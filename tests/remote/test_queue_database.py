@@ -26,11 +26,12 @@ from visualprof.remote.queue.tasks.jobs import revision
 
 PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results)
 REAL = Path(module.__file__).parent / "migrations"
-LATER = """
+HEAD = max(path.name[:4] for path in (REAL / "versions").glob("0*.py"))
+LATER = f"""
 import sqlalchemy as sa
 from alembic import op
-revision = "0003"
-down_revision = "0002"
+revision = "9999"
+down_revision = "{HEAD}"
 def upgrade():
     op.add_column("agents", sa.Column("colour", sa.String(9), nullable=True))
 """
@@ -53,7 +54,7 @@ def schema_of(path: Path) -> str:
 def later(tmp_path: Path, more: str = "") -> Path:
     folder = tmp_path / "migrations"
     shutil.copytree(REAL, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "versions" / "0003_later.py").write_text(LATER + more)
+    (folder / "versions" / "9999_later.py").write_text(LATER + more)
     return folder
 
 
@@ -80,7 +81,7 @@ def test_an_older_database_is_brought_up_to_date_and_keeps_its_rows(tmp_path: Pa
     with database.read() as connection:
         assert revision(connection) == 1
     database.close()
-    assert schema_of(path) == "0003"
+    assert schema_of(path) == "9999"
     assert "colour" in columns(path, "agents")
 
 
@@ -90,7 +91,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
     with pytest.raises(ZeroDivisionError):
         migrate(database, "jobs", later(tmp_path, "    1 / 0\n"))
     database.close()
-    assert schema_of(path) == "0002"
+    assert schema_of(path) == HEAD
     assert "colour" not in columns(path, "agents")
 
 
@@ -99,6 +100,8 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     open_sqlite(path).close()
     older = sqlite3.connect(path)
     older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
+    new = ["members", "sessions", "api_tokens", "codes", "failures", "audit", "projects", "users", "holders", "runs"]
+    older.executescript("".join(f"DROP TABLE {name};" for name in new) + "DELETE FROM revisions WHERE name = 'runs'")
     row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)
     names = "id, name, token_sha256, public, local, address, capabilities, registered_ns, seen_ns"
     older.execute(f"INSERT INTO agents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -106,7 +109,11 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     older.close()
     database = open_sqlite(path)
     assert [(a.name, a.standing) for a in Agents(database, 30).all()] == [("box", "works")]
+    with database.read() as connection:
+        assert revision(connection, "runs") == 0
     database.close()
+    for table in metadata.sorted_tables:
+        assert columns(path, table.name) == {column.name for column in table.columns}, table.name
 
 
 def test_a_newer_database_is_refused(tmp_path: Path) -> None:
@@ -114,7 +121,7 @@ def test_a_newer_database_is_refused(tmp_path: Path) -> None:
     database = open_sqlite(path)
     migrate(database, "jobs", later(tmp_path))
     database.close()
-    with pytest.raises(VisualprofError, match=r"jobs.sqlite was made by a newer visualprof \(schema 0003\)"):
+    with pytest.raises(VisualprofError, match=r"jobs.sqlite was made by a newer visualprof \(schema 9999\)"):
         open_sqlite(path)
 
 

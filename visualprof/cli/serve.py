@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import logging
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
+from visualprof.errors import BadParameter
 
 _PORTS = 100  # tried one after the other
 _NEXT = """visualprof: what shall it show?
@@ -36,6 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
+    )
+    parser.add_argument("--accounts", action="store_true", help="people log in; see `visualprof admin`")
+    parser.add_argument(
+        "--registration",
+        choices=["open", "invitation", "off"],
+        default="invitation",
+        help="with --accounts: who may make an account for themselves (default %(default)s)",
+    )
+    parser.add_argument("--base-url", type=_address, metavar="URL", help="by which browsers reach a proxy in front")
+    parser.add_argument(
+        "--trust-proxy",
+        type=_network,
+        action="append",
+        default=[],
+        metavar="CIDR",
+        help="network of that proxy, whose X-Forwarded-For counts",
     )
     parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
     parser.add_argument(
@@ -79,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         print(_NEXT, file=sys.stderr)
         return 2
     require(paths, args.create)
+    if args.accounts and args.read_only:
+        raise BadParameter("--accounts need to be written: sessions are kept", "leave --read-only out")
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -92,6 +113,10 @@ def run(args: argparse.Namespace) -> int:
         keep_days=args.keep_days,
         token=token_of(args),
         private=args.private,
+        accounts=args.accounts,
+        registration=args.registration,
+        base_url=args.base_url or "",
+        proxies=tuple(args.trust_proxy),
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
@@ -103,6 +128,8 @@ def token_of(args: argparse.Namespace) -> str:
     """The session's token: none where it is not wanted, or where there is nothing to guard."""
     from visualprof.server.session_token import chosen
 
+    if getattr(args, "accounts", False):  # people have sessions instead
+        return ""
     guards = args.private or not getattr(args, "read_only", False)
     return chosen() if guards and not args.no_token else ""
 
@@ -135,6 +162,9 @@ def serve(
         if port not in (0, server.port):
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
         print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
+        if server.lacks_people:
+            where = f"--data {settings.data}" if settings.data else f"--logdir {paths[0]}"
+            print(f"nobody has an account yet: visualprof admin {where} create-user you@example.org --role admin")
         if open_page:
             import webbrowser
 
@@ -160,6 +190,20 @@ def _days(text: str) -> float:
     if not 0 < days <= 36_500:
         raise argparse.ArgumentTypeError("jobs are kept for more than 0 days")
     return days
+
+
+def _address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise argparse.ArgumentTypeError("an address is like https://dash.example.org")
+    return text.rstrip("/")
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("a network is like 10.0.0.0/8") from error
 
 
 def _port(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from flask import Flask, Response
 from werkzeug.exceptions import HTTPException
@@ -20,14 +21,22 @@ from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
+from visualprof.server.api.people import People
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
+from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
+from visualprof.server.identity import identified
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
+from visualprof.server.visible import Visible
 
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+IDENTIFY = "visualprof.identify"  # what tells who sends a request, among the application's extensions
 _log = logging.getLogger(__name__)
 
 
@@ -42,18 +51,22 @@ def create_app(
     remote = remote or open_remote(logdir.roots[0], settings.data, read_only=settings.read_only)
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
-    models, reports = Models(logdir, reader), Reports(logdir, remote)
+    accounts = _accounts(settings, remote) if settings.accounts else None
+    visible = Visible(logdir, remote, accounts)
+    models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     resources = (
-        Runs(logdir, reader, settings.language, settings.read_only, settings.private),
-        Views(logdir, models, reports),
-        Timeline(logdir),
-        Graphs(logdir, models, settings.read_only),
-        Matches(logdir, models),
-        Uploads(remote, models),
-        Jobs(remote),
+        Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
+        Views(logdir, visible, models, reports),
+        Timeline(logdir, visible),
+        Graphs(logdir, visible, models, settings.read_only),
+        Matches(logdir, visible, models),
+        Uploads(remote, visible, models),
+        Jobs(remote, visible),
         Agents(remote),
-        Session(),
-        Evaluation(logdir, reports),
+        Session(settings, accounts),
+        People(accounts),
+        Teams(visible),
+        Evaluation(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote),
         AgentFiles(remote),
@@ -61,11 +74,18 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings)
+    app.extensions[IDENTIFY] = identify = identified(settings, accounts)
+    guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)
     return app
+
+
+def _accounts(settings: Settings, remote: Remote) -> Accounts:
+    from visualprof.accounts.service import Accounts  # a server without accounts opens no database to begin with
+
+    return Accounts(remote.opened().database, settings.registration)
 
 
 def _failure(error: Exception) -> Response:

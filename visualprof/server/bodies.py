@@ -6,7 +6,6 @@ waitress takes a whole body, into a file where it is long, before the applicatio
 from __future__ import annotations
 
 import copy
-import hmac
 from typing import Any
 
 import msgspec
@@ -15,11 +14,10 @@ from waitress.utilities import RequestEntityTooLarge
 
 from visualprof.remote.queue.store.files import MAX_BLOB
 from visualprof.server.answers import ErrorBody
+from visualprof.server.identity import Identify
 from visualprof.server.routes import JSON, MAX_BODY
-from visualprof.server.session_token import HEADER
 
 MAX_PART = 32 << 20  # of a result; an agent sends 8 MiB at once
-_GIVEN = HEADER.upper().replace("-", "_")  # as waitress names it
 
 
 class TooLong(RequestEntityTooLarge):
@@ -38,9 +36,9 @@ class Parser(HTTPRequestParser):
 
     path: str
 
-    def __init__(self, token: str, adj: Any) -> None:
+    def __init__(self, identify: Identify, adj: Any) -> None:
         super().__init__(adj)
-        self._token = token.encode()
+        self._identify = identify
 
     def parse_header(self, header_plus: bytes) -> None:
         """Knows the most that is read as soon as it knows who asks for what."""
@@ -56,8 +54,10 @@ class Parser(HTTPRequestParser):
             self.error = TooLong(f"{self._most() >> 10:,}")
         return consumed
 
+    def _header(self, name: str) -> str:
+        return self.headers.get(name.upper().replace("-", "_"), "")  # as waitress names it
+
     def _most(self) -> int:
         if self.path.endswith(("/api/v1/uploads", "/api/v1/models")):
-            given = self.headers.get(_GIVEN, "").encode("latin-1", "replace")
-            return MAX_BLOB if not self._token or hmac.compare_digest(given, self._token) else MAX_BODY
+            return MAX_BLOB if self._identify(self._header).may("member") else MAX_BODY
         return MAX_PART if "/api/v1/agent/files/" in self.path else MAX_BODY

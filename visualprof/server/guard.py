@@ -8,20 +8,17 @@ our own page, or from no browser at all. Other users of this machine have no pag
 
 from __future__ import annotations
 
-import hmac
 import socket
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
-from visualprof.remote.queue.refusals import Untrusted
 from visualprof.server.hosts import is_address, is_this_machine
-from visualprof.server.session_token import HEADER, VARIABLE
+from visualprof.server.identity import Identify, Needs, admit
 from visualprof.server.settings import Settings
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_AGENTS = ("agentlink", "agentfiles")  # these blueprints ask for tokens of their own
-_OPEN = ("spa.file", "agents.program", "session.session")  # nothing of the user's is in them
 
 # What is not named, as scripts, connections and fonts, is the default.
 POLICY = (
@@ -30,11 +27,12 @@ POLICY = (
 )
 
 
-def install(app: Flask, settings: Settings) -> None:
-    """Puts the guard before and after every request; `trusted()` is known from then on."""
-    bound = settings.host
-    names = {_host_name(name) for name in (*_LOCAL, bound, *settings.allowed_hosts)}
-    origins = {name.lower() for name in settings.allowed_hosts}
+def install(app: Flask, settings: Settings, identify: Identify) -> None:
+    """Puts the guard before and after every request; `identity.who()` is known from then on."""
+    bound, public = settings.host, urlsplit(settings.base_url).netloc
+    further = [*settings.allowed_hosts, *([public] if public else [])]
+    names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
+    origins = {name.lower() for name in further}
     everywhere = not is_this_machine(bound)
     if everywhere:
         names.add(socket.gethostname().lower())
@@ -49,20 +47,17 @@ def install(app: Flask, settings: Settings) -> None:
         acts = request.method not in ("GET", "HEAD", "OPTIONS")
         if acts and _foreign(origins):
             raise Forbidden("only the dashboard's own page may do this", "a proxy in front of it must pass Host on")
-        given = request.headers.get(HEADER, "").encode("utf-8", "replace")
-        g.trusted = not settings.token or hmac.compare_digest(given, settings.token.encode())
-        asked = acts or (settings.private and request.endpoint not in _OPEN)
-        if asked and not g.trusted and request.blueprint not in _AGENTS:
-            hint = f"it is in the link that the server printed; commands take --token T or {VARIABLE}"
-            raise Untrusted("this needs the server's token", hint)
+        g.proxies, g.principal = settings.proxies, identify(lambda name: request.headers.get(name, ""))
+        admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
     app.after_request(_headers)
 
 
-def trusted() -> bool:
-    """Has whoever asks the session's token, where one is needed?"""
-    return g.trusted
+def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:
+    """What a route needs; an address that is none, as others do."""
+    default = "member" if acts else "viewer"
+    return getattr(app.view_functions[endpoint], "needs", "admin") if endpoint else default
 
 
 def _foreign(origins: set[str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 
 
 def is_address(host: str) -> bool:
@@ -17,3 +18,18 @@ def is_address(host: str) -> bool:
 def is_this_machine(host: str) -> bool:
     """Is it the loopback, by name or by address?"""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback)
+
+
+def sender_of(peer: str, forwarded: Sequence[str], proxies: Sequence[str]) -> str:
+    """Who sent a request: the nearest address that is no proxy of ours.
+
+    Args:
+        peer: who is connected.
+        forwarded: headers in which proxies say for whom they ask; from anybody else they are no more than a claim.
+        proxies: networks of our proxies, such as 10.0.0.0/8.
+    """
+    networks = [ipaddress.ip_network(proxy, strict=False) for proxy in proxies]
+    chain = [part.strip() for header in forwarded for part in header.split(",")]
+    while chain and is_address(peer) and any(ipaddress.ip_address(peer.strip("[]")) in network for network in networks):
+        peer = chain.pop()
+    return peer

@@ -24,6 +24,7 @@ from msgspec import NODEFAULT, Meta
 from visualprof.errors import BadParameter, WrongType
 from visualprof.remote.queue.refusals import Oversize
 from visualprof.server.answers import answer
+from visualprof.server.identity import Needs
 
 ROOT = "/api/v1"
 JSON = "application/json"
@@ -63,7 +64,7 @@ class Route:
     """What a method is declared to answer.
 
     path: below root, with its parts as `<name>`. status: of success. media: of the answer, JSON by default. content:
-    type of an uploaded body that is no JSON. refuses: statuses of refusals with their meaning.
+    type of an uploaded body that is no JSON. refuses: statuses of refusals with their meaning. needs: who may ask.
     """
 
     method: str
@@ -73,6 +74,7 @@ class Route:
     media: tuple[str, ...] = (JSON,)
     content: str = ""
     refuses: Mapping[int, str] | None = None
+    needs: Needs = "viewer"
 
     def declared(self, handler: Callable[..., Any]) -> tuple[type[Query] | None, Any, Any]:
         """The types of the query, of the body and of the answer."""
@@ -81,17 +83,19 @@ class Route:
 
 
 def get(
-    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), refuses: Mapping[int, str] | None = None
-) -> Callable[[Handler], Handler]:
+    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), refuses: Mapping[int, str] | None = None,
+    needs: Needs = "viewer",
+) -> Callable[[Handler], Handler]:  # fmt: skip
     """Declares a question."""
-    return _declare(Route("GET", path, root, media=media, refuses=refuses))
+    return _declare(Route("GET", path, root, media=media, refuses=refuses, needs=needs))
 
 
 def change(
-    method: str, path: str, *, status: int = 200, content: str = "", refuses: Mapping[int, str] | None = None
-) -> Callable[[Handler], Handler]:
+    method: str, path: str, *, status: int = 200, content: str = "", refuses: Mapping[int, str] | None = None,
+    needs: Needs = "member",
+) -> Callable[[Handler], Handler]:  # fmt: skip
     """Declares what changes something, or a question that is too long for an address."""
-    return _declare(Route(method, path, status=status, content=content, refuses=refuses))
+    return _declare(Route(method, path, status=status, content=content, refuses=refuses, needs=needs))
 
 
 def _declare(route: Route) -> Callable[[Handler], Handler]:
@@ -141,6 +145,7 @@ def _responder(route: Route, method: Callable[..., Any]) -> Callable[..., Respon
             return Response(status=204)
         return made if isinstance(made, Response) else answer(made, route.status)
 
+    respond.needs = route.needs  # pyright: ignore[reportFunctionMemberAccess]
     return respond
 
 

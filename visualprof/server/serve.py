@@ -62,7 +62,7 @@ class Server:
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.server.app import create_app
+        from visualprof.server.app import IDENTIFY, create_app
         from visualprof.server.bodies import Parser
         from visualprof.server.remote_service import open_remote
 
@@ -90,7 +90,7 @@ class Server:
             raise
         listeners: list[Any] = [one for one in self._sockets.values() if isinstance(one, BaseWSGIServer)]
         for listener in listeners:
-            listener.channel_class, listener.parser = connections.Channel, partial(Parser, self._settings.token)
+            listener.channel_class, listener.parser = connections.Channel, partial(Parser, app.extensions[IDENTIFY])
         self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
@@ -132,6 +132,13 @@ class Server:
     def link(self) -> str:
         """The same with the token, which the page keeps and takes out of its address."""
         return f"{self.url}?token={self._settings.token}" if self._settings.token else self.url
+
+    @property
+    def lacks_people(self) -> bool:
+        """Should people log in, and does nobody have an account yet?"""
+        from visualprof.accounts.users import anybody
+
+        return self._settings.accounts and not anybody(self.remote.opened().database)
 
     @property
     def port(self) -> int:

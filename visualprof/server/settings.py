@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from visualprof.accounts.principal import Registration
+
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
 
@@ -20,6 +22,8 @@ class Settings:
     keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
     private: it is asked for reading, too.
+    accounts: people log in instead; registration: whether they make their accounts themselves.
+    base_url: by which browsers reach it, where a proxy is in front. proxies: networks whose word on senders counts.
     """
 
     language: str = ""
@@ -33,3 +37,12 @@ class Settings:
     keep_days: float = 0.0
     token: str = ""
     private: bool = False
+    accounts: bool = False
+    registration: Registration = "invitation"
+    base_url: str = ""
+    proxies: tuple[str, ...] = ()
+
+    @property
+    def secure(self) -> bool:
+        """Do browsers reach it by TLS?"""
+        return self.base_url.startswith("https:")

@@ -64,6 +64,7 @@ def blueprint(dist: Path) -> Blueprint:
             return _file(index, hashed=False)
         return raw(_MISSING.format(dist=escape(str(dist))).encode(), "text/html", 200 if not path else 404)
 
+    file.needs = "anyone"  # pyright: ignore[reportFunctionMemberAccess]
     return routes
 
 

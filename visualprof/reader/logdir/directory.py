@@ -134,6 +134,12 @@ class LogDirectory:
         with self._lock:
             return self._arrangement.changes(since)
 
+    def touch(self) -> int:
+        """Counts a change that is none of the files; the new revision."""
+        with self._lock:
+            self._arrangement.revision += 1
+            return self._arrangement.revision
+
     @property
     def files_revision(self) -> int:
         """Grows when a file, shown or not, comes, changes or goes."""

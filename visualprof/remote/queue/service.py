@@ -153,10 +153,10 @@ class Remote:
         queue = self.existing()
         return queue.blobs.inspected(sha256) if queue else None
 
-    def agents(self, owner: str | None = None) -> list[Agent]:
+    def agents(self, viewer: str | None = None) -> list[Agent]:
         """The agents that somebody may see."""
         queue = self.existing()
-        return queue.agents.all(owner) if queue else []
+        return queue.agents.all(viewer) if queue else []
 
     def start(self) -> None:
         """The server runs: if anything is kept here, lost tasks are taken back from now on.

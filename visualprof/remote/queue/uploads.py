@@ -157,19 +157,19 @@ def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
     ]
 
 
-def kept_models(remote: Remote) -> list[KeptModel]:
-    """The models among the kept files, the latest first, for the Graph page."""
+def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
+    """The models among the kept files that somebody uploaded, or of all, the latest first, for the Graph page."""
     queue = remote.existing()
     if queue is None:
         return []
     models: list[KeptModel] = []
-    for row in queue.blobs.models(LISTED):
+    for row in queue.blobs.models(LISTED, viewer):
         try:
             path = queue.blobs.path(row.sha256)
         except NotFound:  # somebody tidied up
             continue
         found = msgspec.json.decode(row.inspected)
-        names = ", ".join(found.get("names", [row.name]))
+        names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name
         if id := graph_of(row.sha256, found["format"]):
             models.append(KeptModel(id, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models

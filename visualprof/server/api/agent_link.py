@@ -120,7 +120,7 @@ class AgentLink(Resource):
         else:
             g.sender = _sender(self._remote)
 
-    @change("POST", "/agent/register")
+    @change("POST", "/agent/register", needs="agent")
     def register(self, body: RegistrationBody) -> Registered:
         """Register an agent."""
         asked = self._asked(body)
@@ -149,7 +149,7 @@ class AgentLink(Resource):
             raise refused
         return asked
 
-    @change("POST", "/agent/heartbeat")
+    @change("POST", "/agent/heartbeat", needs="agent")
     def heartbeat(self, body: Heartbeat) -> Beaten:
         """Keep leases alive, and hear of those that are over."""
         agent, queue = _sending()
@@ -157,7 +157,7 @@ class AgentLink(Resource):
         cancel, stale = queue.leases.beat(agent, body.tasks)
         return Beaten(cancel, stale, self._remote.intervals)
 
-    @change("POST", "/agent/lease")
+    @change("POST", "/agent/lease", needs="agent")
     def lease(self, body: Wish) -> Lease | Response:
         """Ask for a task, and wait for one."""
         agent, queue = _sending()
@@ -167,14 +167,14 @@ class AgentLink(Resource):
         begun = dict(list(body.begun.items())[:64])
         return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun) or Response(status=204)
 
-    @change("POST", "/agent/tasks/<task>/log")
+    @change("POST", "/agent/tasks/<task>/log", needs="agent")
     def log(self, task: str, query: LogQuery) -> Size:
         """Append to a task's log."""
         agent, queue = _sending()
         held = queue.leases.holder(agent, task, query.lease)
         return Size(*queue.logs.append(held, query.offset, read(LOG_PIECE)))
 
-    @change("POST", "/agent/tasks/<task>/points")
+    @change("POST", "/agent/tasks/<task>/points", needs="agent")
     def points(self, task: str, query: LeaseQuery) -> dict[str, Any]:
         """Report a point."""
         agent, queue = _sending()
@@ -187,13 +187,13 @@ class AgentLink(Resource):
         queue.leases.point(agent, task, query.lease, batch, point)
         return {}
 
-    @change("POST", "/agent/tasks/<task>/uploads")
+    @change("POST", "/agent/tasks/<task>/uploads", needs="agent")
     def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
         """Announce files of the result; answers where they go."""
         agent, queue = _sending()
         return {"files": queue.results.announce(queue.leases.holder(agent, task, query.lease), body.files)}
 
-    @change("POST", "/agent/tasks/<task>/finish")
+    @change("POST", "/agent/tasks/<task>/finish", needs="agent")
     def finish(self, task: str, query: LeaseQuery, body: Report) -> dict[str, Any]:
         """Report how a task ended."""
         if body.state not in ("succeeded", "failed", "cancelled"):
@@ -216,7 +216,7 @@ class AgentFiles(Resource):
         made.register_error_handler(Elsewhere, _elsewhere)
         return made
 
-    @get("/agent/files/<path:key>")
+    @get("/agent/files/<path:key>", needs="agent")
     def read_file(self, key: str) -> Response:
         """A file."""
         queue = self._remote.needed("no file is kept here")
@@ -229,7 +229,7 @@ class AgentFiles(Resource):
         response.headers["Cache-Control"] = "private, no-store"
         return response
 
-    @change("PUT", "/agent/files/<path:key>", status=201)
+    @change("PUT", "/agent/files/<path:key>", status=201, needs="agent")
     def write(self, key: str) -> Size:
         """Append to a file of a result."""
         queue = self._remote.needed("no file is kept here")

@@ -8,8 +8,8 @@ from flask import Response, request
 from visualprof.errors import BadParameter
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.store.records import Standing
-from visualprof.server import guard
 from visualprof.server.answers import row
+from visualprof.server.identity import who
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
@@ -80,7 +80,12 @@ class Agents(Resource):
         """Every agent."""
         return _agents(self._remote)
 
-    @change("PATCH", "/agents/<agent>", refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"})
+    @change(
+        "PATCH",
+        "/agents/<agent>",
+        refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"},
+        needs="admin",
+    )
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
@@ -88,20 +93,20 @@ class Agents(Resource):
         self._changing().agents.change(agent, body.name, body.public, body.standing)
         return _agents(self._remote)
 
-    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"})
+    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"}, needs="admin")
     def forget(self, agent: str) -> AgentsAnswer:
         """Forget an agent."""
         self._changing().agents.remove(agent)
         return _agents(self._remote)
 
-    @change("POST", "/agents/token", refuses=READ_ONLY)
+    @change("POST", "/agents/token", refuses=READ_ONLY, needs="admin")
     def rotate(self) -> AgentsAnswer:
         """Make another registration token; machines that are registered stay."""
         self._remote.refuse_read_only()
         self._remote.rotate_token()
         return _agents(self._remote)
 
-    @get("/agent.pyz", media=("application/octet-stream",), root="")
+    @get("/agent.pyz", media=("application/octet-stream",), root="", needs="anyone")
     def program(self) -> Response:
         """The agent as one file that Python runs."""
         from visualprof.remote.agent.bundle import agent_archive
@@ -120,7 +125,7 @@ def _agents(remote: Remote) -> AgentsAnswer:
     rows, number = list[AgentRow](), 0
     if queue is not None:
         number, rows = queue.agents.revision(), _rows(queue, remote.intervals.lease_s)
-    hidden = not guard.trusted()
+    hidden = not who().may("admin")
     token = "" if remote.problem else " --token TOKEN" if hidden else f" --token {remote.token}"
     command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"
     return AgentsAnswer(number, rows, command, hidden, INSTALL, remote.local_agent)
@@ -128,12 +133,12 @@ def _agents(remote: Remote) -> AgentsAnswer:
 
 def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:
     busy = dict[str, list[AgentTask]]()
-    for job in queue.jobs.running():
+    for job in queue.jobs.running(who().viewer):
         for task in job.tasks:
             if task.state == "running" and task.agent:
                 name = job.request.name or job.request.model.name
                 busy.setdefault(task.agent, []).append(row(AgentTask, task, task=task.id, name=name, spec=task.spec.id))
     return [
         row(AgentRow, agent, online=agent.online(lease_s), last_seen_ns=agent.seen_ns, tasks=busy.get(agent.id, []))
-        for agent in queue.agents.all()
+        for agent in queue.agents.all(who().viewer)
     ]

@@ -23,6 +23,7 @@ from visualprof.server.api.making import Making
 from visualprof.server.api.spans import columns_of
 from visualprof.server.remote_service import Remote
 from visualprof.server.routes import Query, Resource, get
+from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
@@ -134,8 +135,8 @@ class PointAnswer(Answer):
 class Reports:
     """The reports below the log directories, read again when their files change, and those in the making."""
 
-    def __init__(self, logdir: LogDirectory, remote: Remote) -> None:
-        self._logdir = logdir
+    def __init__(self, logdir: LogDirectory, visible: Visible, remote: Remote) -> None:
+        self._logdir, self._visible = logdir, visible
         self._making = Making(remote)
         self._made: dict[str, Report] = {}
         self._known: dict[str, tuple[_Versions, Report | None]] = {}
@@ -144,7 +145,7 @@ class Reports:
         self._lock = threading.Lock()
 
     def current(self) -> tuple[int, list[Report]]:
-        """A number that grows with each change, and every report, the newest first."""
+        """A number that grows with each change, and every report that may be seen, the newest first."""
         with self._lock:
             if self._seen != self._logdir.files_revision:
                 self._seen = self._logdir.files_revision
@@ -153,7 +154,8 @@ class Reports:
             made = self._making.current(known)
             self._revision += made != self._made
             self._made = made
-            return self._revision, sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
+            reports = sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
+            return self._revision, [report for report in reports if self._visible.sees(report.id)]
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))
@@ -195,15 +197,15 @@ class Reports:
 class Evaluation(Resource):
     """The routes over one log directory."""
 
-    def __init__(self, logdir: LogDirectory, reports: Reports) -> None:
-        self._logdir, self._reports = logdir, reports
+    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
+        self._logdir, self._visible, self._reports = logdir, visible, reports
         self._latest = Polled()
 
     @get("/evaluation")
     def listing(self) -> ReportsAnswer | Response:
         """Every report, the newest first."""
         revision, reports = self._reports.current()
-        version = revision, self._logdir.revision
+        version = revision, self._logdir.revision, self._visible.version
         return self._latest.answer(version, lambda: ReportsAnswer(revision, self._rows(reports)))
 
     @get("/evaluation/overlay", media=("application/json", "text/csv"), refuses=NO_REPORT)
@@ -230,10 +232,10 @@ class Evaluation(Resource):
         if point is None:
             some = ", ".join(str(p.batch) for p in report.points[:50])
             raise NotFound(f"the report {report.id!r} has no point of batch {query.batch}", f"batches: {some}")
-        return _point(self._logdir, report, point)
+        return _point(self._logdir, self._visible.listing(), report, point)
 
     def _rows(self, reports: Sequence[Report]) -> list[ReportRow]:
-        runs = {run.id for run in self._logdir.listing().runs}
+        runs = {run.id for run in self._visible.listing().runs}
         return [_row(report, runs) for report in reports]
 
 
@@ -250,9 +252,8 @@ def _row(report: Report, runs: set[str]) -> ReportRow:
     )
 
 
-def _point(logdir: LogDirectory, report: Report, point: Point) -> PointAnswer:
+def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
     """Everything about a point; a trace that is still being parsed is waited for by a 503."""
-    now = logdir.listing()
     latencies = read_latencies(report, point)
     charts = {"histogram": histogram(latencies, point), "samples": over_time(latencies, point.duration_ns)}
     profile, trace, location = _profile(logdir, now, report, point)

@@ -14,10 +14,14 @@ from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
+from visualprof.server.identity import who
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
+from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
+
+_KEPT = 64  # lists of as many people
 
 
 class TaskRow(msgspec.Struct):
@@ -128,14 +132,14 @@ class LogAnswer(msgspec.Struct):
 class JobList:
     """Every job of a queue, newest first."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    def __init__(self, remote: Remote, visible: Visible) -> None:
+        self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
         self._rows: dict[str, JobRow] = {}
         self._revision = -1
         self._of: Queue | None = None
-        self._kept: tuple[object, bytes] = (None, b"")
+        self._kept: dict[str | None, tuple[object, bytes]] = {}  # by viewer
 
     def queue(self) -> Queue:
         """The queue.
@@ -153,12 +157,17 @@ class JobList:
                 self._of, self._rows, self._revision = queue, {}, -1
             if queue is not None and queue.jobs.revision() != self._revision:
                 self._refresh(queue)
-            key = (self._revision, problem)
-            if self._kept[0] != key:
-                rows = sorted(self._rows.values(), key=lambda shown: (-shown.submitted_ns, shown.id))
+            viewer, shared = self._visible.version
+            key = (self._revision, problem, viewer, shared)
+            if viewer not in self._kept or self._kept[viewer][0] != key:
+                mine = self._rows.keys() if viewer is None or queue is None else queue.jobs.visible(viewer)
+                rows = [shown for name, shown in self._rows.items() if name in mine]
+                rows.sort(key=lambda shown: (-shown.submitted_ns, shown.id))
                 error, hint = problem or (None, None)
-                self._kept = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
-            return self._kept[1]
+                if len(self._kept) >= _KEPT:
+                    self._kept.clear()
+                self._kept[viewer] = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
+            return self._kept[viewer][1]
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -166,11 +175,11 @@ class JobList:
         Raises: NotFound.
         """
         queue = self.queue()
-        job = queue.jobs.one(name)
+        job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
         agents = queue.agents.all()
-        online = [agent for agent in agents if agent.online(self._remote.intervals.lease_s)]
+        online = [a for a in queue.agents.all(who().viewer) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
@@ -237,7 +246,7 @@ def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
 
     Raises: NotFound.
     """
-    task = next(task for task in queue.jobs.of_task(name).tasks if task.id == name)
+    task = queue.jobs.of_task(name, who().viewer).task(name)
     attempt = task.attempt if query.attempt is None else query.attempt
     data, begin, size = queue.logs.read(task, attempt, query.offset)
     ended = attempt < task.attempt or task.state in FINAL

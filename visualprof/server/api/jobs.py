@@ -16,8 +16,10 @@ from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.draft.loads import LOADS
 from visualprof.server.answers import answer, raw, row
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, LogAnswer, LogQuery, piece
+from visualprof.server.identity import who
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
+from visualprof.server.visible import Seen, Visible
 
 NO_JOB = {404: "there is no such job"}
 CHANGED = {**READ_ONLY, **NO_JOB, 409: "its state does not allow it"}
@@ -95,9 +97,10 @@ class FreedAnswer(msgspec.Struct):
 class Jobs(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
-        self._jobs = JobList(remote)
+    def __init__(self, remote: Remote, visible: Visible) -> None:
+        self._remote, self._visible = remote, visible
+        self._jobs = JobList(remote, visible)
+        self._known = Seen(remote, visible)
 
     @get("/jobs")
     def listing(self) -> JobsAnswer | Response:
@@ -112,31 +115,31 @@ class Jobs(Resource):
         """Submit a job; 200 and the job of the same key where it was submitted before."""
         queue = self._changing()
         request = parse_request(body)
-        known = queue.jobs.known(request)  # what was accepted stays so, whatever has changed since
+        known = queue.jobs.known(request, who().user)  # what was accepted stays so, whatever has changed since
         if known is not None:
             return answer(self._jobs.one(known))
-        errors, _ = check_request(request, self._remote)
+        errors, _ = check_request(request, self._known)
         if errors:
             raise Invalid(errors)
-        job, new = queue.jobs.submit(request)
+        job, new = queue.jobs.submit(request, who().user)
         return answer(self._jobs.one(job), 201 if new else 200)
 
     @change("POST", "/jobs/check", refuses={400: "this is no job at all"})
     def check(self, body: RequestBody) -> CheckAnswer:
         """Check a job without submitting it."""
         request = parse_request(body)
-        errors, warnings = check_request(request, self._remote)
+        errors, warnings = check_request(request, self._known)
         return CheckAnswer(_fields(errors), _fields(warnings), points_of(request) if request.specs else 0)
 
     @change("POST", "/jobs/draft", refuses={400: "this is no draft"})
     def draft(self, body: Draft) -> Drafted:
         """A complete job of what somebody typed."""
-        return compose(body, self._remote)
+        return compose(body, self._known)
 
     @get("/jobs/<job>/draft", refuses=NO_JOB)
     def template(self, job: str) -> Draft:
         """What somebody would type to get this job."""
-        return draft_of(self._jobs.queue().jobs.one(job).request, self._remote.agents())
+        return draft_of(self._visible.job(self._jobs.queue(), job).request, self._known.agents())
 
     @get("/jobs/<job>", refuses=NO_JOB)
     def one(self, job: str) -> JobAnswer:
@@ -146,24 +149,28 @@ class Jobs(Resource):
     @change("POST", "/jobs/<job>/cancel", refuses=CHANGED)
     def cancel(self, job: str) -> JobAnswer:
         """Cancel a job."""
-        self._changing().jobs.cancel(job)
+        queue = self._changing()
+        queue.jobs.cancel(self._visible.own_job(queue, job))
         return self._jobs.one(job)
 
     @change("POST", "/jobs/<job>/retry", refuses=CHANGED)
     def retry(self, job: str, query: TaskQuery) -> JobAnswer:
         """Run what failed or was cancelled again."""
-        self._changing().jobs.retry(job, query.task)
+        queue = self._changing()
+        queue.jobs.retry(self._visible.own_job(queue, job), query.task)
         return self._jobs.one(job)
 
     @get("/jobs/<job>/space", refuses=NO_JOB)
     def space(self, job: str) -> FreedAnswer:
         """What removing a job would free."""
-        return row(FreedAnswer, self._jobs.queue().removal.frees(job))
+        queue = self._jobs.queue()
+        return row(FreedAnswer, queue.removal.frees(self._visible.job(queue, job).id))
 
     @change("DELETE", "/jobs/<job>", refuses=CHANGED)
     def remove(self, job: str) -> FreedAnswer:
         """Remove a job that has ended, with its results."""
-        return row(FreedAnswer, self._changing().removal.remove(job))
+        queue = self._changing()
+        return row(FreedAnswer, queue.removal.remove(self._visible.own_job(queue, job)))
 
     @get("/tasks/<task>/log", refuses={404: "there is no such task"})
     def log(self, task: str, query: LogQuery) -> LogAnswer:

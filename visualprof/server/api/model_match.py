@@ -15,6 +15,7 @@ from visualprof.reader.trace import Trace
 from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.spans import columns_of
 from visualprof.server.routes import SPAN, Resource, SpanQuery, get
+from visualprof.server.visible import Visible
 from visualprof.views.measure.graph_join import join
 
 FITS = 0.5  # of the measured time: names such as Conv_0, which many models have, match less by chance
@@ -54,15 +55,15 @@ class MatchesAnswer(msgspec.Struct):
 class Matches(Resource):
     """The route over one log directory. What was found is kept for each version of a model and a profile."""
 
-    def __init__(self, logdir: LogDirectory, models: Models) -> None:
-        self._logdir, self._models = logdir, models
+    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models) -> None:
+        self._logdir, self._visible, self._models = logdir, visible, models
         self._known: OrderedDict[object, tuple[float | None, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     @get("/models/match", refuses=SPAN)
     def match(self, query: SpanQuery) -> MatchesAnswer:
         """Models by how much of a run's time finds its node in them; ask again while some are still being read."""
-        span = self._logdir.listing().find(query.run, query.worker, query.span)
+        span = self._visible.listing().find(query.run, query.worker, query.span)
         trace = columns_of(self._logdir, span)
         fingerprint = span.summary.fingerprint if span.summary else ""
         entries = sorted(self._models.listing()[0], key=lambda e: (e[0].run != query.run, -e[0].modified_ns))

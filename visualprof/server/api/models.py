@@ -26,7 +26,9 @@ from visualprof.reader.models import model_suffixes, recognise_model
 from visualprof.reader.source import Source
 from visualprof.server.api.runs import SkippedFile
 from visualprof.server.api.spans import columns_of, within
+from visualprof.server.identity import who
 from visualprof.server.routes import READ_ONLY, SPAN, Query, Resource, SpanQuery, change, get
+from visualprof.server.visible import Visible
 from visualprof.views import graph
 from visualprof.views.measure.graph_compare import GraphComparison, compare
 
@@ -94,12 +96,12 @@ class ComparisonQuery(ModelQuery):
 class Models:
     """Finds and keeps models. Heads are looked at once for each version of a file."""
 
-    def __init__(self, logdir: LogDirectory, reader: ModelReader) -> None:
-        self._logdir = logdir
+    def __init__(self, logdir: LogDirectory, visible: Visible, reader: ModelReader) -> None:
+        self._logdir, self._visible = logdir, visible
         self._reader = reader
         self._heads: dict[tuple[str, int, int], str] = {}
         self._found: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
-        self._uploads: dict[str, Entry] = {}
+        self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
         self._folder = ""
         self._others: list[Callable[[], Iterable[Entry]]] = []
         self._uploading = threading.BoundedSemaphore(UPLOADS)
@@ -113,7 +115,11 @@ class Models:
         """All models, uploaded ones first, and files that should be models and are none."""
         kept = {model.id: (model, path) for others in self._others for model, path in others()}
         entries, skipped = self._in_folders()
-        return [*self._uploads.values(), *kept.values(), *entries], skipped
+        viewer, sees = who().viewer, self._visible.sees
+        if viewer is not None:
+            entries, skipped = [entry for entry in entries if sees(entry[0].id)], []
+        uploads = [entry for entry, owner in self._uploads.values() if viewer in (None, owner)]
+        return [*uploads, *kept.values(), *entries], skipped
 
     def _in_folders(self) -> tuple[list[Entry], list[SkippedFile]]:
         """Those of the log directories; looked for again when files change, or one could not be opened."""
@@ -197,7 +203,7 @@ class Models:
             raise
         entry = uploaded(f"upload:{digest.hexdigest()}", safe, model.format, size, changed_ns)
         with self._lock:
-            self._uploads[entry.id] = entry, Path(path)
+            self._uploads[entry.id, who().user] = (entry, Path(path)), who().user
         return entry
 
     def _candidates(self) -> Iterable[LogFile]:
@@ -238,8 +244,8 @@ class TooLarge(BadParameter):
 class Graphs(Resource):
     """The routes over one log directory."""
 
-    def __init__(self, logdir: LogDirectory, models: Models, read_only: bool) -> None:
-        self._logdir, self._models, self._read_only = logdir, models, read_only
+    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, read_only: bool) -> None:
+        self._logdir, self._visible, self._models, self._read_only = logdir, visible, models, read_only
 
     @get("/models")
     def models(self) -> ModelsAnswer:
@@ -272,7 +278,7 @@ class Graphs(Resource):
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
         """Measured time on the nodes."""
         model = self._models.graph(query.model)
-        span = self._logdir.listing().find(query.run, query.worker, query.span)
+        span = self._visible.listing().find(query.run, query.worker, query.span)
         return graph.measured(model, columns_of(self._logdir, span))
 
     @get("/graph/compare", refuses=SPAN)

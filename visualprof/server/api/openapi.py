@@ -26,8 +26,10 @@ from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
+from visualprof.server.api.people import People
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
+from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
@@ -51,7 +53,8 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, Evaluation, OpenApi,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, Evaluation,
+    OpenApi,
 )  # fmt: skip
 
 

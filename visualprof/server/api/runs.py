@@ -17,7 +17,10 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader
 from visualprof.reader.logdir.scan import Problem
 from visualprof.server.answers import Polled
+from visualprof.server.api.session import Person, person_of
+from visualprof.server.identity import who
 from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
+from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 
 # What is known of a file once it is parsed, with what is said of it before.
@@ -30,6 +33,7 @@ class Status(msgspec.Struct):
     """The server itself.
 
     native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
+    person: who is logged in; null where there are no accounts.
     """
 
     version: str
@@ -39,6 +43,7 @@ class Status(msgspec.Struct):
     private: bool
     logdirs: list[str]
     watching: Literal["events", "polling"]
+    person: Person | None
 
 
 class Span(msgspec.Struct):
@@ -122,9 +127,15 @@ class Runs(Resource):
     """The routes over one log directory."""
 
     def __init__(
-        self, logdir: LogDirectory, reader: ModelReader, language: str, read_only: bool, private: bool
+        self,
+        logdir: LogDirectory,
+        visible: Visible,
+        reader: ModelReader,
+        language: str,
+        read_only: bool,
+        private: bool,
     ) -> None:
-        self._logdir, self._reader = logdir, reader
+        self._logdir, self._visible, self._reader = logdir, visible, reader
         self._language, self._read_only, self._private = language, read_only, private
         self._latest = Polled()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
@@ -134,24 +145,24 @@ class Runs(Resource):
         """The server itself."""
         roots = [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        return Status(
-            __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching
-        )
+        language, person = self._language or None, person_of(who())
+        return Status(__version__, native.state(), language, self._read_only, self._private, roots, watching, person)
 
     @get("/runs")
     def runs(self) -> RunsAnswer | Response:
         """Every run, worker and span."""
-        now = self._logdir.listing()
+        now = self._visible.listing()
         return self._latest.answer(
-            now.revision, lambda: RunsAnswer(now.revision, self._all(now), _skipped(now.skipped))
+            (now.revision, self._visible.version),
+            lambda: RunsAnswer(now.revision, self._all(now), _skipped(now.skipped)),
         )
 
     @get("/runs/changes")
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
         """What changed of the runs since a revision; the files of the shown one are read first."""
-        if query.shown:
+        if query.shown and self._visible.sees(query.shown):
             self._logdir.show(query.shown)
-        now = self._logdir.changes(query.since)
+        now = self._visible.changes(query.since)
         runs = self._all(now) if now.since is None else self._rows(now.runs)
         skipped = None if now.skipped is None else _skipped(now.skipped)
         return ChangesAnswer(now.revision, now.since, runs, list(now.removed), skipped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from visualprof.errors import BadParameter, NotReady, SourceError
 from visualprof.reader.logdir.directory import LogDirectory
-from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.listing import Listing, Span
 from visualprof.reader.logdir.summary import Summary
 from visualprof.reader.trace import Trace
 
@@ -57,12 +57,11 @@ def columns_of(logdir: LogDirectory, span: Span) -> Trace:
     return trace
 
 
-def whole_run(logdir: LogDirectory, run: str, span_id: str) -> list[tuple[str, Span]]:
+def whole_run(logdir: LogDirectory, listing: Listing, run: str, span_id: str) -> list[tuple[str, Span]]:
     """Every worker of a run with its span of that id, or its first one; workers whose file cannot be read are left out.
 
     Raises: NotFound: there is no such run. Unreadable: none can be read.
     """
-    listing = logdir.listing()
     first = listing.find(run)
     chosen = [
         (worker.id, next((span for span in worker.spans if span.id == span_id), worker.spans[0]))

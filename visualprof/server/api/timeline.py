@@ -19,6 +19,7 @@ from visualprof.reader.trace import Category, Trace
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
+from visualprof.server.visible import Visible
 from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
@@ -155,11 +156,11 @@ class AlignmentAnswer(msgspec.Struct):
 class Timeline(Resource):
     """The routes over one log directory."""
 
-    def __init__(self, logdir: LogDirectory) -> None:
-        self._logdir = logdir
+    def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
+        self._logdir, self._visible = logdir, visible
 
     def _chosen(self, query: SpanQuery) -> tuple[Span, Trace]:
-        span = self._logdir.listing().find(query.run, query.worker, query.span)
+        span = self._visible.listing().find(query.run, query.worker, query.span)
         return span, columns_of(self._logdir, span)
 
     @get("/timeline/meta", refuses=SPAN)
@@ -245,7 +246,7 @@ class Timeline(Resource):
     @get("/timeline/alignment", refuses=SPAN)
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
-        spans = whole_run(self._logdir, query.run, query.span)
+        spans = whole_run(self._logdir, self._visible.listing(), query.run, query.span)
         workers = [(name, columns_of(self._logdir, span)) for name, span in spans]
         origin = workers[0][1].span_ns[0]
         pairs = zip(workers, offsets([trace for _, trace in workers]), strict=True)

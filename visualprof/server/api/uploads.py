@@ -16,7 +16,9 @@ from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.uploads import Upload, again, graph_of, kept, kept_models, take
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
+from visualprof.server.identity import who
 from visualprof.server.routes import READ_ONLY, Resource, change, get
+from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
 
@@ -78,8 +80,8 @@ class FilesAnswer(msgspec.Struct):
 class Uploads(Resource):
     """The routes; models: those of the Graph page, which then has the uploaded ones too."""
 
-    def __init__(self, remote: Remote, models: Models) -> None:
-        self._remote = remote
+    def __init__(self, remote: Remote, visible: Visible, models: Models) -> None:
+        self._remote, self._visible = remote, visible
         models.also(lambda: _entries(remote))
 
     @change(
@@ -89,6 +91,8 @@ class Uploads(Resource):
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
         first, *others = take(self._remote, query.name, request.stream.read, query.part)
+        for upload in (first, *others):
+            self._hold(upload)
         answer = _shown(first)
         answer.others = [_shown(other) for other in others]
         return answer
@@ -96,6 +100,8 @@ class Uploads(Resource):
     @change("POST", "/uploads/known", refuses=READ_ONLY)
     def known(self, body: KnownFile) -> FilesAnswer:
         """Keep a file that is here already under another name, without its bytes."""
+        if not self._visible.holds(body.blob):
+            return FilesAnswer([])
         try:
             return FilesAnswer([_shown(again(self._remote, body.blob, body.name, body.part))])
         except NotFound:
@@ -104,7 +110,7 @@ class Uploads(Resource):
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
-        submitted = self._remote.needed("no job was ever submitted here").jobs.one(job).request
+        submitted = self._visible.job(self._remote.needed("no job was ever submitted here"), job).request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
         files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])]
         for file in files:
@@ -112,11 +118,16 @@ class Uploads(Resource):
                 file.name = submitted.model.name  # others may have uploaded it under another
         return FilesAnswer(files)
 
+    def _hold(self, upload: Upload) -> None:
+        user = who().user
+        if user is not None:
+            self._remote.opened().blobs.hold(upload.blob, user, upload.name)
+
 
 def _entries(remote: Remote) -> list[Entry]:
     """The uploaded models; without them the Graph page still has those of the log directories."""
     try:
-        models = kept_models(remote)
+        models = kept_models(remote, who().viewer)
     except VisualprofError as error:
         _log.warning("uploaded models are not shown: %s", error.error)
         return []

@@ -20,6 +20,7 @@ from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Models
 from visualprof.server.api.spans import columns_of, summary_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, get
+from visualprof.server.visible import Visible
 from visualprof.views import Subject, View, all_views, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.kept import KeptAnswer
@@ -129,8 +130,9 @@ class Results:
 class Views(Resource):
     """The routes over what the log directories hold."""
 
-    def __init__(self, logdir: LogDirectory, models: Models, reports: Reports) -> None:
-        self._logdir, self._models, self._reports, self._results = logdir, models, reports, Results()
+    def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, reports: Reports) -> None:
+        self._logdir, self._visible = logdir, visible
+        self._models, self._reports, self._results = models, reports, Results()
 
     @get("/views")
     def views(self) -> ViewsAnswer:
@@ -191,7 +193,7 @@ class Views(Resource):
             return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
         run = _required(query, "run")
         if chosen.subject == "run":
-            spans = whole_run(self._logdir, run, query.span)
+            spans = whole_run(self._logdir, self._visible.listing(), run, query.span)
             summaries = [summary_of(self._logdir, span) for _, span in spans]
             if not any(chosen.name in summary.views for summary in summaries):
                 raise MissingData(
@@ -199,7 +201,7 @@ class Views(Resource):
                 )
             versions = ((name, summary.fingerprint) for (name, _), summary in zip(spans, summaries, strict=True))
             return tuple(versions), lambda: [(name, columns_of(self._logdir, span)) for name, span in spans]
-        span = self._logdir.listing().find(run, query.worker, query.span)
+        span = self._visible.listing().find(run, query.worker, query.span)
         summary = summary_of(self._logdir, span)
         if chosen.name not in summary.views:
             raise MissingData(

@@ -65,13 +65,13 @@ async function may_act(asks: boolean): Promise<boolean> {
   return given;
 }
 
-/** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. */
-export async function ask(url: string, options: RequestInit = {}): Promise<Response> {
+/** One request, answered well or not changed (304). Throws ApiError, or the abort as it is. again: after logging in. */
+export async function ask(url: string, options: RequestInit = {}, again = true): Promise<Response> {
   const headers = { ...(options.headers as Record<string, string> | undefined), ...session_headers() };
   const response = await fetch(url, { ...options, headers }).catch((error: unknown) => {
     throw options.signal?.aborted ? error : new ApiError(0, String(error));
   });
-  if (response.status === 401 && (await may_act(options.method === undefined))) return ask(url, options);
+  if (response.status === 401 && again && (await may_act(options.method === undefined))) return ask(url, options);
   if (!response.ok && response.status !== 304) throw await failure(response);
   return response;
 }
@@ -83,8 +83,8 @@ export async function get<T>(url: string, { signal, etag }: { signal?: AbortSign
 }
 
 /** One request that changes something, or whose question is too long for an address. A file is sent as its bytes. */
-export async function send<T>(method: "POST" | "PATCH" | "DELETE", url: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+export async function send<T>(method: "POST" | "PUT" | "PATCH" | "DELETE", url: string, body?: unknown, signal?: AbortSignal, again = true): Promise<T> {
   const type = body instanceof Blob ? "application/octet-stream" : "application/json";
   const content = body === undefined ? {} : { body: body instanceof Blob ? body : JSON.stringify(body), headers: { "Content-Type": type } };
-  return (await (await ask(url, { method, ...content, signal: signal ?? null })).json()) as T;
+  return (await (await ask(url, { method, ...content, signal: signal ?? null }, again)).json()) as T;
 }

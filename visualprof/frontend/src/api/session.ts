@@ -1,11 +1,18 @@
 // The token of the server's session: it comes with the printed link, or the user is asked for it.
 import { shallowRef } from "vue";
+import type { SessionAnswer } from "./model";
 
 // Of this origin and path, its port included: a cookie would go to every port of the host, whoever serves there.
 const KEY = `visualprof.token:${location.pathname}`;
 const HEADER = "X-Visualprof-Token";
 
 let token = "";
+
+/** Where people have accounts: what they need to log in. */
+export const accounts = shallowRef<SessionAnswer | null>(null);
+
+/** What a link of an administrator carries: it does one thing once. */
+export const linked: { invitation?: string; reset?: string } = {};
 
 /** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
 export const question = shallowRef<((token: string | null) => void) | null>(null);
@@ -30,11 +37,11 @@ function begin(): void {
   const here = new URL(location.href);
   const given = here.searchParams.get("token");
   if (given === null) token = stored();
-  else {
-    keep(given);
-    here.searchParams.delete("token");
-    history.replaceState(history.state, "", here);
-  }
+  else keep(given);
+  for (const name of ["invitation", "reset"] as const) linked[name] = here.searchParams.get(name) ?? undefined;
+  const clean = new URL(here);
+  for (const name of ["token", "invitation", "reset"]) clean.searchParams.delete(name);
+  if (clean.href !== here.href) history.replaceState(history.state, "", clean);
 }
 
 /** What a request carries. */
@@ -42,9 +49,13 @@ export function session_headers(given = token): Record<string, string> {
   return given ? { [HEADER]: given } : {};
 }
 
-export async function is_trusted(given?: string): Promise<boolean> {
+async function read_session(given?: string): Promise<SessionAnswer | null> {
   const answer = await fetch("api/v1/session", { headers: session_headers(given) }).catch(() => null);
-  return answer?.ok === true && ((await answer.json()) as { trusted: boolean }).trusted;
+  return answer?.ok === true ? ((await answer.json()) as SessionAnswer) : null;
+}
+
+export async function is_trusted(given?: string): Promise<boolean> {
+  return (await read_session(given))?.trusted === true;
 }
 
 let asking: Promise<boolean> | null = null;
@@ -52,12 +63,18 @@ let asking: Promise<boolean> | null = null;
 /** Asks the user, all who need it at once; false when he has no token. Another page of this browser may have it by now. */
 export function ask_token(): Promise<boolean> {
   asking ??= (async () => {
+    const now = await read_session();
+    if (now?.person && now.token && now.token !== token) {
+      token = now.token; // of this page's session alone
+      return true;
+    }
+    accounts.value = now?.accounts ? now : null;
     const other = stored();
-    const given = other !== token && (await is_trusted(other)) ? other : await new Promise<string | null>((resolve) => (question.value = resolve));
-    question.value = asking = null;
+    const given = !accounts.value && other !== token && (await is_trusted(other)) ? other : await new Promise<string | null>((resolve) => (question.value = resolve));
+    question.value = null;
     if (given !== null) keep(given);
     return given !== null;
-  })();
+  })().finally(() => (asking = null));
   return asking;
 }
 

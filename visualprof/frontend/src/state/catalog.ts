@@ -31,6 +31,11 @@ export function has_selectors(id: string): boolean {
   return view !== null && !of_reports(view);
 }
 
+/** Pages of whoever is logged in; the menu with their name leads there. */
+export function is_personal(id: string): boolean {
+  return id === "account" || id === "people";
+}
+
 export interface Tab {
   id: string;
   /** What it is called: memory is the device's or, of a run without devices, the host's. */

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
@@ -17,6 +17,7 @@ from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut
 from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, tasks
+from visualprof.remote.queue.store.visibility import visible_agents
 
 TOKEN = "vp_a_"
 MAX_CAPABILITIES = 64 << 10
@@ -37,11 +38,6 @@ def short_id() -> str:
 def hashed(token: str) -> str:
     """What is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def visible_agents(owner: str | None) -> Select[tuple[object, ...]]:
-    """The agents that somebody may see and name. Without accounts (owner None) that is all of them."""
-    return _BY_NAME if owner is None else _BY_NAME.where((agents.c.owner == owner) | agents.c.public)
 
 
 def _known(known: tuple[str, str]) -> ColumnElement[bool]:
@@ -155,10 +151,10 @@ class Agents:
         with self._database.read() as connection:
             return revision(connection, "agents")
 
-    def all(self, owner: str | None = None) -> list[Agent]:
+    def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""
         with self._database.read() as connection:
-            return [agent_of(row) for row in connection.execute(visible_agents(owner))]
+            return [agent_of(row) for row in connection.execute(visible_agents(viewer))]
 
     def change(self, identity: str, name: str | None, public: bool | None, standing: Standing | None = None) -> None:
         """Changes what is not None of an agent. What one that is put out was doing goes to others.

@@ -17,7 +17,7 @@ from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import blobs
+from visualprof.remote.queue.store.tables import blobs, holders
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
 _FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
@@ -59,6 +59,21 @@ class Blobs:
         os.utime(path)  # `remove_leftovers` looks at the time
         return path.stat().st_size
 
+    def hold(self, sha256: str, owner: str, name: str) -> None:
+        """Notes who uploaded a file."""
+        row = {"sha256": sha256, "owner": owner, "name": shown(name)}
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(holders).values(row))
+        except IntegrityError:  # so did they before
+            pass
+
+    def held(self, sha256: str, owner: str) -> bool:
+        """Did somebody upload this file?"""
+        mine = select(holders.c.sha256).where((holders.c.sha256 == sha256) & (holders.c.owner == owner))
+        with self._database.read() as connection:
+            return connection.execute(mine).first() is not None
+
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
 
@@ -91,9 +106,12 @@ class Blobs:
         with self._database.read() as connection:
             return {row.sha256: row for row in connection.execute(some)}
 
-    def models(self, most: int) -> Sequence[AnyRow]:
-        """Rows of models, the latest first."""
+    def models(self, most: int, viewer: str | None) -> Sequence[AnyRow]:
+        """Rows of models that somebody uploaded, with their own name for it, or of all for None, the latest first."""
         of_model = select(blobs).where(blobs.c.inspected.contains('"kind":"model"')).order_by(blobs.c.kept_ns.desc())
+        if viewer is not None:
+            mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
+            of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
         with self._database.read() as connection:
             return connection.execute(of_model.limit(most)).all()
 

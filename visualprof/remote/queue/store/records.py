@@ -82,6 +82,7 @@ class Job:
     """A job with its tasks in the order of the specs."""
 
     id: str
+    owner: str | None
     request: Request
     folder: str
     submitted_ns: int

@@ -1,6 +1,6 @@
 """The tables. Statements over them run on SQLite and PostgreSQL.
 
-`owner` is empty until there are accounts. Times are ns since 1970, lists and objects are JSON as text.
+`owner` is a user, empty on a server without accounts. Times are ns since 1970, lists and objects are JSON as text.
 A new database gets these; a change of a table needs a file in `migrations/versions` for older ones.
 """
 
@@ -30,7 +30,7 @@ def _owner() -> Column[str | None]:
 
 
 # One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
-REVISIONS = ("jobs", "agents")
+REVISIONS = ("jobs", "agents", "runs")
 revisions = Table(
     "revisions",
     metadata,
@@ -145,4 +145,111 @@ blobs = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("inspected", Text, nullable=True),
     Column("kept_ns", BigInteger, nullable=False),
+)
+
+# Who may see a run: that of the folder with the longest matching path, or else everybody with an account.
+runs = Table(
+    "runs",
+    metadata,
+    Column("folder", String(400), primary_key=True),  # of a run or of several, as the ids of runs begin
+    _owner(),
+    Column("visibility", String(16), nullable=False),  # private, project, public
+    Column("project", String(32), nullable=True, index=True),
+)
+
+# Who uploaded a file: knowing its sha256 opens nothing.
+holders = Table(
+    "holders",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("owner", String(64), primary_key=True),
+    Column("name", String(300), nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("email", String(254), nullable=False, unique=True),  # in lower case
+    Column("name", String(200), nullable=False),
+    Column("password", String(300), nullable=True),  # its hash; none until one is set
+    Column("role", String(16), nullable=False),  # viewer, member, admin
+    Column("disabled", Boolean, nullable=False, default=False),
+    Column("created_ns", BigInteger, nullable=False),
+    Column("seen_ns", BigInteger, nullable=True),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("sha256", String(64), primary_key=True),  # of the cookie
+    Column("id", String(32), nullable=False, unique=True),
+    Column("user", String(32), ForeignKey("users.id"), nullable=False, index=True),
+    Column("begun_ns", BigInteger, nullable=False),
+    Column("seen_ns", BigInteger, nullable=False),
+    Column("address", String(200), nullable=False),
+    Column("browser", String(300), nullable=False),
+)
+
+# For commands and CI. role: the most that it may do, whatever its user may.
+api_tokens = Table(
+    "api_tokens",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("user", String(32), ForeignKey("users.id"), nullable=False, index=True),
+    Column("name", String(200), nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("created_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=False),
+    Column("used_ns", BigInteger, nullable=True),
+)
+
+# Texts that do one thing once: register, set a new password.
+codes = Table(
+    "codes",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("purpose", String(16), nullable=False),
+    Column("email", String(254), nullable=False),  # of whom it is for
+    Column("role", String(16), nullable=False),
+    Column("made_by", String(32), nullable=True),
+    Column("expires_ns", BigInteger, nullable=False),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("created_ns", BigInteger, nullable=False),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("project", String(32), ForeignKey("projects.id"), primary_key=True),
+    Column("user", String(32), ForeignKey("users.id"), primary_key=True, index=True),
+)
+
+# Failed attempts to log in, until they are too old to count.
+failures = Table(
+    "failures",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("key", String(64), nullable=False, index=True),
+    Column("at_ns", BigInteger, nullable=False),
+)
+
+# Who did what: rows are added, never changed.
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("at_ns", BigInteger, nullable=False),
+    Column("user", String(32), nullable=True),
+    Column("email", String(254), nullable=False),
+    Column("action", String(40), nullable=False),
+    Column("subject", String(400), nullable=False),
+    Column("address", String(200), nullable=False),
 )

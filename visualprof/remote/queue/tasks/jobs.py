@@ -21,7 +21,8 @@ from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
-from visualprof.remote.queue.store.tables import blobs, jobs, points, tasks
+from visualprof.remote.queue.store.tables import blobs, jobs, points, runs, tasks
+from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _MANY = 100  # jobs; more are not named one by one in a statement
@@ -142,36 +143,41 @@ class Jobs:
                 touch(connection, row.id)
             self._notifier.notify(queued)
 
+    def visible(self, viewer: str) -> set[str]:
+        """The ids of the jobs that somebody may see."""
+        with self._database.read() as connection:
+            return set(connection.execute(visible_jobs(viewer).with_only_columns(jobs.c.id)).scalars())
+
     def revision(self) -> int:
         """Grows with every change of a job."""
         with self._database.read() as connection:
             return revision(connection)
 
-    def since(self, known: int, owner: str | None = None) -> tuple[int, list[Job], set[str]]:
+    def since(self, known: int) -> tuple[int, list[Job], set[str]]:
         """The revision, the jobs that changed after `known`, newest first, and the ids of all."""
-        newest = visible_jobs(owner).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+        newest = select(jobs).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
         with self._database.read() as connection:
             ids = set(connection.execute(select(jobs.c.id)).scalars())
             return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known)), ids
 
-    def running(self, owner: str | None = None) -> list[Job]:
+    def running(self, viewer: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
         some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
         with self._database.read() as connection:
-            return _jobs(connection, visible_jobs(owner).where(some))
+            return _jobs(connection, visible_jobs(viewer).where(some))
 
-    def one(self, job: str, owner: str | None = None) -> Job:
+    def one(self, job: str, viewer: str | None = None) -> Job:
         """A job.
 
         Raises: NotFound.
         """
         with self._database.read() as connection:
-            rows = _jobs(connection, visible_jobs(owner).where(jobs.c.id == job))
+            rows = _jobs(connection, visible_jobs(viewer).where(jobs.c.id == job))
         if not rows:
             raise NotFound(f"there is no job {job[:40]!r}")
         return rows[0]
 
-    def of_task(self, task: str, owner: str | None = None) -> Job:
+    def of_task(self, task: str, viewer: str | None = None) -> Job:
         """The job of a task.
 
         Raises: NotFound.
@@ -180,7 +186,7 @@ class Jobs:
             job = connection.execute(_OF_TASK, {"of": task}).scalar()
         if job is None:
             raise NotFound(f"there is no task {task[:60]!r}")
-        return self.one(job, owner)
+        return self.one(job, viewer)
 
     def points(self, job: Job) -> dict[str, list[dict[str, Any]]]:
         """The points of each task's last attempt, in the order in which they came."""
@@ -217,11 +223,6 @@ def _start(point: dict[str, Any]) -> float:
     return start if isinstance(start, (int, float)) else 0
 
 
-def visible_jobs(owner: str | None) -> Select[tuple[object, ...]]:
-    """The jobs that somebody may see. Without accounts (owner None) that is all of them."""
-    return _ALL if owner is None else _ALL.where(jobs.c.owner == owner)
-
-
 def touch(connection: Connection, job: str) -> None:
     """Counts a change of a job or of one of its tasks."""
     connection.execute(_TOUCHED, {"of": job, "revision": changed(connection)})
@@ -254,6 +255,10 @@ def _same(before: AnyRow, request: Request, digest: str) -> str:
 
 def _insert(connection: Connection, request: Request, owner: str | None, text: str, digest: str) -> str:
     now, job = time.time_ns(), short_id()
+    folder = folder_of(request.model.name, job)
+    if owner is not None:
+        connection.execute(insert(runs).values(folder=folder, owner=owner, visibility="private", project=None))
+        changed(connection, "runs")
     values = {
         "id": job,
         "owner": owner,
@@ -261,7 +266,7 @@ def _insert(connection: Connection, request: Request, owner: str | None, text: s
         "digest": digest,
         "request": text,
         "model_blob": request.model.blob,
-        "folder": folder_of(request.model.name, job),
+        "folder": folder,
         "retries": request.retries,
         "timeout_ns": int(request.timeout_s * 1e9),
         "submitted_ns": now,

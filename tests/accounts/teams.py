@@ -1,0 +1,97 @@
+"""A team: an administrator, two members and a viewer; one member's job with a result, and a run of nobody's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from sites import MakeSite, Site, kineto
+from werkzeug.test import TestResponse
+
+from visualprof.accounts.principal import EVERYBODY, Actor
+from visualprof.accounts.service import Accounts
+from visualprof.server.remote_service import Remote, open_remote
+from visualprof.server.session_token import HEADER
+
+PASSWORD = "four words are enough"
+SHELL = Actor(EVERYBODY, "shell")
+
+
+@pytest.fixture(autouse=True)
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Argon2 as it is, but in a millisecond."""
+    from pwdlib import PasswordHash
+    from pwdlib.hashers.argon2 import Argon2Hasher
+
+    quick = PasswordHash((Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1),))
+    monkeypatch.setattr(PasswordHash, "recommended", classmethod(lambda _: quick))
+
+
+@dataclass
+class Browser:
+    """Somebody's page: it sends the cookie and, with changes, what the session answered."""
+
+    client: FlaskClient
+    token: str = ""
+
+    def ask(self, method: str, path: str, **options: Any) -> TestResponse:
+        headers = {**({HEADER: self.token} if self.token else {}), **options.pop("headers", {})}
+        return self.client.open(f"/api/v1/{path}", method=method, headers=headers, **options)
+
+    def log_in(self, email: str, password: str = PASSWORD) -> TestResponse:
+        answer = self.ask("POST", "session", json={"email": email, "password": password})
+        if answer.status_code == 200:
+            self.token = answer.get_json()["token"]
+        return answer
+
+
+@dataclass
+class Team:
+    site: Site
+    remote: Remote
+    accounts: Accounts
+    ids: dict[str, str]
+    job: str
+    task: str
+    run: str
+    blob: str
+
+    def browser(self, name: str = "") -> Browser:
+        browser = Browser(self.site.app.test_client())
+        if name:
+            assert browser.log_in(f"{name}@example.org").status_code == 200
+        return browser
+
+
+ROLES = {"root": "admin", "ann": "member", "bob": "member", "eve": "viewer"}
+
+
+@pytest.fixture
+def team(make_site: MakeSite, tmp_path: Path) -> Team:
+    site = make_site(accounts=True, registration="invitation")
+    remote = open_remote(site.logdir.roots[0])
+    accounts = Accounts(remote.opened().database)
+    ids = {
+        name: accounts.users.create(SHELL, f"{name}@example.org", name, role, PASSWORD).id  # type: ignore[arg-type]
+        for name, role in ROLES.items()
+    }
+    built = Team(site, remote, accounts, ids, "", "", "", "")
+    site.write("shared/trace.json", kineto())
+    ann = built.browser("ann")
+    model = MODEL_FILE.read_bytes()
+    built.blob = ann.ask("POST", "uploads?name=ann.onnx", data=model).get_json()["blob"]
+    request = ann.ask("POST", "jobs/draft", json={"model": built.blob}).get_json()["request"]
+    answer = ann.ask("POST", "jobs", json={**request, "specs": [{"id": "cpu", "backend": "onnxruntime"}]})
+    assert answer.status_code == 201, answer.get_json()
+    job = answer.get_json()["job"]
+    built.job, built.task = job["id"], job["tasks"][0]["id"]
+    folder = remote.opened().jobs.one(built.job).folder
+    built.run = f"{folder}/cpu"
+    site.write(f"{built.run}/trace.json", kineto())
+    return built
+
+
+MODEL_FILE = Path(__file__).parents[2] / "visualprof" / "samples" / "models" / "resnet10.onnx"

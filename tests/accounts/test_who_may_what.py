@@ -1,0 +1,274 @@
+"""Every route of the server, and who may use it. A route that is not in the table fails."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from teams import MODEL_FILE, Browser, Team
+from werkzeug.test import TestResponse
+
+from visualprof.remote.queue.uploads import graph_of
+
+# What each route needs, and whose thing it is about: of "ann" the others see nothing.
+OPEN, VIEWER, MEMBER, ADMIN = "anyone", "viewer", "member", "admin"
+TABLE: dict[str, tuple[str, str]] = {
+    "GET session": (OPEN, ""),
+    "POST session": (OPEN, ""),
+    "POST session/register": (OPEN, ""),
+    "POST session/password": (OPEN, ""),
+    "DELETE session": (VIEWER, ""),
+    "GET account": (VIEWER, ""),
+    "POST account/password": (VIEWER, ""),
+    "DELETE account/sessions/<session>": (VIEWER, "ann"),
+    "POST account/tokens": (VIEWER, ""),
+    "DELETE account/tokens/<token>": (VIEWER, "ann"),
+    "GET users": (ADMIN, ""),
+    "POST users": (ADMIN, ""),
+    "PATCH users/<user>": (ADMIN, ""),
+    "POST users/<user>/password": (ADMIN, ""),
+    "POST invitations": (ADMIN, ""),
+    "GET audit": (ADMIN, ""),
+    "GET projects": (VIEWER, ""),
+    "POST projects": (MEMBER, ""),
+    "PATCH projects/<project>": (MEMBER, "ann"),
+    "DELETE projects/<project>": (MEMBER, "ann"),
+    "POST projects/<project>/members": (MEMBER, "ann"),
+    "DELETE projects/<project>/members/<user>": (MEMBER, "ann"),
+    "GET runs/access": (VIEWER, "ann"),
+    "PUT runs/access": (MEMBER, "ann"),
+    "GET status": (VIEWER, ""),
+    "GET runs": (VIEWER, ""),
+    "GET runs/changes": (VIEWER, ""),
+    "POST reload": (MEMBER, ""),
+    "GET views": (VIEWER, ""),
+    "GET view/<name>": (VIEWER, "ann"),
+    "GET charts/<name>": (VIEWER, "ann"),
+    "GET timeline/meta": (VIEWER, "ann"),
+    "GET timeline/tile": (VIEWER, "ann"),
+    "GET timeline/counter": (VIEWER, "ann"),
+    "GET timeline/strings": (VIEWER, "ann"),
+    "GET timeline/event": (VIEWER, "ann"),
+    "GET timeline/search": (VIEWER, "ann"),
+    "GET timeline/longest": (VIEWER, "ann"),
+    "GET timeline/window": (VIEWER, "ann"),
+    "GET timeline/export": (VIEWER, "ann"),
+    "GET timeline/alignment": (VIEWER, "ann"),
+    "GET models": (VIEWER, ""),
+    "POST models": (MEMBER, ""),
+    "GET models/match": (VIEWER, "ann"),
+    "GET graph": (VIEWER, "ann"),
+    "GET graph/node": (VIEWER, "ann"),
+    "GET graph/profile": (VIEWER, "ann"),
+    "GET graph/compare": (VIEWER, "ann"),
+    "POST uploads": (MEMBER, ""),
+    "POST uploads/known": (MEMBER, ""),
+    "GET jobs": (VIEWER, ""),
+    "POST jobs": (MEMBER, ""),
+    "POST jobs/check": (MEMBER, ""),
+    "POST jobs/draft": (MEMBER, ""),
+    "GET jobs/<job>": (VIEWER, "ann"),
+    "GET jobs/<job>/draft": (VIEWER, "ann"),
+    "GET jobs/<job>/files": (VIEWER, "ann"),
+    "GET jobs/<job>/space": (VIEWER, "ann"),
+    "POST jobs/<job>/cancel": (MEMBER, "ann"),
+    "POST jobs/<job>/retry": (MEMBER, "ann"),
+    "DELETE jobs/<job>": (MEMBER, "ann"),
+    "GET tasks/<task>/log": (VIEWER, "ann"),
+    "GET backends": (VIEWER, ""),
+    "GET agents": (VIEWER, ""),
+    "PATCH agents/<agent>": (ADMIN, ""),
+    "DELETE agents/<agent>": (ADMIN, ""),
+    "POST agents/token": (ADMIN, ""),
+    "GET evaluation": (VIEWER, ""),
+    "GET evaluation/overlay": (VIEWER, "ann"),
+    "GET evaluation/point": (VIEWER, "ann"),
+    "GET openapi.json": (VIEWER, ""),
+}
+
+
+# What a request carries besides its address. RUN is that of ann's job.
+QUERIES = {
+    "GET runs/access": "run=RUN",
+    "GET view/<name>": "run=RUN",
+    "GET charts/<name>": "run=RUN",
+    "GET models/match": "run=RUN",
+    "GET graph": "model=MODEL",
+    "GET graph/node": "model=MODEL&node=0",
+    "GET graph/profile": "model=MODEL&run=RUN",
+    "GET graph/compare": "model=MODEL&other=MODEL",
+    "GET timeline/meta": "run=RUN",
+    "GET timeline/tile": "run=RUN&level=20&index=0",
+    "GET timeline/counter": "run=RUN&level=20&index=0&track=0",
+    "GET timeline/strings": "run=RUN",
+    "GET timeline/event": "run=RUN&event=0",
+    "GET timeline/search": "run=RUN&text=op",
+    "GET timeline/longest": "run=RUN&name=op0",
+    "GET timeline/window": "run=RUN",
+    "GET timeline/export": "run=RUN",
+    "GET timeline/alignment": "run=RUN",
+    "GET evaluation/overlay": "reports=RUN",
+    "GET evaluation/point": "report=RUN&batch=1",
+    "POST models": "name=a.onnx",
+    "POST uploads": "name=a.onnx",
+}
+BODIES: dict[str, Any] = {
+    "POST session": {"email": "x@example.org", "password": "wrong, all of it"},
+    "POST session/register": {"email": "x@example.org", "password": "wrong, all of it"},
+    "POST session/password": {"code": "vp_c_x", "password": "wrong, all of it"},
+    "POST account/password": {"old": "wrong", "new": "wrong, all of it"},
+    "POST account/tokens": {"name": "ci"},
+    "POST users": {"email": "x@example.org", "password": "x"},
+    "PATCH users/<user>": {},
+    "POST invitations": {},
+    "POST projects": {"name": "vision"},
+    "PATCH projects/<project>": {"name": "mine now"},
+    "POST projects/<project>/members": {"email": "bob@example.org"},
+    "PUT runs/access": {"run": "RUN", "visibility": "public"},
+    "POST uploads/known": {"blob": "BLOB", "name": "mine.onnx"},
+    "POST jobs": {},
+    "POST jobs/check": {},
+    "POST jobs/draft": {"model": "BLOB"},
+    "PATCH agents/<agent>": {},
+}
+
+
+def routes(team: Team) -> set[str]:
+    return {
+        f"{method} {rule.rule.removeprefix('/api/v1/')}"
+        for rule in team.site.app.url_map.iter_rules()
+        if rule.rule.startswith("/api/v1/") and not rule.rule.startswith("/api/v1/agent/")
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+
+
+@dataclass
+class Asked:
+    """A route's request about things of ann's."""
+
+    team: Team
+    subjects: dict[str, str]
+
+    def by(self, browser: Browser, route: str) -> int:
+        return self.answer(browser, route).status_code
+
+    def answer(self, browser: Browser, route: str) -> TestResponse:
+        method, path = self._filled(f"{route}?{QUERIES.get(route, '')}").split(" ", 1)
+        body = BODIES.get(route)
+        options = {} if body is None else {"json": json.loads(self._filled(json.dumps(body)))}
+        return browser.ask(method, path, **options)
+
+    def _filled(self, text: str) -> str:
+        for name, value in self.subjects.items():
+            text = text.replace(name, value)
+        return text
+
+
+@pytest.fixture
+def asked(team: Team) -> Asked:
+    ann = team.browser("ann")
+    account = ann.ask("POST", "account/tokens", json={"name": "ci"}).get_json()
+    project = ann.ask("POST", "projects", json={"name": "ann's"}).get_json()["projects"][0]["id"]
+    return Asked(team, {
+        "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
+        "MODEL": graph_of(team.blob, "onnx") or "",
+        "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
+        "<project>": project, "<user>": team.ids["ann"], "<agent>": "nobody",
+    })  # fmt: skip
+
+
+def test_every_route_is_in_the_table(team: Team) -> None:
+    assert sorted(routes(team) ^ TABLE.keys()) == []
+
+
+def test_nobody_gets_in(asked: Asked) -> None:
+    nobody = asked.team.browser()
+    shut = {route: asked.by(nobody, route) for route, (needs, _) in TABLE.items() if needs != OPEN}
+    assert set(shut.values()) == {401}, shut
+
+
+def test_a_viewer_changes_nothing_but_their_own_account(asked: Asked) -> None:
+    eve = asked.team.browser("eve")
+    shut = {route: asked.by(eve, route) for route, (needs, _) in TABLE.items() if needs in (MEMBER, ADMIN)}
+    assert set(shut.values()) == {403}, shut
+
+
+def test_members_do_not_administrate(asked: Asked) -> None:
+    ann = asked.team.browser("ann")
+    shut = {route: asked.by(ann, route) for route, (needs, _) in TABLE.items() if needs == ADMIN}
+    assert set(shut.values()) == {403}, shut
+
+
+@pytest.mark.parametrize("name", ["bob", "eve"])
+def test_what_is_anothers_is_not_there(asked: Asked, name: str) -> None:
+    browser = asked.team.browser(name)
+    mine = [route for route, (needs, whose) in TABLE.items() if whose and (needs == VIEWER or name == "bob")]
+    answers = {route: asked.answer(browser, route) for route in mine}
+    assert {route: a.status_code for route, a in answers.items() if a.status_code != 404} == {}
+    secrets = (asked.team.task, "ann.onnx", "ann@example.org")
+    assert [(route, s) for route, a in answers.items() for s in secrets if s in a.get_data(as_text=True)] == []
+
+
+@pytest.mark.parametrize("name", ["bob", "eve"])
+def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
+    browser, team = asked.team.browser(name), asked.team
+    for path in ("runs", "runs/changes", "jobs", "models", "evaluation", "projects", "agents", "account"):
+        text = browser.ask("GET", path).get_data(as_text=True)
+        for secret in (team.job, team.blob, "ann"):
+            assert secret not in text, (path, secret)
+    assert [run["id"] for run in browser.ask("GET", "runs").get_json()["runs"]] == ["shared"]
+
+
+def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
+    questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
+    for name in ("ann", "root"):
+        browser = asked.team.browser(name)
+        answers = {route: asked.by(browser, route) for route in questions if route not in absent}
+        assert {route: status for route, status in answers.items() if status not in (200, 409)} == {}
+        assert team_runs(browser) == {asked.team.run, "shared"}
+
+
+def team_runs(browser: Browser) -> set[str]:
+    return {run["id"] for run in browser.ask("GET", "runs").get_json()["runs"]}
+
+
+def test_a_run_is_shared_with_a_project_and_with_everybody(asked: Asked) -> None:
+    team, ann, bob, eve = asked.team, *(asked.team.browser(name) for name in ("ann", "bob", "eve"))
+    project = asked.subjects["<project>"]
+    revision = bob.ask("GET", "runs/changes").get_json()["revision"]
+    ann.ask("POST", f"projects/{project}/members", json={"email": "bob@example.org"})
+    assert team_runs(bob) == {"shared"}
+    shared = ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "project", "project": project})
+    assert shared.get_json()["changeable"]
+    assert (team_runs(bob), team_runs(eve)) == ({"shared", team.run}, {"shared"})
+    changes = bob.ask("GET", f"runs/changes?since={revision}").get_json()
+    assert {run["id"] for run in changes["runs"]} == {"shared", team.run}
+    assert bob.ask("GET", f"jobs/{team.job}").status_code == 200
+    assert bob.ask("POST", f"jobs/{team.job}/cancel").status_code == 403
+    assert bob.ask("GET", f"runs/access?run={team.run}").get_json()["changeable"] is False
+    assert bob.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"}).status_code == 403
+    ann.ask("DELETE", f"projects/{project}/members/{team.ids['bob']}")
+    assert team_runs(bob) == {"shared"}
+    ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"})
+    assert team_runs(eve) == {"shared", team.run}
+    team.browser("root").ask("PUT", "runs/access", json={"run": "shared", "visibility": "private"})
+    assert team_runs(eve) == {team.run}
+
+
+def test_a_known_file_opens_nothing(asked: Asked) -> None:
+    bob, blob = asked.team.browser("bob"), asked.team.blob
+    request = {
+        "model": {"blob": blob, "name": "a.onnx"},
+        "specs": [{"id": "cpu", "backend": "onnxruntime"}],
+        "key": "k",
+    }
+    refused = bob.ask("POST", "jobs", json=request)
+    assert (refused.status_code, refused.get_json()["errors"][0]["field"]) == (400, "model.blob")
+    assert bob.ask("POST", "uploads/known", json={"blob": blob, "name": "mine.onnx"}).get_json() == {"files": []}
+    again = bob.ask("POST", "uploads?name=bob.onnx", data=MODEL_FILE.read_bytes())
+    assert (again.status_code, again.get_json()["name"]) == (201, "bob.onnx")
+    assert bob.ask("GET", f"graph?model={graph_of(blob, 'onnx')}").status_code == 200
+    assert "ann" not in bob.ask("GET", "models").get_data(as_text=True)

@@ -1,0 +1,44 @@
+"""Who did what, when and from where: rows are added in the transaction of what they tell of, and never changed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select
+
+from visualprof.accounts.principal import Actor
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.tables import audit
+
+
+@dataclass(frozen=True)
+class Deed:
+    """A row of the log."""
+
+    seq: int
+    at_ns: int
+    user: str | None
+    email: str
+    action: str
+    subject: str
+    address: str
+
+
+def note(connection: Connection, actor: Actor, action: str, subject: str) -> None:
+    """Adds a row."""
+    who = actor.principal
+    connection.execute(
+        insert(audit).values(
+            at_ns=time.time_ns(), user=who.user, email=who.email, action=action, subject=subject[:400],
+            address=actor.address[:200],
+        )
+    )  # fmt: skip
+
+
+def deeds(database: Database, before: int | None, limit: int) -> list[Deed]:
+    """The latest rows, the newest first. before: only those with a lower number."""
+    query = select(audit).order_by(audit.c.seq.desc()).limit(limit)
+    with database.read() as connection:
+        rows = connection.execute(query if before is None else query.where(audit.c.seq < before))
+        return [Deed(*row) for row in rows]

@@ -1,0 +1,39 @@
+"""Codes that do one thing once, within a time: an invitation to register, a new password."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from sqlalchemy import Connection, delete, insert
+
+from visualprof.accounts import secret
+from visualprof.accounts.principal import Role
+from visualprof.errors import BadParameter
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import codes
+
+Purpose = Literal["invitation", "reset"]
+LASTS_S: dict[Purpose, int] = {"invitation": 7 * 86400, "reset": 3600}
+
+
+def make(connection: Connection, purpose: Purpose, email: str, role: Role, made_by: str | None) -> str:
+    """A new code. email: of whom it is for; "" is anybody."""
+    now = time.time_ns()
+    code, sha256 = secret.new("vp_c_")
+    connection.execute(delete(codes).where(codes.c.expires_ns < now))
+    row = {"purpose": purpose, "email": email, "role": role, "made_by": made_by}
+    connection.execute(insert(codes).values(sha256=sha256, expires_ns=now + LASTS_S[purpose] * 10**9, **row))
+    return code
+
+
+def redeem(connection: Connection, purpose: Purpose, code: str) -> AnyRow:
+    """The row of a code, which is gone with it.
+
+    Raises: BadParameter: there is none, or its time is over.
+    """
+    mine = (codes.c.sha256 == secret.hashed(code)) & (codes.c.purpose == purpose)
+    row = connection.execute(delete(codes).where(mine).returning(codes)).first()
+    if row is None or row.expires_ns < time.time_ns():
+        raise BadParameter("code: it was used, or its time is over", "ask an administrator for a new one")
+    return row

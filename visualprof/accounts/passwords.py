@@ -1,0 +1,77 @@
+"""Passwords: what is kept of them, which ones are refused, and that guessing is slow."""
+
+from __future__ import annotations
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.queue.refusals import Crowded
+
+if TYPE_CHECKING:
+    from pwdlib import PasswordHash
+
+SHORTEST, LONGEST = 10, 1000
+AT_ONCE = 2  # each takes a core for a fifth of a second, and 64 MB
+_PATIENCE_S = 10
+
+
+class Passwords:
+    """Hashes by Argon2, a few at once: a storm of them leaves the server to others.
+
+    Raises: VisualprofError: the package is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+        try:
+            from pwdlib import PasswordHash
+        except ImportError as error:
+            raise VisualprofError("accounts need pwdlib", "pip install 'visualprof[team]'") from error
+        self._argon2: PasswordHash = PasswordHash.recommended()
+
+    def hashed(self, password: str) -> str:
+        """What is kept of a password.
+
+        Raises: Crowded: many others log in.
+        """
+        with self._turn():
+            return self._argon2.hash(password)
+
+    def matches(self, password: str, kept: str | None) -> bool:
+        """Is it the password? It takes as long where nothing is kept, as for somebody who is not known.
+
+        Raises: Crowded.
+        """
+        with self._turn():
+            return self._argon2.verify(password[:LONGEST], kept or self._nobodys) and kept is not None
+
+    @cached_property
+    def _nobodys(self) -> str:
+        return self._argon2.hash("nobody's password")
+
+    def _turn(self) -> _Turn:
+        return _Turn(self._room)
+
+
+class _Turn:
+    """A place among those that hash."""
+
+    def __init__(self, room: threading.BoundedSemaphore) -> None:
+        self._room = room
+
+    def __enter__(self) -> None:
+        if not self._room.acquire(timeout=_PATIENCE_S):
+            raise Crowded("many people log in at this moment", "try again in a few seconds")
+
+    def __exit__(self, *_: object) -> None:
+        self._room.release()
+
+
+def refuse_weak(password: str, email: str) -> None:
+    """Raises: BadParameter: it is short, endless, or the address itself."""
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise BadParameter(f"password: {SHORTEST} to {LONGEST} characters", "a few words make a good one")
+    if password.lower() in (email, email.partition("@")[0]) or len(set(password)) < 4:
+        raise BadParameter("password: too easy to guess", "a few words make a good one")

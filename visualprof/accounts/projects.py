@@ -1,0 +1,145 @@
+"""Projects: people who share runs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import Actor
+from visualprof.accounts.secret import short_id
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import members, projects, runs, users
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody in a project."""
+
+    user: str
+    email: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Project:
+    """People who share runs."""
+
+    id: str
+    name: str
+    members: list[Member]
+
+
+class Projects:
+    """The tables of projects and their members."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, viewer: str | None) -> list[Project]:
+        """Those that somebody belongs to, or all for None, by name."""
+        mine = select(members.c.project).where(members.c.user == viewer)
+        chosen = select(projects) if viewer is None else select(projects).where(projects.c.id.in_(mine))
+        people = select(members.c.project, users).join(users, users.c.id == members.c.user).order_by(users.c.email)
+        with self._database.read() as connection:
+            rows = connection.execute(chosen.order_by(func.lower(projects.c.name))).all()
+            of_project: dict[str, list[Member]] = {row.id: [] for row in rows}
+            for row in connection.execute(people):
+                if row.project in of_project:
+                    of_project[row.project].append(Member(row.id, row.email, row.name))
+        return [Project(row.id, row.name, of_project[row.id]) for row in rows]
+
+    def create(self, actor: Actor, name: str) -> str:
+        """A new project with whoever makes it; its id.
+
+        Raises: BadParameter. Conflict: the name is taken.
+        """
+        name, identity = _name(name), short_id()
+        with self._database.write() as connection:
+            _refuse_taken(connection, name, "")
+            connection.execute(insert(projects).values(id=identity, name=name, created_ns=time.time_ns()))
+            connection.execute(insert(members).values(project=identity, user=actor.user))
+            note(connection, actor, "create project", name)
+        return identity
+
+    def rename(self, actor: Actor, project: str, name: str) -> None:
+        """Raises: NotFound: there is none, or not for this one. BadParameter. Conflict."""
+        name = _name(name)
+        with self._database.write() as connection:
+            before = belonging(connection, actor, project)
+            _refuse_taken(connection, name, project)
+            connection.execute(update(projects).where(projects.c.id == project).values(name=name))
+            note(connection, actor, "rename project", f"{before.name} to {name}")
+
+    def remove(self, actor: Actor, project: str) -> None:
+        """Removes a project; its runs become private to their owners.
+
+        Raises: NotFound.
+        """
+        with self._database.write() as connection:
+            name = belonging(connection, actor, project).name
+            theirs = update(runs).where(runs.c.project == project)
+            connection.execute(theirs.values(project=None, visibility="private"))
+            connection.execute(delete(members).where(members.c.project == project))
+            connection.execute(delete(projects).where(projects.c.id == project))
+            changed(connection, "runs")
+            note(connection, actor, "remove project", name)
+
+    def add(self, actor: Actor, project: str, email: str) -> None:
+        """Takes somebody in.
+
+        Raises: NotFound: no such project, or nobody of that address.
+        """
+        with self._database.write() as connection:
+            name = belonging(connection, actor, project).name
+            user = connection.execute(select(users.c.id).where(users.c.email == email.strip().lower())).scalar()
+            if user is None:
+                raise NotFound(f"nobody here has the address {email[:60]!r}", "they register first")
+            row = {"project": project, "user": user}
+            if not connection.execute(select(members).filter_by(**row)).first():
+                connection.execute(insert(members).values(row))
+                changed(connection, "runs")
+                note(connection, actor, "add to project", f"{email} to {name}")
+
+    def leave(self, actor: Actor, project: str, user: str) -> None:
+        """Takes somebody out.
+
+        Raises: NotFound.
+        """
+        with self._database.write() as connection:
+            name = belonging(connection, actor, project).name
+            gone = delete(members).where((members.c.project == project) & (members.c.user == user))
+            if not connection.execute(gone).rowcount:
+                raise NotFound(f"there is no member {user[:40]!r} in {name}")
+            changed(connection, "runs")
+            note(connection, actor, "remove from project", f"{user} from {name}")
+
+
+def belonging(connection: Connection, actor: Actor, project: str) -> AnyRow:
+    """The row of a project that the actor belongs to, or of any for an administrator.
+
+    Raises: NotFound: others are not told from those that are not there.
+    """
+    row = connection.execute(select(projects).where(projects.c.id == project)).first()
+    inside = (members.c.project == project) & (members.c.user == actor.user)
+    if row is None or not (actor.principal.may("admin") or connection.execute(select(members).where(inside)).first()):
+        raise NotFound(f"there is no project {project[:40]!r}")
+    return row
+
+
+def _name(name: str) -> str:
+    name = name.strip()
+    if not (name.isprintable() and 0 < len(name) <= 200):
+        raise BadParameter("name: 1 to 200 visible characters")
+    return name
+
+
+def _refuse_taken(connection: Connection, name: str, project: str) -> None:
+    same = (func.lower(projects.c.name) == name.lower()) & (projects.c.id != project)
+    if connection.execute(select(projects.c.id).where(same)).first():
+        raise Conflict(f"name: there is a project {name!r} already")

@@ -1,0 +1,34 @@
+"""Everything about accounts over one database."""
+
+from __future__ import annotations
+
+from visualprof.accounts.audit import Deed, deeds
+from visualprof.accounts.passwords import Passwords
+from visualprof.accounts.principal import Registration
+from visualprof.accounts.projects import Projects
+from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
+from visualprof.accounts.sharing import Sharing
+from visualprof.accounts.users import Users
+from visualprof.remote.queue.store.database import Database
+
+
+class Accounts:
+    """The people of a server. registration: whether they make their accounts themselves.
+
+    Raises: VisualprofError: a package is missing.
+    """
+
+    def __init__(
+        self, database: Database, registration: Registration = "invitation", idle_s: float = IDLE_S,
+        whole_s: float = WHOLE_S,
+    ) -> None:  # fmt: skip
+        self.database = database
+        self.registration: Registration = registration
+        self.users = Users(database, Passwords())
+        self.sessions = Sessions(database, idle_s, whole_s)
+        self.projects = Projects(database)
+        self.sharing = Sharing(database)
+
+    def deeds(self, before: int | None, limit: int) -> list[Deed]:
+        """The latest rows of the log, the newest first. before: only those with a lower number."""
+        return deeds(self.database, before, limit)

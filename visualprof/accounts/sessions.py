@@ -1,0 +1,162 @@
+"""Who is logged in: sessions of browsers, and tokens of commands. Both can be ended at any time."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from visualprof.accounts import secret
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import NOBODY, TOKEN, Actor, Principal, Role, least
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import api_tokens, sessions, users
+
+_COOKIE = "vp_w_"
+IDLE_S, WHOLE_S = 12 * 3600, 14 * 86400
+LONGEST_DAYS = 366
+_DAY_NS = 86400 * 10**9
+_SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
+
+
+@dataclass(frozen=True)
+class Session:
+    """A browser that is logged in."""
+
+    id: str
+    begun_ns: int
+    seen_ns: int
+    address: str
+    browser: str
+
+
+@dataclass(frozen=True)
+class Token:
+    """For commands and CI. role: the most that it may do. used_ns: None before its first use."""
+
+    id: str
+    name: str
+    role: Role
+    created_ns: int
+    expires_ns: int
+    used_ns: int | None
+
+
+class Sessions:
+    """The tables of sessions and tokens.
+
+    idle_s, whole_s: how long a session lasts unused, and at all.
+    """
+
+    def __init__(self, database: Database, idle_s: float = IDLE_S, whole_s: float = WHOLE_S) -> None:
+        self._database = database
+        self._idle_ns, self._whole_ns = int(idle_s * 1e9), int(whole_s * 1e9)
+
+    def begin(self, user: str, address: str, browser: str) -> str:
+        """The cookie of a new session; old ones of everybody are cleared away."""
+        now = time.time_ns()
+        cookie, sha256 = secret.new(_COOKIE)
+        row = {"id": secret.short_id(), "user": user, "address": address[:200], "browser": browser[:300]}
+        with self._database.write() as connection:
+            over = (sessions.c.seen_ns < now - self._idle_ns) | (sessions.c.begun_ns < now - self._whole_ns)
+            connection.execute(delete(sessions).where(over))
+            connection.execute(insert(sessions).values(sha256=sha256, begun_ns=now, seen_ns=now, **row))
+        return cookie
+
+    def of_cookie(self, cookie: str) -> Principal:
+        """Who it is; nobody where the session is over."""
+        sha256, now = secret.hashed(cookie), time.time_ns()
+        with self._database.read() as connection:
+            row = connection.execute(_with_user(sessions).where(sessions.c.sha256 == sha256)).first()
+        if row is None or row.disabled or now - row.seen_ns > self._idle_ns or now - row.begun_ns > self._whole_ns:
+            return NOBODY
+        if now - row.seen_ns > min(_SEEN_NS, self._idle_ns // 4):
+            with self._database.write() as connection:
+                connection.execute(update(sessions).where(sessions.c.sha256 == sha256).values(seen_ns=now))
+        csrf = hashlib.blake2b(cookie.encode(), person=b"csrf", digest_size=24).hexdigest()
+        return Principal(row.user, row.email, row.who, row.may, row.id, csrf)
+
+    def of_token(self, token: str) -> Principal:
+        """Who it is; nobody where the token is not known or its time is over."""
+        sha256, now = secret.hashed(token), time.time_ns()
+        with self._database.read() as connection:
+            row = connection.execute(_with_user(api_tokens).where(api_tokens.c.sha256 == sha256)).first()
+        if row is None or row.disabled or row.expires_ns < now:
+            return NOBODY
+        if now - (row.used_ns or 0) > _SEEN_NS:
+            with self._database.write() as connection:
+                connection.execute(update(api_tokens).where(api_tokens.c.sha256 == sha256).values(used_ns=now))
+        return Principal(row.user, row.email, row.who, least(row.may, row.role))
+
+    def of_user(self, user: str) -> list[Session]:
+        """Somebody's sessions, the latest first."""
+        query = select(sessions).where(sessions.c.user == user).order_by(sessions.c.seen_ns.desc())
+        with self._database.read() as connection:
+            return [_session(row) for row in connection.execute(query)]
+
+    def end(self, actor: Actor, session: str) -> None:
+        """Logs out one of one's own sessions.
+
+        Raises: NotFound.
+        """
+        mine = (sessions.c.id == session) & (sessions.c.user == actor.user)
+        with self._database.write() as connection:
+            if not connection.execute(delete(sessions).where(mine)).rowcount:
+                raise NotFound(f"there is no session {session[:40]!r}")
+            note(connection, actor, "log out", session)
+
+    def make_token(self, actor: Actor, name: str, role: Role, days: float) -> str:
+        """A new token of one's own; it is shown once.
+
+        Raises: BadParameter.
+        """
+        if not (name.isprintable() and 0 < len(name.strip()) <= 200):
+            raise BadParameter("name: 1 to 200 visible characters")
+        if not 0 < days <= LONGEST_DAYS:
+            raise BadParameter(f"days: more than 0, at most {LONGEST_DAYS}")
+        if not actor.principal.may(role):
+            raise BadParameter(f"role: you are no {role} yourself")
+        now = time.time_ns()
+        token, sha256 = secret.new(TOKEN)
+        row = {"id": secret.short_id(), "user": actor.user, "name": name.strip(), "role": role, "created_ns": now}
+        with self._database.write() as connection:
+            values = {**row, "sha256": sha256, "expires_ns": now + int(days * _DAY_NS)}
+            connection.execute(insert(api_tokens).values(values))
+            note(connection, actor, "make token", f"{name} as {role}")
+        return token
+
+    def tokens_of(self, user: str) -> list[Token]:
+        """Somebody's tokens, the latest first."""
+        query = select(api_tokens).where(api_tokens.c.user == user).order_by(api_tokens.c.created_ns.desc())
+        with self._database.read() as connection:
+            return [_token(row) for row in connection.execute(query)]
+
+    def end_token(self, actor: Actor, token: str) -> None:
+        """Ends one of one's own tokens.
+
+        Raises: NotFound.
+        """
+        mine = (api_tokens.c.id == token) & (api_tokens.c.user == actor.user)
+        with self._database.write() as connection:
+            if not connection.execute(delete(api_tokens).where(mine)).rowcount:
+                raise NotFound(f"there is no token {token[:40]!r}")
+            note(connection, actor, "end token", token)
+
+
+def _with_user(table: Any) -> Any:
+    """Rows with their user; `may` is that one's role."""
+    who = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
+    return select(table, *who).join(users, users.c.id == table.c.user)
+
+
+def _session(row: AnyRow) -> Session:
+    return Session(row.id, row.begun_ns, row.seen_ns, row.address, row.browser)
+
+
+def _token(row: AnyRow) -> Token:
+    return Token(row.id, row.name, row.role, row.created_ns, row.expires_ns, row.used_ns)

@@ -1,0 +1,267 @@
+"""People: who they are, what they may, and how they prove it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from visualprof.accounts import codes
+from visualprof.accounts.audit import note
+from visualprof.accounts.passwords import Passwords, refuse_weak
+from visualprof.accounts.principal import Actor, Principal, Registration, Role
+from visualprof.accounts.secret import hashed, short_id
+from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.remote.queue.refusals import Conflict, Crowded, Untrusted
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import api_tokens, failures, sessions, users
+
+ATTEMPTS = 5  # in a minute, of one address for one account
+_MINUTE_NS = 60 * 10**9
+_EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"\\]+)+")
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with an account. seen_ns: None before the first log-in."""
+
+    id: str
+    email: str
+    name: str
+    role: Role
+    disabled: bool
+    created_ns: int
+    seen_ns: int | None
+
+    @property
+    def principal(self) -> Principal:
+        """Who it is when it asks."""
+        return Principal(self.id, self.email, self.name, self.role)
+
+
+def email_of(text: str) -> str:
+    """An e-mail address as it is kept.
+
+    Raises: BadParameter.
+    """
+    email = text.strip().lower()
+    if len(email) > 254 or not _EMAIL.fullmatch(email):
+        raise BadParameter(f"email: {text[:60]!r} is no e-mail address", "like name@example.org")
+    return email
+
+
+class Users:
+    """The table of users. Every change is in the audit log."""
+
+    def __init__(self, database: Database, passwords: Passwords) -> None:
+        self._database, self._passwords = database, passwords
+
+    def register(self, actor: Actor, email: str, name: str, password: str, how: Registration, code: str = "") -> User:
+        """Somebody makes an account: a member, or what the invitation says.
+
+        Raises: BadParameter: a wrong address, password or code. Conflict: the address is taken. Forbidden: it is off.
+        """
+        email = email_of(email)
+        if how == "off" or (how == "invitation" and not code):
+            raise Forbidden("nobody can register here by themselves", "ask an administrator for an invitation")
+        refuse_weak(password, email)
+        kept = self._passwords.hashed(password)
+        with self._database.write() as connection:
+            role: Role = "member"
+            if code:
+                invitation = codes.redeem(connection, "invitation", code)
+                if invitation.email not in ("", email):
+                    raise BadParameter("email: the invitation is for another address")
+                role = invitation.role
+            user = _insert(connection, email, name, role, kept)
+            note(connection, Actor(user.principal, actor.address), "make account", email)
+        return user
+
+    def create(self, actor: Actor, email: str, name: str, role: Role, password: str) -> User:
+        """An administrator makes an account.
+
+        Raises: BadParameter. Conflict.
+        """
+        email = email_of(email)
+        refuse_weak(password, email)
+        kept = self._passwords.hashed(password)
+        with self._database.write() as connection:
+            user = _insert(connection, email, name, role, kept)
+            note(connection, actor, "create user", f"{email} as {role}")
+        return user
+
+    def log_in(self, email: str, password: str, address: str) -> User:
+        """Somebody proves who they are. Unknown, disabled and mistaken ones get the same answer after the same time.
+
+        Raises: Untrusted. Crowded: too many attempts.
+        """
+        email = email.strip().lower()
+        key = hashed(f"{address} {email}")
+        self._count_attempt(key)
+        with self._database.read() as connection:
+            row = connection.execute(select(users).where(users.c.email == email)).first()
+        kept = row.password if row and not row.disabled else None
+        if not self._passwords.matches(password, kept) or row is None:
+            self._note(Actor(Principal(email=email[:254]), address), "log-in refused", email)
+            raise Untrusted("e-mail address or password are wrong", "an administrator can give you a new password")
+        with self._database.write() as connection:
+            connection.execute(delete(failures).where(failures.c.key == key))
+            connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
+            note(connection, Actor(_user(row).principal, address), "log in", email)
+        return _user(row)
+
+    def change_password(self, actor: Actor, old: str, new: str) -> None:
+        """Somebody changes their own; every session and token ends.
+
+        Raises: Untrusted: the old one is wrong. BadParameter. Crowded.
+        """
+        key = hashed(f"{actor.address} {actor.principal.email}")
+        self._count_attempt(key)
+        with self._database.read() as connection:
+            row = connection.execute(select(users).where(users.c.id == actor.user)).one()
+        if not self._passwords.matches(old, row.password):
+            raise Untrusted("the old password is wrong")
+        self._set_password(actor, row, new, "change password")
+
+    def set_password(self, actor: Actor, user: str, new: str) -> None:
+        """An administrator sets somebody's.
+
+        Raises: NotFound. BadParameter.
+        """
+        with self._database.read() as connection:
+            row = _row(connection, user)
+        self._set_password(actor, row, new, "set password")
+
+    def reset_password(self, actor: Actor, code: str, new: str) -> None:
+        """Somebody with a code sets a new one.
+
+        Raises: BadParameter.
+        """
+        refuse_weak(new, "")
+        kept = self._passwords.hashed(new)
+        with self._database.write() as connection:
+            email = codes.redeem(connection, "reset", code).email
+            row = connection.execute(select(users).where(users.c.email == email)).one()
+            refuse_weak(new, email)
+            _keep_password(connection, Actor(_user(row).principal, actor.address), row, kept, "reset password")
+
+    def invite(self, actor: Actor, email: str, role: Role) -> str:
+        """A code by which somebody registers. email: of whom, "" is anybody.
+
+        Raises: BadParameter.
+        """
+        email = email_of(email) if email else ""
+        with self._database.write() as connection:
+            note(connection, actor, "invite person", f"{email or 'anybody'} as {role}")
+            return codes.make(connection, "invitation", email, role, actor.user)
+
+    def reset_code(self, actor: Actor, user: str) -> str:
+        """A code by which somebody sets a new password.
+
+        Raises: NotFound.
+        """
+        with self._database.write() as connection:
+            row = _row(connection, user)
+            note(connection, actor, "offer a new password", row.email)
+            return codes.make(connection, "reset", row.email, row.role, actor.user)
+
+    def all(self) -> list[User]:
+        """Everybody by address."""
+        with self._database.read() as connection:
+            return [_user(row) for row in connection.execute(select(users).order_by(users.c.email))]
+
+    def change(
+        self, actor: Actor, user: str, name: str | None = None, role: Role | None = None, disabled: bool | None = None
+    ) -> None:
+        """Changes what is not None. Whoever may less from now on, or nothing, is logged out.
+
+        Raises: NotFound. Conflict: nobody would be administrator any more.
+        """
+        wanted = {"name": name, "role": role, "disabled": disabled}
+        values: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
+        if not values:
+            return
+        with self._database.write() as connection:
+            row = _row(connection, user)
+            connection.execute(update(users).where(users.c.id == user).values(values))
+            administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
+            if row.role == "admin" and not connection.execute(administrators).scalar_one():
+                raise Conflict("nobody would be administrator any more", "make somebody else one first")
+            if role not in (None, row.role) or disabled:
+                _log_out(connection, user)
+            told = ", ".join(f"{field} {value}" for field, value in values.items())
+            note(connection, actor, "change user", f"{row.email}: {told}")
+
+    def _count_attempt(self, key: str) -> None:
+        now = time.time_ns()
+        with self._database.write() as connection:
+            connection.execute(delete(failures).where(failures.c.at_ns < now - _MINUTE_NS))
+            before = select(func.count()).select_from(failures).where(failures.c.key == key)
+            if connection.execute(before).scalar_one() >= ATTEMPTS:
+                raise TooMany(f"{ATTEMPTS} attempts within a minute", "wait a minute")
+            connection.execute(insert(failures).values(key=key, at_ns=now))
+
+    def _set_password(self, actor: Actor, row: AnyRow, new: str, action: str) -> None:
+        refuse_weak(new, row.email)
+        kept = self._passwords.hashed(new)
+        with self._database.write() as connection:
+            _keep_password(connection, actor, row, kept, action)
+
+    def _note(self, actor: Actor, action: str, subject: str) -> None:
+        with self._database.write() as connection:
+            note(connection, actor, action, subject)
+
+
+def anybody(database: Database) -> bool:
+    """Has anybody an account?"""
+    with database.read() as connection:
+        return connection.execute(select(users.c.id).limit(1)).first() is not None
+
+
+class TooMany(Crowded):
+    """Too many attempts."""
+
+    status = 429
+
+
+def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str, action: str) -> None:
+    connection.execute(update(users).where(users.c.id == row.id).values(password=kept))
+    _log_out(connection, row.id)
+    note(connection, actor, action, row.email)
+
+
+def _log_out(connection: Connection, user: str) -> None:
+    connection.execute(delete(sessions).where(sessions.c.user == user))
+    connection.execute(delete(api_tokens).where(api_tokens.c.user == user))
+
+
+def _insert(connection: Connection, email: str, name: str, role: Role, password: str) -> User:
+    name = name.strip() or email.partition("@")[0]
+    if len(name) > 200 or not name.isprintable():
+        raise BadParameter("name: 1 to 200 visible characters")
+    row = {"id": short_id(), "email": email, "name": name, "role": role, "disabled": False}
+    taken = connection.execute(select(users.c.id).where(users.c.email == email)).first()
+    try:
+        if not taken:
+            connection.execute(insert(users).values(**row, password=password, created_ns=time.time_ns()))
+    except IntegrityError:  # another server was faster
+        taken = row
+    if taken:
+        raise Conflict(f"email: {email} has an account already", "log in instead")
+    return _user(_row(connection, row["id"]))
+
+
+def _row(connection: Connection, user: object) -> AnyRow:
+    row = connection.execute(select(users).where(users.c.id == user)).first()
+    if row is None:
+        raise NotFound(f"there is no user {str(user)[:40]!r}")
+    return row
+
+
+def _user(row: AnyRow) -> User:
+    return User(row.id, row.email, row.name, row.role, row.disabled, row.created_ns, row.seen_ns)

@@ -1,0 +1,107 @@
+"""Looks after the accounts of a team's server, beside it or while it is down: people, their roles, a backup."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import sqlite3
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from visualprof.errors import BadParameter, NotFound, VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One command a task."""
+    parser.add_argument("--logdir", default="", metavar="DIR", help="the first log directory of the server")
+    parser.add_argument("--data", default="", metavar="DIR", help="where the server keeps jobs, if not in there")
+    tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
+    person = argparse.ArgumentParser(add_help=False)
+    person.add_argument("email")
+    create = tasks.add_parser("create-user", parents=[person], help="make an account; asks for its password")
+    create.add_argument("--name", default="")
+    create.add_argument("--role", choices=["viewer", "member", "admin"], default="member")
+    grant = tasks.add_parser("grant", parents=[person], help="change what somebody may, or let them in again")
+    grant.add_argument("role", choices=["viewer", "member", "admin"])
+    tasks.add_parser("revoke", parents=[person], help="let somebody in no more; what is theirs stays")
+    tasks.add_parser("set-password", parents=[person], help="asks for the new one; ends their sessions and tokens")
+    tasks.add_parser("list", help="everybody with an account")
+    backup = tasks.add_parser("backup", help="copy the database, while the server runs or not")
+    backup.add_argument("file", type=Path)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does one task."""
+    folder = _folder(args)
+    if args.task == "backup":
+        _backup(folder / "jobs.sqlite", args.file)
+        return 0
+    from visualprof.accounts.principal import Actor, Principal
+
+    actor = Actor(Principal(email=f"{getpass.getuser()} in the shell", role="admin", sees_all=True), "")
+    with _accounts(folder) as accounts:
+        users = accounts.users
+        if args.task == "create-user":
+            users.create(actor, args.email, args.name, args.role, _password())
+        elif args.task != "list":
+            user = next((u for u in users.all() if u.email == args.email.strip().lower()), None)
+            if user is None:
+                raise NotFound(f"nobody has the address {args.email}", "visualprof admin list shows who is there")
+            if args.task == "set-password":
+                users.set_password(actor, user.id, _password())
+            else:
+                users.change(actor, user.id, role=getattr(args, "role", None), disabled=args.task == "revoke")
+        for user in users.all():
+            if args.task == "list" or user.email == args.email.strip().lower():
+                print(f"{user.email:32} {'revoked' if user.disabled else user.role:8} {user.name}")
+    return 0
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    if not (args.logdir or args.data):
+        raise BadParameter("whose accounts?", "name the server's folder: visualprof admin --logdir DIR ...")
+    return Path(args.data) if args.data else Path(args.logdir) / ".visualprof"
+
+
+@contextlib.contextmanager
+def _accounts(folder: Path) -> Generator[Accounts]:
+    from visualprof.accounts.service import Accounts
+    from visualprof.remote.queue.store.database import open_sqlite
+
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "jobs.sqlite").touch(0o600)
+    database = open_sqlite(folder / "jobs.sqlite")
+    try:
+        yield Accounts(database)
+    finally:
+        database.close()
+
+
+def _password() -> str:
+    """From the keyboard, twice, or a line of standard input."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    password = getpass.getpass("password: ")
+    if getpass.getpass("again: ") != password:
+        raise BadParameter("the two are not the same")
+    return password
+
+
+def _backup(source: Path, target: Path) -> None:
+    """Raises: VisualprofError: there is no database, or the target is there already."""
+    if not source.is_file():
+        raise NotFound(f"there is no {source}")
+    if target.exists():
+        raise BadParameter(f"{target} is there already", "choose a new name")
+    with contextlib.closing(sqlite3.connect(source)) as database, contextlib.closing(sqlite3.connect(target)) as copy:
+        try:
+            database.backup(copy)
+        except sqlite3.Error as error:
+            raise VisualprofError(f"{source} cannot be copied: {error}") from error
+    target.chmod(0o600)

@@ -1,0 +1,220 @@
+"""People: one's own account, and for administrators everybody's, with the log of what was done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from flask import Response
+from msgspec import Meta
+
+from visualprof.accounts.principal import Role
+from visualprof.server.answers import csv_file, row
+from visualprof.server.api.session import existing
+from visualprof.server.identity import actor, who
+from visualprof.server.routes import Query, Resource, change, get
+from visualprof.views.answers.table import Table
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+NO_USER = {404: "there is no such user"}
+MOST_DEEDS = 1000
+
+
+class SessionRow(msgspec.Struct):
+    """A browser that is logged in. current: the one that asks."""
+
+    id: str
+    begun_ns: int
+    seen_ns: int
+    address: str
+    browser: str
+    current: bool
+
+
+class TokenRow(msgspec.Struct):
+    """A token for commands and CI. role: the most that it may do. used_ns: null before its first use."""
+
+    id: str
+    name: str
+    role: Role
+    created_ns: int
+    expires_ns: int
+    used_ns: int | None
+
+
+class AccountAnswer(msgspec.Struct):
+    """Where one is logged in, and one's tokens. new_token: shown this once, null otherwise."""
+
+    sessions: list[SessionRow]
+    tokens: list[TokenRow]
+    new_token: str | None = None
+
+
+class PasswordChange(msgspec.Struct, forbid_unknown_fields=True):
+    """One's own password."""
+
+    old: str
+    new: str
+
+
+class NewToken(msgspec.Struct, forbid_unknown_fields=True):
+    """A token to be made. days: how long it lasts."""
+
+    name: str
+    role: Role = "member"
+    days: float = 90
+
+
+class UserRow(msgspec.Struct):
+    """Somebody with an account. seen_ns: of the last log-in, null before the first."""
+
+    id: str
+    email: str
+    name: str
+    role: Role
+    disabled: bool
+    created_ns: int
+    seen_ns: int | None
+
+
+class UsersAnswer(msgspec.Struct):
+    """Everybody by address. code: of an invitation or for a new password; shown this once, null otherwise."""
+
+    users: list[UserRow]
+    code: str | None = None
+
+
+class NewUser(msgspec.Struct, forbid_unknown_fields=True):
+    """An account that an administrator makes."""
+
+    email: str
+    password: str
+    name: str = ""
+    role: Role = "member"
+
+
+class UserChange(msgspec.Struct, forbid_unknown_fields=True):
+    """What an administrator may change of somebody; what is absent stays."""
+
+    name: str | None = None
+    role: Role | None = None
+    disabled: bool | None = None
+    password: str | None = None
+
+
+class Invitation(msgspec.Struct, forbid_unknown_fields=True):
+    """Whom to invite; without an address whoever has the code."""
+
+    email: str = ""
+    role: Role = "member"
+
+
+class Deed(msgspec.Struct):
+    """What somebody did. email: theirs, or what they said it was."""
+
+    seq: int
+    at_ns: int
+    user: str | None
+    email: str
+    action: str
+    subject: str
+    address: str
+
+
+class AuditQuery(Query):
+    """A page of the log."""
+
+    before: Annotated[int, Meta(ge=1, le=2**53, description="only rows with a lower number")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=MOST_DEEDS, description="rows at most")] = 100
+    format: Annotated[str, Meta(pattern="^(json|csv)$", description="json or csv")] = "json"
+
+
+class AuditAnswer(msgspec.Struct):
+    """The log, the newest first."""
+
+    deeds: list[Deed]
+
+
+class People(Resource):
+    """The routes over the accounts of a server."""
+
+    def __init__(self, accounts: Accounts | None) -> None:
+        self._accounts = accounts
+
+    @get("/account", refuses={404: "there are no accounts"})
+    def account(self) -> AccountAnswer:
+        """One's own account."""
+        return self._own()
+
+    @change("POST", "/account/password", refuses={401: "the old one is wrong"}, needs="viewer")
+    def password(self, body: PasswordChange) -> AccountAnswer:
+        """Change one's own password; every session and token ends."""
+        existing(self._accounts).users.change_password(actor(), body.old, body.new)
+        return self._own()
+
+    @change("DELETE", "/account/sessions/<session>", refuses={404: "there is no such session"}, needs="viewer")
+    def end_session(self, session: str) -> AccountAnswer:
+        """Log out another browser."""
+        existing(self._accounts).sessions.end(actor(), session)
+        return self._own()
+
+    @change("POST", "/account/tokens", status=201, refuses={400: "a wrong name, role or time"}, needs="viewer")
+    def make_token(self, body: NewToken) -> AccountAnswer:
+        """Make a token."""
+        return self._own(existing(self._accounts).sessions.make_token(actor(), body.name, body.role, body.days))
+
+    @change("DELETE", "/account/tokens/<token>", refuses={404: "there is no such token"}, needs="viewer")
+    def end_token(self, token: str) -> AccountAnswer:
+        """End a token."""
+        existing(self._accounts).sessions.end_token(actor(), token)
+        return self._own()
+
+    @get("/users", refuses={404: "there are no accounts"}, needs="admin")
+    def users(self) -> UsersAnswer:
+        """Everybody."""
+        return self._everybody()
+
+    @change("POST", "/users", status=201, refuses={409: "the address is taken"}, needs="admin")
+    def create(self, body: NewUser) -> UsersAnswer:
+        """Make an account."""
+        existing(self._accounts).users.create(actor(), body.email, body.name, body.role, body.password)
+        return self._everybody()
+
+    @change("PATCH", "/users/<user>", refuses={**NO_USER, 409: "nobody would be administrator"}, needs="admin")
+    def change_user(self, user: str, body: UserChange) -> UsersAnswer:
+        """Change somebody's account."""
+        users = existing(self._accounts).users
+        if body.password is not None:
+            users.set_password(actor(), user, body.password)
+        users.change(actor(), user, body.name, body.role, body.disabled)
+        return self._everybody()
+
+    @change("POST", "/users/<user>/password", refuses=NO_USER, needs="admin")
+    def offer_password(self, user: str) -> UsersAnswer:
+        """A code by which somebody sets a new password."""
+        return self._everybody(existing(self._accounts).users.reset_code(actor(), user))
+
+    @change("POST", "/invitations", status=201, refuses={400: "no address"}, needs="admin")
+    def invite(self, body: Invitation) -> UsersAnswer:
+        """A code by which somebody registers."""
+        return self._everybody(existing(self._accounts).users.invite(actor(), body.email, body.role))
+
+    @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")
+    def log(self, query: AuditQuery) -> AuditAnswer | Response:
+        """What was done."""
+        rows = [row(Deed, deed) for deed in existing(self._accounts).deeds(query.before, query.limit)]
+        if query.format == "json":
+            return AuditAnswer(rows)
+        columns = {name: [getattr(deed, name) for deed in rows] for name in Deed.__struct_fields__}
+        return csv_file(Table(columns=columns).to_csv(), "audit")
+
+    def _own(self, new_token: str | None = None) -> AccountAnswer:
+        accounts, me = existing(self._accounts), who()
+        mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.of_user(me.user or "")]
+        tokens = [row(TokenRow, token) for token in accounts.sessions.tokens_of(me.user or "")]
+        return AccountAnswer(mine, tokens, new_token)
+
+    def _everybody(self, code: str | None = None) -> UsersAnswer:
+        return UsersAnswer([row(UserRow, user) for user in existing(self._accounts).users.all()], code)

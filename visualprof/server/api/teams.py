@@ -1,0 +1,154 @@
+"""Projects, and who may see which run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.accounts.principal import Visibility
+from visualprof.errors import NotFound
+from visualprof.server.answers import row
+from visualprof.server.api.session import existing
+from visualprof.server.identity import actor, who
+from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.visible import Visible
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+NO_PROJECT = {404: "there is no such project"}
+NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run"}
+
+
+class MemberRow(msgspec.Struct):
+    """Somebody in a project."""
+
+    user: str
+    email: str
+    name: str
+
+
+class ProjectRow(msgspec.Struct):
+    """People who share runs."""
+
+    id: str
+    name: str
+    members: list[MemberRow]
+
+
+class ProjectsAnswer(msgspec.Struct):
+    """One's projects, for administrators all, by name."""
+
+    projects: list[ProjectRow]
+
+
+class ProjectName(msgspec.Struct, forbid_unknown_fields=True):
+    """What a project is called."""
+
+    name: str
+
+
+class NewMember(msgspec.Struct, forbid_unknown_fields=True):
+    """Somebody with an account."""
+
+    email: str
+
+
+class RunQuery(Query):
+    """A run."""
+
+    run: Annotated[str, Meta(description="id of a run")]
+
+
+class AccessAnswer(msgspec.Struct):
+    """Who may see a run. owner: null where no job made it. changeable: whoever asks may change it."""
+
+    owner: str | None
+    visibility: Visibility
+    project: str | None
+    changeable: bool
+
+
+class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
+    """Who is to see a run. project: with the visibility of that name alone."""
+
+    run: str
+    visibility: Visibility
+    project: str | None = None
+
+
+class Teams(Resource):
+    """The routes over the projects of a server."""
+
+    def __init__(self, visible: Visible) -> None:
+        self._visible = visible
+
+    @get("/projects", refuses={404: "there are no accounts"})
+    def projects(self) -> ProjectsAnswer:
+        """One's projects."""
+        return self._projects()
+
+    @change("POST", "/projects", status=201, refuses={409: "the name is taken"})
+    def create(self, body: ProjectName) -> ProjectsAnswer:
+        """Make a project."""
+        self._accounts.projects.create(actor(), body.name)
+        return self._projects()
+
+    @change("PATCH", "/projects/<project>", refuses={**NO_PROJECT, 409: "the name is taken"})
+    def rename(self, project: str, body: ProjectName) -> ProjectsAnswer:
+        """Rename a project."""
+        self._accounts.projects.rename(actor(), project, body.name)
+        return self._projects()
+
+    @change("DELETE", "/projects/<project>", refuses=NO_PROJECT)
+    def remove(self, project: str) -> ProjectsAnswer:
+        """Remove a project; its runs become private."""
+        self._accounts.projects.remove(actor(), project)
+        return self._projects()
+
+    @change("POST", "/projects/<project>/members", refuses=NO_PROJECT)
+    def add(self, project: str, body: NewMember) -> ProjectsAnswer:
+        """Take somebody in."""
+        self._accounts.projects.add(actor(), project, body.email)
+        return self._projects()
+
+    @change("DELETE", "/projects/<project>/members/<user>", refuses=NO_PROJECT)
+    def leave(self, project: str, user: str) -> ProjectsAnswer:
+        """Take somebody out."""
+        self._accounts.projects.leave(actor(), project, user)
+        return self._projects()
+
+    @get("/runs/access", refuses=NO_RUN)
+    def access(self, query: RunQuery) -> AccessAnswer:
+        """Who may see a run."""
+        return self._access(query.run)
+
+    @change("PUT", "/runs/access", refuses=NO_RUN)
+    def share(self, body: NewAccess) -> AccessAnswer:
+        """Change who may see a run."""
+        self._refuse_unseen(body.run)
+        self._accounts.sharing.share(actor(), self._visible.key(body.run), body.visibility, body.project)
+        return self._access(body.run)
+
+    @property
+    def _accounts(self) -> Accounts:
+        return existing(self._visible.accounts)
+
+    def _projects(self) -> ProjectsAnswer:
+        projects = self._accounts.projects.of(who().viewer)
+        return ProjectsAnswer([
+            ProjectRow(project.id, project.name, [row(MemberRow, member) for member in project.members])
+            for project in projects
+        ])  # fmt: skip
+
+    def _access(self, run: str) -> AccessAnswer:
+        self._refuse_unseen(run)
+        access, me = self._accounts.sharing.of(self._visible.key(run)), who()
+        mine = me.may("admin") or (access.owner is not None and access.owner == me.user and me.may("member"))
+        return row(AccessAnswer, access, changeable=mine)
+
+    def _refuse_unseen(self, run: str) -> None:
+        if not any(shown.id == run for shown in self._visible.listing().runs):
+            raise NotFound(f"there is no run called {run[:200]!r}")

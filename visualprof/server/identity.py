@@ -1,0 +1,100 @@
+"""Who sends a request: told from its cookie or token, once, before anything else is done with it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from flask import Response, g, request
+from werkzeug.http import parse_cookie
+
+from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
+from visualprof.errors import Forbidden
+from visualprof.remote.queue.refusals import Untrusted
+from visualprof.server.hosts import sender_of
+from visualprof.server.session_token import HEADER, VARIABLE
+from visualprof.server.settings import Settings
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+# What a route needs: nothing, a token of a machine that it looks at itself, or a role.
+Needs = Literal["anyone", "agent", "viewer", "member", "admin"]
+
+
+def who() -> Principal:
+    """Who sends the present request."""
+    return g.principal
+
+
+def actor() -> Actor:
+    """Who sends the present request, and from where."""
+    return Actor(g.principal, sender())
+
+
+def sender() -> str:
+    """The address that the present request comes from."""
+    return sender_of(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
+
+
+Headers = Callable[[str], str]  # the value of a header, "" without one
+Identify = Callable[[Headers], Principal]
+
+
+def identified(settings: Settings, accounts: Accounts | None) -> Identify:
+    """Tells by the headers of a request who sends it."""
+
+    def by_token(header: Headers) -> Principal:
+        said = header(HEADER).encode("utf-8", "replace")
+        if not settings.token or hmac.compare_digest(said, settings.token.encode()):
+            return EVERYBODY
+        return NOBODY if settings.private else READER
+
+    def by_account(header: Headers) -> Principal:
+        assert accounts is not None
+        scheme, _, bearer = header("Authorization").partition(" ")
+        said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
+        if said.startswith(TOKEN):  # then the cookie is none of its business
+            return accounts.sessions.of_token(said)
+        cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
+        return accounts.sessions.of_cookie(cookie) if cookie else NOBODY
+
+    return by_account if accounts else by_token
+
+
+def admit(needs: Needs, accounts: bool, acts: bool) -> None:
+    """Lets a request pass, or not.
+
+    Args:
+        needs: of its route.
+        accounts: the server has them.
+        acts: it changes something.
+
+    Raises: Untrusted: nobody has logged in, or a token is missing. Forbidden: the role may not.
+    """
+    principal = who()
+    if needs in ("anyone", "agent") or principal.may(needs):
+        if principal.csrf and acts and needs != "agent":
+            said = request.headers.get(HEADER, "").encode("utf-8", "replace")
+            if not hmac.compare_digest(said, principal.csrf.encode()):
+                raise Untrusted("this page has lost its session", "reload it")
+        return
+    if not accounts:
+        hint = f"it is in the link that the server printed; commands take --token T or {VARIABLE}"
+        raise Untrusted("this needs the server's token", hint)
+    if principal.role is None:
+        hint = f"commands take --token T or {VARIABLE}, with a token of the Account page"
+        raise Untrusted("nobody is logged in", hint)
+    raise Forbidden(f"this needs a {needs}, and you are a {principal.role} here", "ask an administrator")
+
+
+def cookie_name(settings: Settings) -> str:
+    """Of the session. With TLS no other host may set it."""
+    return "__Host-visualprof" if settings.secure else "visualprof"
+
+
+def set_cookie(response: Response, settings: Settings, cookie: str) -> None:
+    """Sends a cookie that ends with the browser, or with "" takes it back."""
+    age = None if cookie else 0
+    response.set_cookie(cookie_name(settings), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)

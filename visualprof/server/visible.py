@@ -1,0 +1,141 @@
+"""What the log directories and the queue hold, as far as whoever asks may see it; without accounts all of it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from visualprof.errors import Forbidden
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Changes, Listing
+from visualprof.remote.protocol import Intervals
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.store.records import Agent, Job
+from visualprof.server.identity import who
+from visualprof.server.remote_service import Queue
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+_KEPT = 64
+
+Rule = Callable[[str], bool]
+
+
+class Visible:
+    """What the present request may see.
+
+    accounts: None where there are none.
+    """
+
+    def __init__(self, logdir: LogDirectory, remote: Remote, accounts: Accounts | None) -> None:
+        self._logdir, self._remote, self.accounts = logdir, remote, accounts
+        self._rules: OrderedDict[str, tuple[int, Rule]] = OrderedDict()
+        self._listings: OrderedDict[str, tuple[object, Listing]] = OrderedDict()
+        self._shared = (-1, -1)  # the latest revision of what is shared, and that of the log directories it came with
+
+    @property
+    def version(self) -> tuple[str | None, int]:
+        """Differs between people who may see different things, and when that changes."""
+        viewer = who().viewer
+        return viewer, 0 if viewer is None or self.accounts is None else self.accounts.sharing.revision()
+
+    def listing(self) -> Listing:
+        """The runs. Files that are skipped are nobody's run, and shown to administrators."""
+        now, version = self._logdir.listing(), self.version
+        viewer = version[0]
+        if viewer is None:
+            return now
+        key, kept = (now.revision, version), self._listings.get(viewer)
+        if kept is None or kept[0] != key:
+            rule = self._rule(*version)
+            kept = key, Listing(now.revision, tuple(run for run in now.runs if rule(run.id)), ())
+        _keep(self._listings, viewer, kept)
+        return kept[1]
+
+    def changes(self, since: int | None) -> Changes:
+        """What changed since a revision: everything, where it changed who may see what."""
+        viewer, revision = self.version
+        if viewer is None:
+            return self._logdir.changes(since)
+        if self._shared[0] != revision:
+            self._shared = revision, self._logdir.touch()
+        rule = self._rule(viewer, revision)
+        now = self._logdir.changes(None if since is None or since < self._shared[1] else since)
+        runs = tuple(run for run in now.runs if rule(run.id))
+        removed = tuple(run for run in now.removed if rule(run))
+        return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
+
+    def sees(self, path: str) -> bool:
+        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users."""
+        return self._rule(*self.version)(path)
+
+    def key(self, path: str) -> str:
+        """What a run is called where its sharing is kept: that outlives other log directories beside its own."""
+        first, *others = self._logdir.roots
+        for root in others:
+            if path == root.prefix or path.startswith(f"{root.prefix}/"):
+                return f"{root.path}/{path.removeprefix(root.prefix)}"
+        return path.removeprefix(first.prefix).lstrip("/") or "." if first.prefix else path
+
+    def job(self, queue: Queue, job: str) -> Job:
+        """A job.
+
+        Raises: NotFound: also when it is another's.
+        """
+        return queue.jobs.one(job, who().viewer)
+
+    def own_job(self, queue: Queue, job: str) -> str:
+        """A job that whoever asks may change; its id.
+
+        Raises: NotFound. Forbidden: it is another's, which they may see.
+        """
+        principal = who()
+        if principal.viewer is not None and self.job(queue, job).owner != principal.user:
+            raise Forbidden("only whoever submitted a job and administrators change it")
+        return job
+
+    def holds(self, sha256: str) -> bool:
+        """Did whoever asks upload this file? Knowing its sha256 opens nothing."""
+        viewer, queue = who().viewer, self._remote.existing()
+        return viewer is None or (queue is not None and queue.blobs.held(sha256, viewer))
+
+    def _rule(self, viewer: str | None, revision: int) -> Rule:
+        if viewer is None or self.accounts is None:
+            return lambda _: True
+        kept = self._rules.get(viewer)
+        if kept is None or kept[0] != revision:
+            kept = revision, self._of_ids(self.accounts.sharing.rule(viewer))
+        _keep(self._rules, viewer, kept)
+        return kept[1]
+
+    def _of_ids(self, of_keys: Rule) -> Rule:
+        return lambda path: of_keys(self.key(path))
+
+
+class Seen:
+    """The files and machines that whoever asks may name in a job. Has the shape of `check.job.Known`."""
+
+    def __init__(self, remote: Remote, visible: Visible) -> None:
+        self._remote, self._visible = remote, visible
+
+    def inspected(self, sha256: str) -> dict[str, Any] | None:
+        """What inspection found in a file; None also for another's."""
+        return self._remote.inspected(sha256) if self._visible.holds(sha256) else None
+
+    def agents(self) -> list[Agent]:
+        """The machines."""
+        return self._remote.agents(who().viewer)
+
+    @property
+    def intervals(self) -> Intervals:
+        """Who was not heard of for a lease is not there."""
+        return self._remote.intervals
+
+
+def _keep(kept: OrderedDict[str, Any], viewer: str, value: object) -> None:
+    kept[viewer] = value
+    kept.move_to_end(viewer)
+    while len(kept) > _KEPT:
+        kept.popitem(last=False)
