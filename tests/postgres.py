@@ -20,7 +20,7 @@ import pytest
 
 _FOLDERS = ("/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/15/bin")
 _NAMES = itertools.count()
-_SET = "-c fsync=off -c full_page_writes=off -c synchronous_commit=off -c listen_addresses= -c max_connections=400"
+_SET = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=400"
 
 
 def _as_user(folder: Path) -> list[str]:
@@ -53,6 +53,8 @@ class Postgres:
             *(str(self.programs / "initdb"), "-D", str(self.folder / "data"), "-U", "visualprof", "-A", "trust"),
             *("--no-sync", "--locale=C.UTF-8", "-E", "UTF8"),
         )
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
 
     def sql(self, text: str, database: str = "postgres") -> list[Any]:
         """What a statement gives."""
@@ -105,20 +107,24 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(autouse=True)
-def database_of_queues(request: pytest.FixtureRequest) -> None:
+def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
     """Queues that name no database are kept in the one that the parameter says."""
     if getattr(request, "param", "sqlite") == "sqlite":
+        yield
         return
     from visualprof.remote.queue.service import Remote
 
     server: Postgres = request.getfixturevalue("postgres")
-    made = Remote.__init__
+    made, open_ones = Remote.__init__, list[Remote]()
 
     def make(self: Remote, root: Any, data: Path | None = None, **settings: Any) -> None:
         settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
         made(self, root, data, **settings)
+        open_ones.append(self)
 
     request.getfixturevalue("monkeypatch").setattr(Remote, "__init__", make)
+    yield
+    [remote.close() for remote in open_ones]
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:

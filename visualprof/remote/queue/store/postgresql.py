@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +19,8 @@ from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.store.database import UNUSABLE, Database, migrate, open_sqlite
 
+_log = logging.getLogger(__name__)
+
 FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _OLDEST = 14
 _CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
@@ -28,7 +31,6 @@ _LOCK = 0x76705F77  # "vp_w": the turn of writers; the next number is that of `a
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _TURN = f"SELECT pg_advisory_xact_lock({_LOCK}), {_CLOCK}"
 _ALONE = f"SELECT pg_try_advisory_xact_lock({_LOCK + 1}), {_CLOCK}"
-_FACTS = "SELECT current_setting('server_version_num')::int / 10000, current_setting('server_encoding')"
 _BUSY = ("53300", "55P03", "57014")  # too many connections, a lock that is not to be had, a query that took too long
 _FULL = "53100"
 
@@ -66,15 +68,6 @@ class PostgreSQL(Database):
         with self.read() as connection:
             yield bool(self._told_time(connection, _ALONE))
 
-    def check(self) -> None:
-        """Raises: VisualprofError: it is too old, or cannot keep every text."""
-        with self.read() as connection:
-            version, encoding = connection.exec_driver_sql(_FACTS).one()
-        if version < _OLDEST:
-            raise VisualprofError(f"PostgreSQL {version} is too old", f"{_OLDEST} or newer is needed")
-        if encoding != "UTF8":
-            raise VisualprofError(f"the database keeps texts as {encoding}", "CREATE DATABASE ... ENCODING 'UTF8'")
-
     def _begun(self, connection: Connection) -> None:
         self._told_time(connection, _TURN)
 
@@ -91,6 +84,9 @@ class PostgreSQL(Database):
             return DiskFull(f"the database cannot grow: {reason}", "free some space on its server's disk")
         if state in _BUSY:
             return Crowded("the database of jobs is busy", "try again soon")
+        if self._since_ns is not None:  # it worked before; from now on everybody who asks gets the answer
+            _log.warning("the database: %s", reason)
+            reason = "see the server's log"
         return Damaged(UNUSABLE + reason, self.remedy)
 
 
@@ -108,10 +104,9 @@ def open_database(url: str, file: Path) -> Database:
         raise VisualprofError("PostgreSQL needs psycopg", "pip install 'visualprof[team]'") from error
     given = {name: value for name, value in _CONNECT.items() if name not in address.query}
     engine = create_engine(address, connect_args=given, pool_size=_CONNECTIONS, max_overflow=0, pool_pre_ping=True)
-    event.listen(engine, "connect", _configure)
+    event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
     database = PostgreSQL(engine)
     try:
-        database.check()
         migrate(database, f"the database {address.database or ''}".rstrip())
     except BaseException:
         engine.dispose()
@@ -131,7 +126,10 @@ def _address(url: str) -> URL:
 
 
 def _configure(connection: Any, _: Any) -> None:
-    """A new connection."""
+    """A new connection.
+
+    Raises: VisualprofError: the server is too old, or cannot keep every text.
+    """
     from psycopg.types.string import StrDumper
 
     class Text(StrDumper):
@@ -140,6 +138,12 @@ def _configure(connection: Any, _: Any) -> None:
         def dump(self, obj: str) -> Any:
             return super().dump(obj.replace("\0", "\ufffd"))
 
+    version, encoding = connection.info.server_version // 10000, connection.info.parameter_status("server_encoding")
+    if version < _OLDEST or encoding != "UTF8":
+        connection.close()
+        if version < _OLDEST:
+            raise VisualprofError(f"PostgreSQL {version} is too old", f"{_OLDEST} or newer is needed")
+        raise VisualprofError(f"the database keeps texts as {encoding}", "CREATE DATABASE ... ENCODING 'UTF8'")
     connection.adapters.register_dumper(str, Text)
     connection.autocommit = True
     connection.execute(_LIMITS)

@@ -71,15 +71,16 @@ class Relay:
         while not self._stop.is_set():
             try:
                 with self._engine.connect() as connection:
-                    driver: Any = connection.connection.driver_connection
-                    connection.detach()  # what listens is not for others
-                    self._carry(driver)
+                    try:
+                        self._carry(connection.connection.driver_connection)
+                    finally:
+                        connection.invalidate()  # what listens is not for others
             except (SQLAlchemyError, Error, OSError) as error:  # noqa: PERF203 - a connection, not an event
-                self._notifier.recheck_s = RECHECK_S
-                if not self._stop.is_set():
+                if self._notifier.recheck_s != RECHECK_S and not self._stop.is_set():
                     _log.warning(
                         "the database does not tell of new tasks (%s); it is asked instead", type(error).__name__
                     )
+                self._notifier.recheck_s = RECHECK_S
                 self._stop.wait(_AGAIN_S)
 
     def _carry(self, driver: Any) -> None:
