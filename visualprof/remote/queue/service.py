@@ -264,12 +264,25 @@ def _shut(folder: Path) -> None:
             path.chmod(mode)
 
 
-def _kept(path: Path, text: str) -> str:
-    """What a file holds, which is written with `text` when it is not there; only its owner may read it."""
+def _place(part: Path, path: Path) -> None:
+    """Raises: FileExistsError: it is there already."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.link(part, path)
     except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    return text
+        raise
+    except OSError:  # a disk without links
+        part.rename(path)
+
+
+def _kept(path: Path, text: str) -> str:
+    """What a file holds, which is made with `text`, whole, when it is not there; only its owner may read it."""
+    if not path.exists():
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+            with contextlib.suppress(FileExistsError):  # another server was faster
+                _place(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    return path.read_text().strip()
