@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from queue_sites import FAILED, capabilities, member, opened, request, together, until
@@ -20,7 +21,7 @@ from visualprof.cli import main
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Spec
-from visualprof.remote.queue.refusals import Crowded, Damaged
+from visualprof.remote.queue.refusals import Crowded, Damaged, Stale
 from visualprof.remote.queue.service import Remote
 from visualprof.remote.queue.store import postgresql as module
 from visualprof.remote.queue.store.agents import Agents
@@ -332,6 +333,28 @@ def test_a_failed_task_that_is_tried_again_is_told_to_the_others(pair: tuple[Rem
     before = other.notifier.notices
     one.jobs.retry(job)
     assert until(lambda: other.notifier.notices > before)
+
+
+def test_a_report_that_two_servers_get_at_once_ends_the_task_once(
+    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (remote.opened() for remote in pair)
+    agent = member(one)
+    one.jobs.submit(request())
+    lease = one.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    end, known = other.finisher._end, list[int]()
+
+    def late(*report: Any) -> None:
+        one.finisher.finish(agent, lease.task, lease.lease, FAILED)
+        known.append(one.jobs.revision())
+        end(*report)
+
+    monkeypatch.setattr(other.finisher, "_end", late)
+    other.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    assert one.jobs.revision() == known[0]
+    with pytest.raises(Stale):
+        other.finisher.finish(agent, lease.task, lease.lease, replace(FAILED, state="cancelled"))
 
 
 # --- commands ---
