@@ -87,9 +87,15 @@ def test_a_secret_is_read_by_its_owner_alone_and_the_environment_wins(
     assert read(tmp_path, "smtp-password = 'of the file'").smtp_password == "of the file"
     monkeypatch.setenv("VISUALPROF_SMTP_PASSWORD", "of the environment")
     assert read(tmp_path, "smtp-password = 'of the file'").smtp_password == "of the environment"
-    (tmp_path / "visualprof.toml").chmod(0o640)
-    with pytest.raises(BadParameter, match="others may read it"):
-        with_file(str(tmp_path / "visualprof.toml"), parser(), [])
+    database = "postgresql+psycopg://visualprof:secret@db/visualprof"
+    assert read(tmp_path, f"database = '{database}'").database == database
+    for line in ("smtp-password = 'x'", f"database = '{database}'"):
+        read(tmp_path, line)
+        (tmp_path / "visualprof.toml").chmod(0o640)
+        with pytest.raises(BadParameter, match="others may read it"):
+            with_file(str(tmp_path / "visualprof.toml"), parser(), [])
+    monkeypatch.setenv("VISUALPROF_DATABASE", "postgresql+psycopg://elsewhere/x")
+    assert read(tmp_path, f"database = '{database}'").database.endswith("elsewhere/x")
     with pytest.raises(SystemExit):
         parser().parse_args(["--smtp-password", "seen by ps"])
 

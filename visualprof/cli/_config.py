@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TypeGuard
+from urllib.parse import urlsplit
 
 from visualprof.cli.serve import SECRETS, add_arguments
 from visualprof.errors import BadParameter, NotFound
@@ -27,9 +28,10 @@ def with_file(file: str, parser: argparse.ArgumentParser, words: Sequence[str]) 
     """
     said = vars(parser.parse_args(words))
     kept = {name: value for name, value in _options(Path(file)).items() if name in said}
-    # A list of the command line takes the place of the file's, though argparse would append to it; so does a secret
-    # of the environment.
-    said_already = {name for name, value in said.items() if value and (_is_list(value) or name in SECRETS)}
+    # A list of the command line takes the place of the file's, though argparse would append to it; so does what the
+    # environment says.
+    named = {*SECRETS, "database"}
+    said_already = {name for name, value in said.items() if value and (_is_list(value) or name in named)}
     parser.set_defaults(**{name: value for name, value in kept.items() if name not in said_already})
     return parser.parse_args(words)
 
@@ -49,7 +51,8 @@ def _options(path: Path) -> dict[str, Any]:
             given |= _given(parser, key, value)
     except BadParameter as wrong:
         raise BadParameter(f"{path}:{_line(text, key)}: {wrong.error}", wrong.hint) from wrong
-    if os.name == "posix" and given.keys() & SECRETS.keys() and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+    secret = given.keys() & SECRETS.keys() or urlsplit(given.get("database", "")).password
+    if os.name == "posix" and secret and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         raise BadParameter(f"{path} holds a password, and others may read it", f"chmod 600 {path}")
     return given
 

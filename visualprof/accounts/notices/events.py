@@ -41,7 +41,7 @@ def tell_of_jobs(database: Database) -> None:
 
 def tell_of_machines(database: Database, lease_s: float) -> None:
     """Tells of machines that were heard of a day ago or later, and no more: their owner, or else administrators."""
-    now = time.time_ns()
+    now = database.now_ns()
     told = select(notices.c.seq).where(
         notices.c.kind == "machine_lost", notices.c.subject == agents.c.id, notices.c.at_ns == agents.c.seen_ns
     )

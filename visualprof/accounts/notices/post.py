@@ -100,13 +100,18 @@ class Post:
 
     def _due(self) -> Sequence[AnyRow]:
         """What is to be sent now, the longest due first."""
-        query = select(deliveries).where(deliveries.c.due_ns <= time.time_ns()).order_by(deliveries.c.due_ns).limit(200)
+        query = (
+            select(deliveries)
+            .where(deliveries.c.due_ns <= self._database.now_ns())
+            .order_by(deliveries.c.due_ns)
+            .limit(200)
+        )
         with self._database.read() as connection:
             return connection.execute(query).all()
 
     def _claimed(self, row: AnyRow) -> bool:
         same = (deliveries.c.seq == row.seq) & (deliveries.c.due_ns == row.due_ns)
-        held = {"due_ns": time.time_ns() + _HELD_NS, "tries": row.tries + 1}
+        held = {"due_ns": self._database.now_ns() + _HELD_NS, "tries": row.tries + 1}
         with self._database.write() as connection:
             return bool(connection.execute(update(deliveries).where(same).values(held)).rowcount)
 
@@ -142,7 +147,7 @@ class Post:
 
     def _failed(self, row: AnyRow, why: str) -> None:
         """Tries again later, also what else waits for the same receiver; in the end no more."""
-        now = time.time_ns()
+        now = self._database.now_ns()
         this, later = deliveries.c.seq == row.seq, now + _AGAIN_NS * 4**row.tries
         same = (deliveries.c.user == row.user) & (deliveries.c.channel == row.channel)
         with self._database.write() as connection:
