@@ -51,7 +51,7 @@ def _options(path: Path) -> dict[str, Any]:
             given |= _given(parser, key, value)
     except BadParameter as wrong:
         raise BadParameter(f"{path}:{_line(text, key)}: {wrong.error}", wrong.hint) from wrong
-    secret = given.keys() & SECRETS.keys() or urlsplit(given.get("database", "")).password
+    secret = bool(given.keys() & SECRETS.keys() or urlsplit(str(given.get("database", ""))).password)
     if os.name == "posix" and secret and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         raise BadParameter(f"{path} holds a password, and others may read it", f"chmod 600 {path}")
     return given
