@@ -39,6 +39,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "DELETE projects/<project>/members/<user>": (MEMBER, "ann"),
     "GET runs/access": (VIEWER, "ann"),
     "PUT runs/access": (MEMBER, "ann"),
+    "GET links": (MEMBER, "ann"),
+    "POST links": (MEMBER, "ann"),
+    "DELETE links/<link>": (MEMBER, "ann"),
     "GET status": (VIEWER, ""),
     "GET runs": (VIEWER, ""),
     "GET runs/changes": (VIEWER, ""),
@@ -88,10 +91,19 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET openapi.json": (VIEWER, ""),
 }
 
+# What a link to a run opens of it, besides what is open to anyone.
+BY_LINK = {
+    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET models",
+    "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
+    "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
+    "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
+    "GET timeline/export", "GET timeline/alignment",
+}  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
 QUERIES = {
     "GET runs/access": "run=RUN",
+    "GET links": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
     "GET models/match": "run=RUN",
@@ -127,6 +139,7 @@ BODIES: dict[str, Any] = {
     "PATCH projects/<project>": {"name": "mine now"},
     "POST projects/<project>/members": {"email": "bob@example.org"},
     "PUT runs/access": {"run": "RUN", "visibility": "public"},
+    "POST links": {"run": "RUN", "hours": 1},
     "POST uploads/known": {"blob": "BLOB", "name": "mine.onnx"},
     "POST jobs": {},
     "POST jobs/check": {},
@@ -171,10 +184,12 @@ def asked(team: Team) -> Asked:
     ann = team.browser("ann")
     account = ann.ask("POST", "account/tokens", json={"name": "ci"}).get_json()
     project = ann.ask("POST", "projects", json={"name": "ann's"}).get_json()["projects"][0]["id"]
+    link = ann.ask("POST", "links", json={"run": team.run}).get_json()["links"][0]["id"]
     return Asked(team, {
         "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob, "MODEL": f"{GRAPH}{team.blob}",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
         "<project>": project, "<user>": team.ids["ann"], "<agent>": "nobody",
+        "<link>": link,
     })  # fmt: skip
 
 

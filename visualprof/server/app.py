@@ -18,6 +18,7 @@ from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agent
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
+from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
@@ -64,6 +65,7 @@ def create_app(
         Session(settings, accounts),
         People(accounts),
         Teams(visible),
+        Links(visible, reports),
         Evaluation(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote),

@@ -68,7 +68,10 @@ class Visible:
         return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
 
     def sees(self, path: str) -> bool:
-        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users."""
+        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users.
+
+        By a link to a run the files in its folder are not seen by their own names, but as the run's.
+        """
         return self._rule(*self.version)(path)
 
     def key(self, path: str) -> str:
@@ -102,6 +105,9 @@ class Visible:
         return viewer is None or (queue is not None and queue.blobs.held(sha256, viewer))
 
     def _rule(self, viewer: str | None, revision: int) -> Rule:
+        scope = who().scope
+        if scope is not None:
+            return lambda path: self.key(path) == scope
         if viewer is None or self.accounts is None:
             return lambda _: True
         kept = self._rules.get(viewer)

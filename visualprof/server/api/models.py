@@ -117,7 +117,7 @@ class Models:
         entries, skipped = self._in_folders()
         viewer, sees = who().viewer, self._visible.sees
         if viewer is not None:
-            entries, skipped = [entry for entry in entries if sees(entry[0].id)], []
+            entries, skipped = [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))], []
         uploads = [entry for entry, owner in self._uploads.values() if viewer in (None, owner)]
         return [*uploads, *kept.values(), *entries], skipped
 
@@ -247,7 +247,7 @@ class Graphs(Resource):
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, read_only: bool) -> None:
         self._logdir, self._visible, self._models, self._read_only = logdir, visible, models, read_only
 
-    @get("/models")
+    @get("/models", needs="link")
     def models(self) -> ModelsAnswer:
         """Every model."""
         entries, skipped = self._models.listing()
@@ -263,25 +263,25 @@ class Graphs(Resource):
             raise Forbidden("this server is read-only", "put the file into the log directory")
         return self._models.keep(query.name, request.stream.read)
 
-    @get("/graph", refuses=SPAN)
+    @get("/graph", refuses=SPAN, needs="link")
     def graph(self, query: ModelQuery) -> graph.Graph:
         """A model as a graph."""
         return graph.drawn(self._models.graph(query.model), query.model)
 
-    @get("/graph/node", refuses=SPAN)
+    @get("/graph/node", refuses=SPAN, needs="link")
     def node(self, query: NodeQuery) -> graph.NodeDetails:
         """One node."""
         model = self._models.graph(query.model)
         return graph.node_details(model, within("node", query.node, len(graph.hierarchy_of(model).shown) - 1))
 
-    @get("/graph/profile", refuses=SPAN)
+    @get("/graph/profile", refuses=SPAN, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
         """Measured time on the nodes."""
         model = self._models.graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return graph.measured(model, columns_of(self._logdir, span))
 
-    @get("/graph/compare", refuses=SPAN)
+    @get("/graph/compare", refuses=SPAN, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Two models compared."""
         return compare(self._models.graph(query.model), self._models.graph(query.other))

@@ -205,6 +205,19 @@ api_tokens = Table(
     Column("used_ns", BigInteger, nullable=True),
 )
 
+# For whoever has the address: one run or report, named as in `runs`, for a time.
+links = Table(
+    "links",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("run", String(400), nullable=False, index=True),
+    Column("user", String(32), ForeignKey("users.id"), nullable=False),  # who made it
+    Column("created_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=False),
+    Column("used_ns", BigInteger, nullable=True),
+)
+
 # Texts that do one thing once: register, set a new password.
 codes = Table(
     "codes",
