@@ -58,7 +58,9 @@ def test_a_link_opens_nothing_of_other_runs(asked: Asked) -> None:
         about = {route for route in BY_LINK if TABLE[route][1]}
         assert {route: asked.by(by_link, route) for route in about if asked.by(by_link, route) != 404} == {}
     assert team_runs(by_link) == {"shared"}
-    everything = [by_link.ask("GET", path).get_data(as_text=True) for path in ("runs", "models", "evaluation", "status")]
+    everything = [
+        by_link.ask("GET", path).get_data(as_text=True) for path in ("runs", "models", "evaluation", "status")
+    ]
     assert [text for text in everything if "deeper" in text or team.job in text or str(team.site.folder) in text] == []
     inside = holder(team, team.browser("ann"), team.run)
     assert team_runs(inside) == {team.run}

@@ -15,7 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, and how long."""
     _server.add_arguments(parser)
     parser.add_argument("run", metavar="RUN", help="id of a run or report")
-    parser.add_argument("--days", type=float, default=7.0, metavar="N", help="how long, at most 90 (default %(default)g)")
+    parser.add_argument(
+        "--days", type=float, default=7.0, metavar="N", help="how long, at most 90 (default %(default)g)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

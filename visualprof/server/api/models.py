@@ -117,7 +117,10 @@ class Models:
         entries, skipped = self._in_folders()
         viewer, sees = who().viewer, self._visible.sees
         if viewer is not None:
-            entries, skipped = [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))], []
+            entries, skipped = (
+                [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))],
+                [],
+            )
         uploads = [entry for entry, owner in self._uploads.values() if viewer in (None, owner)]
         return [*uploads, *kept.values(), *entries], skipped
 

@@ -24,6 +24,7 @@ from visualprof.server.answers import ErrorBody
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.jobs import JobRefused, Jobs
+from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.people import People
@@ -53,7 +54,8 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, Evaluation,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, Links,
+    Evaluation,
     OpenApi,
 )  # fmt: skip
 

@@ -54,6 +54,7 @@ export type UserChange = Schemas["UserChange"];
 export type AuditAnswer = Schemas["AuditAnswer"];
 export type ProjectsAnswer = Schemas["ProjectsAnswer"];
 export type ProjectRow = Schemas["ProjectRow"];
+export type LinksAnswer = Schemas["LinksAnswer"];
 export type AccessAnswer = Schemas["AccessAnswer"];
 export type Visibility = AccessAnswer["visibility"];
 

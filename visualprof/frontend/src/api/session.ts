@@ -41,13 +41,14 @@ function of_tab(keep?: string): string {
   }
 }
 
-/** Forgets the link, for what more one's account opens. */
-export function leave_link(): void {
+/** What was shown to nobody, or by a link, is not what a person sees. */
+export function enter_account(): void {
   of_tab("");
   location.reload();
 }
 
 function keep(given: string): void {
+  of_tab("");
   token = given;
   stored(given);
 }

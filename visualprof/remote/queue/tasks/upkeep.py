@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
 
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
@@ -112,6 +113,7 @@ class Upkeep:
                     same.values({**values, "phase": None, "updated_ns": time.time_ns()})
                 ).rowcount
                 if moved:
+                    end_use(connection, row.owner, row.id, row.attempt, now)
                     touch(connection, row.job)
             if moved and values["state"] == "waiting":
                 self._notifier.notify()

@@ -28,4 +28,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("sha256"),
         sa.UniqueConstraint("id"),
     )
+    op.create_table(
+        "quotas",
+        sa.Column("user", sa.String(length=32), nullable=False),
+        sa.Column("jobs_waiting", sa.Integer(), nullable=True),
+        sa.Column("jobs_running", sa.Integer(), nullable=True),
+        sa.Column("upload_bytes", sa.BigInteger(), nullable=True),
+        sa.Column("device_ns", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("user"),
+    )
+    op.create_table(
+        "device_use",
+        sa.Column("task", sa.String(length=40), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("begun_ns", sa.BigInteger(), nullable=False),
+        sa.Column("ended_ns", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("task", "attempt"),
+    )
+    op.create_index(op.f("ix_device_use_owner"), "device_use", ["owner"], unique=False)
     op.create_index(op.f("ix_links_run"), "links", ["run"], unique=False)
