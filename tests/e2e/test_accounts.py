@@ -81,6 +81,18 @@ def test_nobody_is_shut_out_of_their_account(team: Dashboard, visit: Visits, pag
         assert violations(tab) == []
 
 
+def test_an_administrator_bounds_what_somebody_may_have(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 401")
+    root = visit(team, "people", token="")
+    log_in(root, "root@example.org")
+    root.get_by_role("button", name="Change the quota of root@example.org").click()
+    root.get_by_role("spinbutton", name="Uploads, GB").fill("1.5")
+    root.get_by_role("button", name="Save", exact=True).click()
+    expect(root.get_by_text("0 / 1.5")).to_be_visible()
+    root.goto(f"{team.url}#/account")
+    expect(root.locator("main")).to_contain_text("0 / 1.5")
+
+
 def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview")
     page.locator("main h1").first.wait_for()

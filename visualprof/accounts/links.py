@@ -23,7 +23,7 @@ _SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
 
 @dataclass(frozen=True)
 class Link:
-    """A link. run: by the name that outlives other log directories. by: who made it. used_ns: None before its first use."""
+    """A link. run: as `Access.folder` would name it alone. by: who made it. used_ns: None before its first use."""
 
     id: str
     run: str
@@ -87,7 +87,7 @@ class Links:
         return run
 
     def of_code(self, code: str) -> Principal:
-        """Who came by it: a viewer of that run alone; nobody where it is over, or its maker may share the run no more."""
+        """Who came by it: a viewer of that run alone; nobody where it is over, or its maker shares that run no more."""
         sha256, now = secret.hashed(code), time.time_ns()
         with self._database.read() as connection:
             row = connection.execute(_WITH_MAKER.where(links.c.sha256 == sha256)).first()

@@ -7,6 +7,7 @@ from visualprof.accounts.links import Links
 from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
+from visualprof.accounts.quotas import UserQuotas
 from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
 from visualprof.accounts.sharing import Sharing
 from visualprof.accounts.users import Users
@@ -29,6 +30,7 @@ class Accounts:
         self.sessions = Sessions(database, idle_s, whole_s)
         self.projects = Projects(database)
         self.sharing = Sharing(database)
+        self.quotas = UserQuotas(database)
         self.links = Links(database, self.sharing)
 
     def deeds(self, before: int | None, limit: int) -> list[Deed]:

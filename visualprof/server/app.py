@@ -23,6 +23,7 @@ from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
+from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
@@ -64,6 +65,7 @@ def create_app(
         Agents(remote),
         Session(settings, accounts),
         People(accounts),
+        QuotaRoutes(accounts),
         Teams(visible),
         Links(visible, reports),
         Evaluation(logdir, visible, reports),

@@ -104,6 +104,15 @@ class Visible:
         viewer, queue = who().viewer, self._remote.existing()
         return viewer is None or (queue is not None and queue.blobs.held(sha256, viewer))
 
+    def refuse_bytes(self, more: int) -> None:
+        """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
+
+        Raises: OverQuota: they may not have so many.
+        """
+        user = who().user
+        if user is not None:
+            self._remote.opened().quotas.refuse_bytes(user, more)
+
     def _rule(self, viewer: str | None, revision: int) -> Rule:
         scope = who().scope
         if scope is not None:

@@ -9,6 +9,7 @@ from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import open_sqlite
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
+from visualprof.remote.queue.store.quotas import Quotas
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -63,5 +64,19 @@ def open_queue(
         upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy)
         upkeep.start()
     return Queue(
-        database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal, upkeep
+        database,
+        number,
+        store,
+        signer,
+        notifier,
+        blobs,
+        jobs,
+        agents,
+        leases,
+        logs,
+        results,
+        finisher,
+        removal,
+        Quotas(database),
+        upkeep,
     )

@@ -181,6 +181,10 @@ class Models:
         finally:
             self._uploading.release()
 
+    def kept_bytes(self, user: str | None) -> int:
+        """Of the models that somebody uploaded to be shown."""
+        return sum(entry[0].size_bytes for entry, owner in list(self._uploads.values()) if owner == user)
+
     def _keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         with self._lock:
             if not self._folder:
@@ -258,12 +262,13 @@ class Graphs(Resource):
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422], 503: "too many at once"},
+        refuses={**READ_ONLY, 413: "too large", 429: "a quota is used up", 422: SPAN[422], 503: "too many at once"},
     )  # fmt: skip
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
         if self._read_only:
             raise Forbidden("this server is read-only", "put the file into the log directory")
+        self._visible.refuse_bytes((request.content_length or 0) + self._models.kept_bytes(who().user))
         return self._models.keep(query.name, request.stream.read)
 
     @get("/graph", refuses=SPAN, needs="link")

@@ -28,6 +28,7 @@ from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.people import People
+from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
@@ -54,7 +55,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, Teams, Links,
+    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
     Evaluation,
     OpenApi,
 )  # fmt: skip

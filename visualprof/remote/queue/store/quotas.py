@@ -6,6 +6,7 @@ A row of `quotas` bounds its user; that of nobody ("") everybody who has none. W
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
@@ -86,6 +87,11 @@ class Quotas:
         """What somebody may have, and has."""
         with self._database.read() as connection:
             return quota_of(connection, user), used_by(connection, user)
+
+    def used(self, users: Iterable[str]) -> dict[str, Used]:
+        """What each of them has."""
+        with self._database.read() as connection:
+            return {user: used_by(connection, user) for user in users}
 
     def refuse_bytes(self, user: str, more: int) -> None:
         """Raises: OverQuota: somebody may not upload so many bytes more."""

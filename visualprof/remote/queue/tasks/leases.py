@@ -47,7 +47,7 @@ _FITTING = and_(
     or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
     tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
 )
-# What quotas leave: nothing of whoever has spent their hours; of whoever is busy, what belongs to jobs that run already.
+# What quotas leave: nothing of whoever has spent their hours; of whoever is busy, what is of jobs that run already.
 _LEFT = and_(
     func.coalesce(tasks.c.owner, "").not_in(bindparam("spent", expanding=True)),
     or_(
@@ -201,7 +201,7 @@ class Leases:
             "run": run,
             "updated_ns": time.time_ns(),
         }
-        end_use(connection, row.owner, task, row.attempt, values["updated_ns"])
+        end_use(connection, row.owner, task, row.attempt, time.time_ns())
         connection.execute(_ENDED, {"of": task, "token": token, **values})
         touch(connection, row.job)
 
