@@ -13,8 +13,8 @@ from typing import Any, Literal
 import msgspec
 from sqlalchemy import Boolean, Connection, and_, bindparam, func, or_, select, tuple_, update
 
-from visualprof.remote.protocol import FINAL, File, Lease, Request, State
-from visualprof.remote.queue.check.matching import device_names, lacks, placed
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
+from visualprof.remote.queue.check.matching import Free, device_names, lacks, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -28,8 +28,7 @@ from visualprof.remote.queue.tasks.told import Beat, Report
 
 LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
-TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
-_TRANSFERS = ("preparing", "uploading")
+TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
 # Statements are made once: making one takes longer than running it.
 _TASK = select(tasks).where(tasks.c.id == bindparam("of"))
@@ -45,7 +44,10 @@ _FITTING = and_(
         and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
     ),
     or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
-    tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+    or_(
+        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
+    ),
 )
 # What quotas leave: nothing of whoever has spent their hours; of whoever is busy, what is of jobs that run already.
 _LEFT = and_(
@@ -58,7 +60,12 @@ _LEFT = and_(
 _WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING, _LEFT).order_by(tasks.c.seq).limit(LOOKED_AT)
 _CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
-_TIMEOUT = select(jobs.c.timeout_ns).where(jobs.c.id == bindparam("of"))
+_TIMEOUT = (  # of a job, with the number of its specs
+    select(jobs.c.timeout_ns, func.count())
+    .join(tasks, tasks.c.job == jobs.c.id)
+    .where(jobs.c.id == bindparam("of"))
+    .group_by(jobs.c.timeout_ns)
+)
 _NAME = select(agents.c.name).where(agents.c.id == bindparam("of"))
 _BLOBS = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _BEGAN = (  # the machines that began a spec which any may run, the first one first
@@ -81,18 +88,25 @@ class Leases:
         self._claiming = threading.Lock()
 
     def lease(
-        self, agent: Agent, devices: Sequence[str], wait_s: float, gone: Callable[[], bool] = lambda: False
+        self,
+        agent: Agent,
+        devices: Sequence[str],
+        wait_s: float,
+        gone: Callable[[], bool] = lambda: False,
+        begun: Mapping[str, str] | None = None,
     ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
 
         gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
+        begun: jobs of which the agent takes more specs on a device that is not free, where they take turns.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        offered = offer(agent, devices)
+        free = Free(devices, begun or {})
+        offered = offer(agent, free)
         known = self._notifier.notices
-        lease = self._claim(agent, devices, offered)
+        lease = self._claim(agent, free, offered)
         if lease or wait_s <= 0:
             return lease
         with self._notifier.slot():
@@ -101,7 +115,7 @@ class Leases:
                 if gone():
                     break
                 told, known = known != self._notifier.notices, self._notifier.notices
-                lease = self._claim(agent, devices, offered)
+                lease = self._claim(agent, free, offered)
                 if told and lease is None:
                     self._notifier.pass_on()
             if lease is None:
@@ -220,7 +234,7 @@ class Leases:
         with self._database.write() as connection:
             return task_of(self.hold(connection, agent.id, task, token))
 
-    def _claim(self, agent: Agent, devices: Sequence[str], offered: dict[str, Any]) -> Lease | None:
+    def _claim(self, agent: Agent, free: Free, offered: dict[str, Any]) -> Lease | None:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
@@ -231,7 +245,7 @@ class Leases:
                     row, job, request = found
                     again = _again(connection, row)
                     files = self._files(connection, request)
-                taken = self._taken(row, agent.id, *placed(agent, row, devices), job.timeout_ns, again)
+                taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
                     if connection.execute(_CLAIM, {"of": row.id, "earlier": row.attempt, **taken}).rowcount:
                         begin_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
@@ -304,9 +318,10 @@ class Leases:
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
-        if beat.phase in _TRANSFERS and not row.cancel:
-            own = connection.execute(_TIMEOUT, {"of": row.job}).scalar_one()
-            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS)
+        if beat.phase in NOT_ITS_OWN and not row.cancel:
+            own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
+            waiting = own * (specs - 1)  # for the turns of the others
+            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)
         shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
         if shown:
             values["updated_ns"] = now
@@ -360,18 +375,25 @@ def _texts(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()
 
 
-def offer(agent: Agent, devices: Sequence[str]) -> dict[str, Any]:
-    """The parameters of `_FITTING`: what a machine serves while these devices are free."""
+def offer(agent: Agent, free: Free) -> dict[str, Any]:
+    """The parameters of `_FITTING`: what a machine serves."""
+    works = agent.standing == "works"
+    return {
+        "taker": agent.id,
+        "on_platform": agent.capabilities.platform,
+        "for_all": agent.public,
+        "for_owner": agent.owner or "",
+        "served": _served(agent, free.devices) if works else [],
+        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device]) if works],
+    }
+
+
+def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Backends, versions and devices of the tasks that a machine can run on these devices."""
     served = {
         (runtime.backend, version, device)
         for runtime in agent.capabilities.runtimes
         for version in ("", runtime.version)
         for device in device_names([device for device in devices if device in runtime.devices])
     }
-    return {
-        "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "for_all": agent.public,
-        "for_owner": agent.owner or "",
-        "served": sorted(served) if agent.standing == "works" else [],
-    }
+    return sorted(served)
