@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ class Blobs:
         Raises: Oversize, DiskFull.
         """
         sha256, size = self._store.put(read, limit)
-        row = {"name": shown(name), "size_bytes": size, "kept_ns": time.time_ns()}
+        row = {"name": shown(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
         try:
             with self._database.write() as connection:
                 connection.execute(insert(blobs).values(sha256=sha256, **row))
@@ -55,7 +54,7 @@ class Blobs:
         path, found = self.path(sha256), blobs.c.inspected.is_not(None)
         with self._database.write() as connection:
             here = update(blobs).where((blobs.c.sha256 == sha256) & found)
-            if not connection.execute(here.values(name=shown(name), kept_ns=time.time_ns())).rowcount:
+            if not connection.execute(here.values(name=shown(name), kept_ns=self._database.now_ns())).rowcount:
                 raise NotFound(f"the file {sha256} is not here", "upload it")
         os.utime(path)  # `remove_leftovers` looks at the time
         return path.stat().st_size
@@ -73,6 +72,8 @@ class Blobs:
                 refuse_bytes(connection, owner, sum(size for _, size in new.values()))
                 for sha256, (name, _) in new.items():
                     connection.execute(insert(holders).values(sha256=sha256, owner=owner, name=shown(name)))
+        except IntegrityError:  # another server noted one of them at the same moment
+            self.hold(owner, files)
         except OverQuota:
             self._release(files)
             raise
