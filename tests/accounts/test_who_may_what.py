@@ -40,6 +40,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "POST users/<user>/password": (ADMIN, ""),
     "POST invitations": (ADMIN, ""),
     "GET audit": (ADMIN, ""),
+    "GET quotas": (ADMIN, ""),
+    "PUT quotas": (ADMIN, ""),
     "GET projects": (VIEWER, ""),
     "POST projects": (MEMBER, ""),
     "PATCH projects/<project>": (MEMBER, "ann"),
@@ -48,6 +50,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "DELETE projects/<project>/members/<user>": (MEMBER, "ann"),
     "GET runs/access": (VIEWER, "ann"),
     "PUT runs/access": (MEMBER, "ann"),
+    "GET links": (MEMBER, "ann"),
+    "POST links": (MEMBER, "ann"),
+    "DELETE links/<link>": (MEMBER, "ann"),
     "GET status": (VIEWER, ""),
     "GET runs": (VIEWER, ""),
     "GET runs/changes": (VIEWER, ""),
@@ -97,10 +102,19 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET openapi.json": (VIEWER, ""),
 }
 
+# What a link to a run opens of it, besides what is open to anyone.
+BY_LINK = {
+    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET models",
+    "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
+    "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
+    "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
+    "GET timeline/export", "GET timeline/alignment",
+}  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
 QUERIES = {
     "GET runs/access": "run=RUN",
+    "GET links": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
     "GET models/match": "run=RUN",
@@ -134,10 +148,12 @@ BODIES: dict[str, Any] = {
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},
+    "PUT quotas": {},
     "POST projects": {"name": "vision"},
     "PATCH projects/<project>": {"name": "mine now"},
     "POST projects/<project>/members": {"email": "bob@example.org"},
     "PUT runs/access": {"run": "RUN", "visibility": "public"},
+    "POST links": {"run": "RUN", "hours": 1},
     "POST uploads/known": {"blob": "BLOB", "name": "mine.onnx"},
     "POST jobs": {},
     "POST jobs/check": {},
@@ -182,11 +198,13 @@ def asked(team: Team) -> Asked:
     ann = team.browser("ann")
     account = ann.ask("POST", "account/tokens", json={"name": "ci"}).get_json()
     project = ann.ask("POST", "projects", json={"name": "ann's"}).get_json()["projects"][0]["id"]
+    link = ann.ask("POST", "links", json={"run": team.run}).get_json()["links"][0]["id"]
     return Asked(team, {
         "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
         "MODEL": graph_of(team.blob, "onnx") or "",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
         "<project>": project, "<user>": team.ids["ann"], "<agent>": "nobody",
+        "<link>": link,
     })  # fmt: skip
 
 

@@ -31,6 +31,11 @@ VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations
 def violations(page: Page) -> list[Any]:
     page.locator("main h1").first.wait_for()
     page.wait_for_load_state("networkidle")
+    return violations_now(page)
+
+
+def violations_now(page: Page) -> list[Any]:
+    """Of a page that is as it is to be."""
     page.evaluate(AXE.read_text())
     return page.evaluate(VIOLATIONS)
 

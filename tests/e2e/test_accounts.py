@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import ROOT, Dashboard, Page, Visits, expect
-from tests.e2e.test_accessibility import AXE, violations
+from tests.e2e.test_accessibility import AXE, violations, violations_now
 
 PASSWORD = "four words are enough"
 
@@ -60,7 +60,7 @@ def test_a_team_from_the_invitation_to_a_shared_run(team: Dashboard, visit: Visi
     expect(ann.locator("main")).to_contain_text("Step time", ignore_case=True)
 
     root.goto(f"{team.url}#/overview?run=paddle-cpu")
-    root.get_by_role("button", name="Share").click()
+    root.get_by_role("button", name="Share", exact=True).click()
     root.get_by_label("Its owner and administrators").check()
     root.get_by_role("button", name="Save", exact=True).click()
     ann.goto(f"{team.url}#/overview?run=paddle-cpu")
@@ -81,6 +81,18 @@ def test_nobody_is_shut_out_of_their_account(team: Dashboard, visit: Visits, pag
         log_in(tab, "root@example.org")
         expect(tab.get_by_role("button", name="Account of root")).to_be_visible()
         assert violations(tab) == []
+
+
+def test_an_administrator_bounds_what_somebody_may_have(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 401")
+    root = visit(team, "people", token="")
+    log_in(root, "root@example.org")
+    root.get_by_role("button", name="Change the quota of root@example.org").click()
+    root.get_by_role("spinbutton", name="Uploads, GB").fill("1.5")
+    root.get_by_role("button", name="Save", exact=True).click()
+    expect(root.get_by_text("0 / 1.5")).to_be_visible()
+    root.goto(f"{team.url}#/account")
+    expect(root.locator("main")).to_contain_text("0 / 1.5")
 
 
 def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
@@ -161,3 +173,38 @@ def test_a_proxy_logs_people_in(tmp_path: Path, serve: Callable[..., Dashboard],
     page.get_by_label("Name of a new project").fill("vision")
     page.get_by_role("button", name="Make a project").click()
     expect(page.get_by_role("heading", name="vision")).to_be_visible()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
+def test_a_link_shows_one_run_without_an_account(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 401")
+    root = visit(team, "overview", token="")
+    log_in(root, "root@example.org")
+    expect(root.get_by_role("button", name="Account of root")).to_be_visible()
+    root.goto(f"{team.url}#/overview?run=paddle-cpu")
+    root.get_by_role("button", name="Share", exact=True).click()
+    root.get_by_label("How long it lasts").select_option("1 hour")
+    root.get_by_role("button", name="Make a link").click()
+    link = root.locator(".command-line").inner_text().removesuffix("Copy")
+    expect(root.get_by_text("in 59 min.")).to_be_visible()
+    assert violations_now(root) == []
+
+    for theme in ("light", "dark"):
+        guest = visit(team, at=link, token="", theme=theme)
+        expect(guest.locator("main")).to_contain_text("Step time", ignore_case=True)
+        assert "vp_l_" not in guest.url
+        expect(guest.get_by_role("navigation").get_by_role("link", name="Evaluation")).to_be_visible()
+        expect(guest.get_by_role("navigation").get_by_role("link", name="Machines")).to_have_count(0)
+        guest.reload()
+        guest.get_by_role("button", name="By a link").click()
+        expect(guest.get_by_text("It opens nothing else")).to_be_visible()
+        assert violations_now(guest) == []
+        guest.goto(f"{team.url}#/overview?run=onnxruntime-cpu")
+        expect(guest.locator("main").get_by_role("alert")).to_contain_text("onnxruntime-cpu")
+
+    root.get_by_role("button", name="End it").click()
+    expect(root.get_by_text("in 59 min.")).to_have_count(0)
+    guest.reload()
+    expect(guest.get_by_text("The link that you came by is over")).to_be_visible()
+    log_in(guest, "root@example.org")
+    expect(guest.get_by_role("button", name="Account of root")).to_be_visible()

@@ -22,7 +22,8 @@ class Principal:
 
     user: id; None for nobody, and without accounts. role: None for nobody. session: id of the session, "" for a token.
     csrf: what a page must say with every change, as a cookie is also sent by pages that are not ours; "" for a token.
-    sees_all: there are no accounts.
+    sees_all: there are no accounts. scope: the only run that it sees, by a link; None is no such bound.
+    ends_ns: of the link.
     """
 
     user: str | None = None
@@ -32,6 +33,8 @@ class Principal:
     session: str = ""
     csrf: str = ""
     sees_all: bool = False
+    scope: str | None = None
+    ends_ns: int | None = None
 
     def may(self, role: Role) -> bool:
         """Is this its role, or one below?"""
@@ -39,7 +42,9 @@ class Principal:
 
     @property
     def viewer(self) -> str | None:
-        """Whose rows it sees; None is everybody's."""
+        """Whose rows it sees; None is everybody's. Whoever came by a link is nobody whose rows there are."""
+        if self.scope is not None:
+            return f"{LINK}{self.scope}"
         return None if self.sees_all or self.role == "admin" else self.user or ""
 
 
@@ -56,6 +61,7 @@ class Actor:
         return self.principal.user
 
 
+LINK = "vp_l_"  # before the code of a link to one run
 TOKEN = "vp_u_"  # before a token for commands
 NOBODY = Principal()
 EVERYBODY = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from visualprof.accounts.audit import Deed, deeds
+from visualprof.accounts.links import Links
 from visualprof.accounts.notices.contacts import Contacts
 from visualprof.accounts.notices.rows import Notices
 from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
+from visualprof.accounts.quotas import UserQuotas
 from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
 from visualprof.accounts.sharing import Sharing
 from visualprof.accounts.users import Users
@@ -32,6 +34,8 @@ class Accounts:
         self.sharing = Sharing(database)
         self.notices = Notices(database)
         self.contacts = Contacts(database)
+        self.quotas = UserQuotas(database)
+        self.links = Links(database, self.sharing)
 
     def deeds(self, before: int | None, limit: int) -> list[Deed]:
         """The latest rows of the log, the newest first. before: only those with a lower number."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import func, insert, select, update
 
 from visualprof.accounts.audit import note
-from visualprof.accounts.principal import Actor, Visibility
+from visualprof.accounts.principal import Actor, Principal, Visibility
 from visualprof.accounts.projects import belonging
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.queue.store.database import Database, changed
@@ -24,6 +24,11 @@ class Access:
     owner: str | None
     visibility: Visibility
     project: str | None
+
+    def shared_by(self, principal: Principal) -> bool:
+        """May somebody share it?"""
+        own = self.owner is not None and self.owner == principal.user
+        return principal.may("admin") or (own and principal.may("member"))
 
 
 class Sharing:
@@ -64,14 +69,22 @@ class Sharing:
             row = connection.execute(query.limit(1)).first()
         return Access(row.folder, row.owner, row.visibility, row.project) if row else Access(path, None, "public", None)
 
+    def shareable(self, actor: Actor, path: str) -> Access:
+        """Who may see a run, for somebody who may change it.
+
+        Raises: Forbidden: neither its owner nor an administrator.
+        """
+        access = self.of(path)
+        if not access.shared_by(actor.principal):
+            raise Forbidden("only its owner and administrators share a run")
+        return access
+
     def share(self, actor: Actor, path: str, visibility: Visibility, project: str | None) -> None:
         """Changes who may see a run: its owner may, and administrators.
 
         Raises: Forbidden. BadParameter. NotFound: the project.
         """
-        access = self.of(path)
-        if not (actor.principal.may("admin") or (access.owner and access.owner == actor.user)):
-            raise Forbidden("only its owner and administrators share a run")
+        access = self.shareable(actor, path)
         if (visibility == "project") != (project is not None):
             raise BadParameter("project: to be named for this visibility, and for no other")
         with self._database.write() as connection:

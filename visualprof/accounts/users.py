@@ -232,6 +232,14 @@ class Users:
             note(connection, actor, action, subject)
 
 
+def email_of_user(connection: Connection, user: str) -> str:
+    """Somebody's address.
+
+    Raises: NotFound.
+    """
+    return str(_row(connection, user).email)
+
+
 def anybody(database: Database) -> bool:
     """Has anybody an account?"""
     with database.read() as connection:

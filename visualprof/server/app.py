@@ -18,11 +18,13 @@ from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agent
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.jobs import Jobs
+from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
+from visualprof.server.api.quotas import QuotaRoutes
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
@@ -69,7 +71,9 @@ def create_app(
         Agents(remote),
         Session(settings, accounts),
         People(settings, accounts),
+        QuotaRoutes(accounts),
         Teams(visible),
+        Links(visible, reports),
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
         OpenApi(),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from flask import Response, g, request
 from werkzeug.http import parse_cookie
 
-from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
-from visualprof.errors import Forbidden
+from visualprof.accounts.principal import EVERYBODY, LINK, NOBODY, READER, TOKEN, Actor, Principal
+from visualprof.errors import Forbidden, NotFound
 from visualprof.remote.queue.refusals import Untrusted
 from visualprof.server.hosts import is_proxy, sender_of
 from visualprof.server.session_token import HEADER, VARIABLE
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
-# What a route needs: nothing, a token of a machine that it looks at itself, or a role.
-Needs = Literal["anyone", "agent", "viewer", "member", "admin"]
+# What a route needs: nothing, a token of a machine that it looks at itself, a role; or, for what shows a run, a link to
+# it or the role of a viewer.
+Needs = Literal["anyone", "agent", "link", "viewer", "member", "admin"]
 
 
 def who() -> Principal:
@@ -58,6 +59,8 @@ def identified(settings: Settings, accounts: Accounts | None, proxied: Proxied |
         said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
         if said.startswith(TOKEN):  # then the cookie is none of its business
             return accounts.sessions.of_token(said)
+        if said.startswith(LINK):
+            return accounts.links.of_code(said)
         if proxied is not None:
             name = header(settings.user_header)
             if not (name and is_proxy(peer, settings.proxies)):  # anybody else only claims to be somebody
@@ -77,10 +80,14 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         accounts: the server has them.
         acts: it changes something.
 
-    Raises: Untrusted: nobody has logged in, or a token is missing. Forbidden: the role may not.
+    Raises: Untrusted: nobody has logged in, or a token is missing. Forbidden: the role may not. NotFound: the link of a
+        run does not lead there.
     """
     principal = who()
-    if needs in ("anyone", "agent") or principal.may(needs):
+    if principal.scope is not None and needs not in ("anyone", "agent", "link"):
+        raise NotFound("a link to one run opens nothing else", "log in")
+    role = "viewer" if needs == "link" else needs
+    if role in ("anyone", "agent") or principal.may(role):
         if principal.csrf and acts and needs != "agent":
             said = request.headers.get(HEADER, "").encode("utf-8", "replace")
             if not hmac.compare_digest(said, principal.csrf.encode()):

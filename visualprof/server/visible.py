@@ -68,7 +68,10 @@ class Visible:
         return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
 
     def sees(self, path: str) -> bool:
-        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users."""
+        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users.
+
+        By a link to a run the files in its folder are not seen by their own names, but as the run's.
+        """
         return self._rule(*self.version)(path)
 
     def key(self, path: str) -> str:
@@ -101,7 +104,19 @@ class Visible:
         viewer, queue = who().viewer, self._remote.existing()
         return viewer is None or (queue is not None and queue.blobs.held(sha256, viewer))
 
+    def refuse_bytes(self, more: int) -> None:
+        """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
+
+        Raises: OverQuota: they may not have so many.
+        """
+        user = who().user
+        if user is not None:
+            self._remote.opened().quotas.refuse_bytes(user, more)
+
     def _rule(self, viewer: str | None, revision: int) -> Rule:
+        scope = who().scope
+        if scope is not None:
+            return lambda path: self.key(path) == scope
         if viewer is None or self.accounts is None:
             return lambda _: True
         kept = self._rules.get(viewer)

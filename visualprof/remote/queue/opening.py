@@ -9,6 +9,7 @@ from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
 from visualprof.remote.queue.store.postgresql import open_database
+from visualprof.remote.queue.store.quotas import Quotas
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -75,5 +76,5 @@ def open_queue(
         relay.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        upkeep, relay,
+        Quotas(database), upkeep, relay,
     )  # fmt: skip

@@ -11,6 +11,7 @@ VisualprofError
 ├── Unfit       422  result files that are missing, differ or have impossible names
 ├── Crowded     503  too many agents wait at once, or the database is busy
 ├── Damaged     503  the database cannot be used
+├── OverQuota   429  a user has as much as they may (store/quotas.py)
 └── DiskFull    507  the server's disk is full or read-only
 """
 

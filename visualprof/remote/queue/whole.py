@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.store.blobs import Blobs
     from visualprof.remote.queue.store.database import Database
     from visualprof.remote.queue.store.files import Read, Store
+    from visualprof.remote.queue.store.quotas import Quotas
     from visualprof.remote.queue.store.signing import Signer
     from visualprof.remote.queue.tasks.finish import Finisher
     from visualprof.remote.queue.tasks.jobs import Jobs
@@ -42,6 +43,7 @@ class Queue:
     results: Results
     finisher: Finisher
     removal: Removal
+    quotas: Quotas
     upkeep: Upkeep | None = None
     relay: Relay | None = None
 

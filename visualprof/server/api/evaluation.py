@@ -201,14 +201,14 @@ class Evaluation(Resource):
         self._logdir, self._visible, self._reports = logdir, visible, reports
         self._latest = Polled()
 
-    @get("/evaluation")
+    @get("/evaluation", needs="link")
     def listing(self) -> ReportsAnswer | Response:
         """Every report, the newest first."""
         revision, reports = self._reports.current()
         version = revision, self._logdir.revision, self._visible.version
         return self._latest.answer(version, lambda: ReportsAnswer(revision, self._rows(reports)))
 
-    @get("/evaluation/overlay", media=("application/json", "text/csv"), refuses=NO_REPORT)
+    @get("/evaluation/overlay", media=("application/json", "text/csv"), refuses=NO_REPORT, needs="link")
     def overlay(self, query: OverlayQuery) -> EvaluationAnswer | Response:
         """Reports laid over each other."""
         chosen = self._reports.chosen(request.args.getlist("reports"))
@@ -224,7 +224,7 @@ class Evaluation(Resource):
             charts=overlay_charts(chosen),
         )
 
-    @get("/evaluation/point", refuses=NO_REPORT)
+    @get("/evaluation/point", refuses=NO_REPORT, needs="link")
     def point(self, query: PointQuery) -> PointAnswer:
         """One point of a report."""
         report = self._reports.find(query.report)

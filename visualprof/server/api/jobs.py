@@ -109,7 +109,10 @@ class Jobs(Resource):
 
     @change(
         "POST", "/jobs", status=201,
-        refuses={**READ_ONLY, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here"},
+        refuses={
+            **READ_ONLY, 400: "the job is wrong; `errors` has all that is", 409: "jobs cannot be run here",
+            429: "a quota is used up",
+        },
     )  # fmt: skip
     def submit(self, body: RequestBody) -> JobAnswer | Response:
         """Submit a job; 200 and the job of the same key where it was submitted before."""

@@ -60,7 +60,7 @@ class Matches(Resource):
         self._known: OrderedDict[object, tuple[float | None, float]] = OrderedDict()
         self._lock = threading.Lock()
 
-    @get("/models/match", refuses=SPAN)
+    @get("/models/match", refuses=SPAN, needs="link")
     def match(self, query: SpanQuery) -> MatchesAnswer:
         """Models by how much of a run's time finds its node in them; ask again while some are still being read."""
         span = self._visible.listing().find(query.run, query.worker, query.span)

@@ -117,7 +117,10 @@ class Models:
         entries, skipped = self._in_folders()
         viewer, sees = who().viewer, self._visible.sees
         if viewer is not None:
-            entries, skipped = [entry for entry in entries if sees(entry[0].id)], []
+            entries, skipped = (
+                [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))],
+                [],
+            )
         uploads = [entry for entry, owner in self._uploads.values() if viewer in (None, owner)]
         return [*uploads, *kept.values(), *entries], skipped
 
@@ -177,6 +180,10 @@ class Models:
             return self._keep(name, read)
         finally:
             self._uploading.release()
+
+    def kept_bytes(self, user: str | None) -> int:
+        """Of the models that somebody uploaded to be shown."""
+        return sum(entry[0].size_bytes for entry, owner in list(self._uploads.values()) if owner == user)
 
     def _keep(self, name: str, read: Callable[[int], bytes]) -> ModelEntry:
         with self._lock:
@@ -247,7 +254,7 @@ class Graphs(Resource):
     def __init__(self, logdir: LogDirectory, visible: Visible, models: Models, read_only: bool) -> None:
         self._logdir, self._visible, self._models, self._read_only = logdir, visible, models, read_only
 
-    @get("/models")
+    @get("/models", needs="link")
     def models(self) -> ModelsAnswer:
         """Every model."""
         entries, skipped = self._models.listing()
@@ -255,33 +262,34 @@ class Graphs(Resource):
 
     @change(
         "POST", "/models", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: SPAN[422], 503: "too many at once"},
+        refuses={**READ_ONLY, 413: "too large", 429: "a quota is used up", 422: SPAN[422], 503: "too many at once"},
     )  # fmt: skip
     def keep_model(self, query: UploadQuery) -> ModelEntry:
         """Keep an uploaded model."""
         if self._read_only:
             raise Forbidden("this server is read-only", "put the file into the log directory")
+        self._visible.refuse_bytes((request.content_length or 0) + self._models.kept_bytes(who().user))
         return self._models.keep(query.name, request.stream.read)
 
-    @get("/graph", refuses=SPAN)
+    @get("/graph", refuses=SPAN, needs="link")
     def graph(self, query: ModelQuery) -> graph.Graph:
         """A model as a graph."""
         return graph.drawn(self._models.graph(query.model), query.model)
 
-    @get("/graph/node", refuses=SPAN)
+    @get("/graph/node", refuses=SPAN, needs="link")
     def node(self, query: NodeQuery) -> graph.NodeDetails:
         """One node."""
         model = self._models.graph(query.model)
         return graph.node_details(model, within("node", query.node, len(graph.hierarchy_of(model).shown) - 1))
 
-    @get("/graph/profile", refuses=SPAN)
+    @get("/graph/profile", refuses=SPAN, needs="link")
     def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
         """Measured time on the nodes."""
         model = self._models.graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return graph.measured(model, columns_of(self._logdir, span))
 
-    @get("/graph/compare", refuses=SPAN)
+    @get("/graph/compare", refuses=SPAN, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:
         """Two models compared."""
         return compare(self._models.graph(query.model), self._models.graph(query.other))

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from visualprof.accounts.principal import Role
 from visualprof.server.answers import csv_file, row
+from visualprof.server.api.quotas import QuotaRow, UsedRow
 from visualprof.server.api.session import existing, with_passwords
 from visualprof.server.identity import actor, who
 from visualprof.server.routes import Query, Resource, change, get
@@ -46,10 +47,12 @@ class TokenRow(msgspec.Struct):
 
 
 class AccountAnswer(msgspec.Struct):
-    """Where one is logged in, and one's tokens. new_token: shown this once, null otherwise."""
+    """Where one is logged in, one's tokens, and what one may have and has. new_token: shown this once, else null."""
 
     sessions: list[SessionRow]
     tokens: list[TokenRow]
+    quota: QuotaRow
+    used: UsedRow
     new_token: str | None = None
 
 
@@ -215,7 +218,8 @@ class People(Resource):
         accounts, me = existing(self._accounts), who()
         mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.of_user(me.user or "")]
         tokens = [row(TokenRow, token) for token in accounts.sessions.tokens_of(me.user or "")]
-        return AccountAnswer(mine, tokens, new_token)
+        quota, used = accounts.quotas.of(me.user or "")
+        return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), new_token)
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
         return UsersAnswer([row(UserRow, user) for user in existing(self._accounts).users.all()], code)

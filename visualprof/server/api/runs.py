@@ -33,7 +33,8 @@ class Status(msgspec.Struct):
     """The server itself.
 
     native_reader: is it in use? `yes (x86_64)`, or `no: ` and why. private: reading needs the session's token, too.
-    person: who is logged in; null where there are no accounts.
+    logdirs: not told to who came by a link. person: who is logged in; null where there are no accounts.
+    link_ends_ns: when the link is over by which one run is seen; null without one.
     """
 
     version: str
@@ -44,6 +45,7 @@ class Status(msgspec.Struct):
     logdirs: list[str]
     watching: Literal["events", "polling"]
     person: Person | None
+    link_ends_ns: int | None
 
 
 class Span(msgspec.Struct):
@@ -140,15 +142,18 @@ class Runs(Resource):
         self._latest = Polled()
         self._encoded: dict[str, tuple[listing.Run, msgspec.Raw]] = {}
 
-    @get("/status")
+    @get("/status", needs="link")
     def status(self) -> Status:
         """The server itself."""
-        roots = [str(root.path) for root in self._logdir.roots]
+        me = who()
+        roots = [] if me.scope is not None else [str(root.path) for root in self._logdir.roots]
         watching = "events" if self._logdir.watching == "events" else "polling"
-        language, person = self._language or None, person_of(who())
-        return Status(__version__, native.state(), language, self._read_only, self._private, roots, watching, person)
+        return Status(
+            __version__, native.state(), self._language or None, self._read_only, self._private, roots, watching,
+            person_of(me), me.ends_ns,
+        )  # fmt: skip
 
-    @get("/runs")
+    @get("/runs", needs="link")
     def runs(self) -> RunsAnswer | Response:
         """Every run, worker and span."""
         now = self._visible.listing()
@@ -157,7 +162,7 @@ class Runs(Resource):
             lambda: RunsAnswer(now.revision, self._all(now), _skipped(now.skipped)),
         )
 
-    @get("/runs/changes")
+    @get("/runs/changes", needs="link")
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
         """What changed of the runs since a revision; the files of the shown one are read first."""
         if query.shown and self._visible.sees(query.shown):

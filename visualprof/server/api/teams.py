@@ -145,9 +145,8 @@ class Teams(Resource):
 
     def _access(self, run: str) -> AccessAnswer:
         self._refuse_unseen(run)
-        access, me = self._accounts.sharing.of(self._visible.key(run)), who()
-        mine = me.may("admin") or (access.owner is not None and access.owner == me.user and me.may("member"))
-        return row(AccessAnswer, access, changeable=mine)
+        access = self._accounts.sharing.of(self._visible.key(run))
+        return row(AccessAnswer, access, changeable=access.shared_by(who()))
 
     def _refuse_unseen(self, run: str) -> None:
         if not any(shown.id == run for shown in self._visible.listing().runs):

@@ -163,7 +163,7 @@ class Timeline(Resource):
         span = self._visible.listing().find(query.run, query.worker, query.span)
         return span, columns_of(self._logdir, span)
 
-    @get("/timeline/meta", refuses=SPAN)
+    @get("/timeline/meta", refuses=SPAN, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:
         """What is on the timeline."""
         span, trace = self._chosen(query)
@@ -172,7 +172,7 @@ class Timeline(Resource):
         minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
         return timeline_meta(trace, span.summary.fingerprint if span.summary else "", minimap)
 
-    @get("/timeline/tile", media=BINARY, refuses=SPAN)
+    @get("/timeline/tile", media=BINARY, refuses=SPAN, needs="link")
     def tile(self, query: TileQuery) -> Response:
         """A tile of a group of tracks."""
         trace = self._chosen(query)[1]
@@ -180,7 +180,7 @@ class Timeline(Resource):
         group = groups[within("group", query.group, len(groups) - 1)]
         return _immutable(tile_bytes(trace, group, query.level, query.index), query)
 
-    @get("/timeline/counter", media=BINARY, refuses=SPAN)
+    @get("/timeline/counter", media=BINARY, refuses=SPAN, needs="link")
     def counter(self, query: CounterQuery) -> Response:
         """A tile of a counter."""
         trace = self._chosen(query)[1]
@@ -189,13 +189,13 @@ class Timeline(Resource):
             raise BadParameter(f"track={query.track} is no counter of this trace")
         return _immutable(counter_bytes(trace.span_ns[0], counter, query.level, query.index), query)
 
-    @get("/timeline/strings", refuses=SPAN)
+    @get("/timeline/strings", refuses=SPAN, needs="link")
     def strings(self, query: StringsQuery) -> TimelineStrings:
         """The dictionary that tiles number."""
         every = self._chosen(query)[1].strings
         return TimelineStrings(list(every[query.offset : query.offset + query.limit]), len(every))
 
-    @get("/timeline/event", refuses=SPAN)
+    @get("/timeline/event", refuses=SPAN, needs="link")
     def event(self, query: EventQuery) -> TimelineEvent:
         """Everything about one event."""
         span, trace = self._chosen(query)
@@ -205,7 +205,7 @@ class Timeline(Resource):
             event.arguments = _arguments(span.log_file.path, int(trace.events.row[row]))
         return event
 
-    @get("/timeline/search", refuses=SPAN)
+    @get("/timeline/search", refuses=SPAN, needs="link")
     def search(self, query: SearchQuery) -> TimelineHits:
         """Events by name."""
         trace = self._chosen(query)[1]
@@ -213,7 +213,7 @@ class Timeline(Resource):
         rows: list[int] = hits.rows[: query.limit].tolist()
         return TimelineHits(hits.total, [place(trace, row) for row in rows], hits.ticks.tolist())
 
-    @get("/timeline/longest", refuses=SPAN)
+    @get("/timeline/longest", refuses=SPAN, needs="link")
     def longest(self, query: LongestQuery) -> Place:
         """The longest event of a name."""
         trace = self._chosen(query)[1]
@@ -222,7 +222,7 @@ class Timeline(Resource):
             raise NotFound(f"there is no event called {query.name!r} in this trace", "search for a part of its name")
         return place(trace, row)
 
-    @get("/timeline/window", refuses=SPAN)
+    @get("/timeline/window", refuses=SPAN, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:
         """What ran in a window."""
         trace = self._chosen(query)[1]
@@ -235,7 +235,7 @@ class Timeline(Resource):
         )
         return page(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
 
-    @get("/timeline/export", refuses=SPAN)
+    @get("/timeline/export", refuses=SPAN, needs="link")
     def export(self, query: WindowQuery) -> Response:
         """A window as Chrome JSON."""
         span, trace = self._chosen(query)
@@ -243,7 +243,7 @@ class Timeline(Resource):
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
 
-    @get("/timeline/alignment", refuses=SPAN)
+    @get("/timeline/alignment", refuses=SPAN, needs="link")
     def alignment(self, query: AlignmentQuery) -> AlignmentAnswer:
         """Clock offsets of the workers of a run."""
         spans = whole_run(self._logdir, self._visible.listing(), query.run, query.span)

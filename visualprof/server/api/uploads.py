@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -86,13 +87,16 @@ class Uploads(Resource):
 
     @change(
         "POST", "/uploads", status=201, content="application/octet-stream",
-        refuses={**READ_ONLY, 413: "too large", 422: "no model or array that can be used", 507: "the disk is full"},
+        refuses={
+            **READ_ONLY, 413: "too large", 422: "no model or array that can be used", 429: "a quota is used up",
+            507: "the disk is full",
+        },
     )  # fmt: skip
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
+        self._visible.refuse_bytes(request.content_length or 0)
         first, *others = take(self._remote, query.name, request.stream.read, query.part)
-        for upload in (first, *others):
-            self._hold(upload)
+        self._hold([first, *others])
         answer = _shown(first)
         answer.others = [_shown(other) for other in others]
         return answer
@@ -118,10 +122,10 @@ class Uploads(Resource):
                 file.name = submitted.model.name  # others may have uploaded it under another
         return FilesAnswer(files)
 
-    def _hold(self, upload: Upload) -> None:
+    def _hold(self, uploads: Sequence[Upload]) -> None:
         user = who().user
         if user is not None:
-            self._remote.opened().blobs.hold(upload.blob, user, upload.name)
+            self._remote.opened().blobs.hold(user, {upload.blob: (upload.name, upload.size) for upload in uploads})
 
 
 def _entries(remote: Remote) -> list[Entry]:

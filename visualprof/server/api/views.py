@@ -134,12 +134,12 @@ class Views(Resource):
         self._logdir, self._visible = logdir, visible
         self._models, self._reports, self._results = models, reports, Results()
 
-    @get("/views")
+    @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
         """Every view, in the order of the tabs."""
         return ViewsAnswer([ViewInfo(v.name, v.subject, parameters(v), v.charts is not None) for v in all_views()])
 
-    @get("/view/<name>", media=("application/json", "text/csv", TABS), refuses=SPAN)
+    @get("/view/<name>", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
     def view(self, name: str, query: ViewQuery) -> Answer | Response:
         """A view."""
         chosen = view(name)
@@ -156,7 +156,7 @@ class Views(Resource):
         shown = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
         return _cut(shown, query.limit or _MAX_LIMIT)
 
-    @get("/charts/<name>", refuses=SPAN)
+    @get("/charts/<name>", refuses=SPAN, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
         """The charts of a view."""
         chosen = view(name)

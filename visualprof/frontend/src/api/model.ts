@@ -57,6 +57,10 @@ export type UserChange = Schemas["UserChange"];
 export type AuditAnswer = Schemas["AuditAnswer"];
 export type ProjectsAnswer = Schemas["ProjectsAnswer"];
 export type ProjectRow = Schemas["ProjectRow"];
+export type LinksAnswer = Schemas["LinksAnswer"];
+export type QuotaRow = Schemas["QuotaRow"];
+export type QuotasAnswer = Schemas["QuotasAnswer"];
+export type UsedRow = Schemas["UsedRow"];
 export type AccessAnswer = Schemas["AccessAnswer"];
 export type Visibility = AccessAnswer["visibility"];
 

@@ -4,6 +4,7 @@ import type { SessionAnswer } from "./model";
 
 // Of this origin and path, its port included: a cookie would go to every port of the host, whoever serves there.
 const KEY = `visualprof.token:${location.pathname}`;
+const LINK = "vp_l_";
 const HEADER = "X-Visualprof-Token";
 
 let token = "";
@@ -17,6 +18,9 @@ export const linked: { invitation?: string; reset?: string } = {};
 /** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
 export const question = shallowRef<((token: string | null) => void) | null>(null);
 
+/** Did this tab come by a link to one run? */
+export const by_link = () => token.startsWith(LINK);
+
 /** Storage may be forbidden, as in an embedded page: the token then lasts as long as the page. */
 function stored(keep?: string): string {
   try {
@@ -27,7 +31,24 @@ function stored(keep?: string): string {
   }
 }
 
+/** A link is this tab's alone: who has an account is still logged in elsewhere. */
+function of_tab(keep?: string): string {
+  try {
+    if (keep !== undefined) sessionStorage.setItem(KEY, keep);
+    return sessionStorage.getItem(KEY) ?? "";
+  } catch {
+    return keep ?? "";
+  }
+}
+
+/** What was shown to nobody, or by a link, is not what a person sees. */
+export function enter_account(): void {
+  of_tab("");
+  location.reload();
+}
+
 function keep(given: string): void {
+  of_tab("");
   token = given;
   stored(given);
 }
@@ -36,11 +57,11 @@ function keep(given: string): void {
 function begin(): void {
   const here = new URL(location.href);
   const given = here.searchParams.get("token");
-  if (given === null) token = stored();
-  else keep(given);
+  if (given !== null) keep(given);
+  else token = of_tab(here.searchParams.get("link") ?? undefined) || stored();
   for (const name of ["invitation", "reset"] as const) linked[name] = here.searchParams.get(name) ?? undefined;
   const clean = new URL(here);
-  for (const name of ["token", "invitation", "reset"]) clean.searchParams.delete(name);
+  for (const name of ["token", "link", "invitation", "reset"]) clean.searchParams.delete(name);
   if (clean.href !== here.href) history.replaceState(history.state, "", clean);
 }
 

@@ -2,6 +2,7 @@
 import { computed, shallowRef } from "vue";
 import { address, get, type ViewInfo, type ViewsAnswer } from "../api";
 import { page_ids } from "../router";
+import { link_ends_ns } from "./person";
 import { span, viewable } from "./selection";
 
 const views = shallowRef<ViewInfo[]>([]);
@@ -50,8 +51,11 @@ export interface Tab {
 export const tabs = computed<Tab[]>(() => {
   const paged = views.value.filter((view) => page_ids.includes(view.name) || (of_profile(view) && !WITHIN.has(view.name)));
   const names = (list: ViewInfo[]) => list.map((view) => view.name);
-  const ids = [...names(paged.filter((view) => !of_reports(view))), "run", ...names(paged.filter(of_reports)), "agents"];
+  // Who came by a link to one run makes none.
+  const [run, agents] = link_ends_ns.value === null ? [["run"], ["agents"]] : [[], []];
+  const reports = names(paged.filter(of_reports));
+  const ids = [...names(paged.filter((view) => !of_reports(view))), ...run, ...reports, ...agents];
   const enabled = (id: string) => stands_alone(id) || !viewable.value || (span.value?.views.includes(id) ?? true);
   const on_host = span.value !== null && !span.value.views.includes("kernel");
-  return views.value.length === 0 ? [] : ids.map((id) => ({ id, label: id === "memory" && on_host ? "host_memory" : id, enabled: enabled(id), apart: id === "run" }));
+  return views.value.length === 0 ? [] : ids.map((id) => ({ id, label: id === "memory" && on_host ? "host_memory" : id, enabled: enabled(id), apart: id === (run[0] ?? reports[0]) }));
 });

@@ -1,5 +1,7 @@
-// Who is logged in; null where there are no accounts.
+// Who is logged in; null where there are no accounts, and for who came by a link to one run.
 import { shallowRef } from "vue";
 import type { Person } from "../api";
 
 export const person = shallowRef<Person | null>(null);
+/** When that link is over; null without one. */
+export const link_ends_ns = shallowRef<number | null>(null);

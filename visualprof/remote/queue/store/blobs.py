@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
+from visualprof.remote.queue.store.quotas import OverQuota, refuse_bytes
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import blobs, holders
+from visualprof.remote.queue.store.tables import blobs, holders, jobs
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
 _FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
@@ -58,14 +59,34 @@ class Blobs:
         os.utime(path)  # `remove_leftovers` looks at the time
         return path.stat().st_size
 
-    def hold(self, sha256: str, owner: str, name: str) -> None:
-        """Notes who uploaded a file."""
-        row = {"sha256": sha256, "owner": owner, "name": shown(name)}
+    def hold(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
+        """Notes who uploaded files. files: names and sizes by sha256.
+
+        Raises: OverQuota: with these they would have more than they may; what nobody holds of them is removed.
+        """
+        earlier = select(holders.c.sha256).where(holders.c.owner == owner, holders.c.sha256.in_(files))
         try:
             with self._database.write() as connection:
-                connection.execute(insert(holders).values(row))
-        except IntegrityError:  # so did they before
-            pass
+                known = set(connection.execute(earlier).scalars())
+                new = {sha256: file for sha256, file in files.items() if sha256 not in known}
+                refuse_bytes(connection, owner, sum(size for _, size in new.values()))
+                for sha256, (name, _) in new.items():
+                    connection.execute(insert(holders).values(sha256=sha256, owner=owner, name=shown(name)))
+        except IntegrityError:  # another server noted one of them at the same moment
+            self.hold(owner, files)
+        except OverQuota:
+            self._release(files)
+            raise
+
+    def _release(self, files: Iterable[str]) -> None:
+        """Removes those that nobody holds and no job names."""
+        held = exists().where(holders.c.sha256 == blobs.c.sha256)
+        named = exists().where(jobs.c.request.contains(blobs.c.sha256))
+        for sha256 in files:
+            with self._database.write() as connection:
+                gone = delete(blobs).where(blobs.c.sha256 == sha256, ~held, ~named)
+                if connection.execute(gone).rowcount:
+                    self._store.delete(f"blobs/{sha256}")
 
     def held(self, sha256: str, owner: str) -> bool:
         """Did somebody upload this file?"""

@@ -206,6 +206,41 @@ api_tokens = Table(
     Column("used_ns", BigInteger, nullable=True),
 )
 
+# For whoever has the address: one run or report, named as in `runs`, for a time.
+links = Table(
+    "links",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("id", String(32), nullable=False, unique=True),
+    Column("run", String(400), nullable=False, index=True),
+    Column("user", String(32), ForeignKey("users.id"), nullable=False),  # who made it
+    Column("created_ns", BigInteger, nullable=False),
+    Column("expires_ns", BigInteger, nullable=False),
+    Column("used_ns", BigInteger, nullable=True),
+)
+
+# How much each user may have; "" is everybody without a row. Empty is without a bound.
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("user", String(32), primary_key=True),
+    Column("jobs_waiting", Integer, nullable=True),
+    Column("jobs_running", Integer, nullable=True),
+    Column("upload_bytes", BigInteger, nullable=True),
+    Column("device_ns", BigInteger, nullable=True),
+)
+
+# When which attempt had a device, of somebody's job: it stays when that is removed.
+device_use = Table(
+    "device_use",
+    metadata,
+    Column("task", String(40), primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("owner", String(64), nullable=False, index=True),
+    Column("begun_ns", BigInteger, nullable=False),
+    Column("ended_ns", BigInteger, nullable=True),
+)
+
 # Texts that do one thing once: register, set a new password.
 codes = Table(
     "codes",

@@ -19,6 +19,7 @@ from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.files import shown
+from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
 from visualprof.remote.queue.store.tables import blobs, jobs, points, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
@@ -59,7 +60,7 @@ class Jobs:
     def submit(self, request: Request, owner: str | None = None) -> tuple[str, bool]:
         """Queues a job; its id, and whether it is new. The same request with the same key is the same job.
 
-        Raises: Conflict: the key belongs to another request. Invalid: what no job may ask for.
+        Raises: Conflict: the key belongs to another request. Invalid: what no job may ask for. OverQuota.
         """
         errors = limit_errors(request)
         if errors:
@@ -70,6 +71,7 @@ class Jobs:
             with self._database.write() as connection:
                 before = _with_key(connection, owner, request.key)
                 if before is None:
+                    refuse_job(connection, owner)
                     identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
             with self._database.read() as connection:
@@ -114,10 +116,10 @@ class Jobs:
     def retry(self, job: str, task: str = "") -> None:
         """Queues failed and cancelled tasks again, or one of them.
 
-        Raises: NotFound. Conflict: none has failed or was cancelled.
+        Raises: NotFound. Conflict: none has failed or was cancelled. OverQuota.
         """
         with self._database.write() as connection:
-            self._row(connection, job)
+            refuse_job(connection, self._row(connection, job).owner)
             chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
             if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
                 raise NotFound(f"job {job} has no task {task[:60]!r}")

@@ -6,7 +6,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from visualprof.remote.queue.check.matching import Free, device_names, lacks, pl
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
+from visualprof.remote.queue.store.quotas import begin_use, end_use, may_run
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
@@ -47,7 +48,15 @@ _FITTING = and_(
         tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
     ),
 )
-_WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
+# What quotas leave: nothing of whoever has spent their hours; of whoever is busy, what is of jobs that run already.
+_LEFT = and_(
+    func.coalesce(tasks.c.owner, "").not_in(bindparam("spent", expanding=True)),
+    or_(
+        func.coalesce(tasks.c.owner, "").not_in(bindparam("busy", expanding=True)),
+        tasks.c.job.in_(select(tasks.c.job).where(tasks.c.state == "running")),
+    ),
+)
+_WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING, _LEFT).order_by(tasks.c.seq).limit(LOOKED_AT)
 _CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
 _TIMEOUT = (  # of a job, with the number of its specs
@@ -205,6 +214,7 @@ class Leases:
             "run": run,
             "updated_ns": self._database.now_ns(),
         }
+        end_use(connection, row.owner, task, row.attempt, self._database.now_ns())
         connection.execute(_ENDED, {"of": task, "token": token, **values})
         touch(connection, row.job)
 
@@ -237,6 +247,7 @@ class Leases:
                 taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
                     if connection.execute(_CLAIM, {"of": row.id, "earlier": row.attempt, **taken}).rowcount:
+                        begin_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
                         touch(connection, row.job)
                         return _lease(row, job, request, taken, files, again)
 
@@ -245,7 +256,7 @@ class Leases:
     ) -> tuple[AnyRow, AnyRow, Request] | None:
         """The first task that no other machine is to have, with its job and what that asks for."""
         seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
-        for row in connection.execute(_WAITING, offered):
+        for row in _waiting(connection, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
                 request = REQUEST.decode(job.request)
@@ -316,6 +327,25 @@ class Leases:
         connection.execute(_CHANGE, {"of": row.id, **values})
         if shown:
             touch(connection, row.job)
+
+
+def _waiting(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    """The tasks that a machine may take, the longest waiting first.
+
+    Quotas are looked at where somebody's turn comes; what theirs leave nothing of is not among those looked at again.
+    """
+    able, spent, busy = set[str](), set[str](), set[str]()
+    again = True
+    while again:
+        again = False
+        for row in connection.execute(_WAITING, {**offered, "spent": sorted(spent), "busy": sorted(busy)}).all():
+            if row.owner is not None and row.owner not in able | busy:
+                any_task, any_job = may_run(connection, row.owner)
+                (able if any_job else busy if any_task else spent).add(row.owner)
+                if not any_job:
+                    again = True
+                    break
+            yield row
 
 
 def _lease(

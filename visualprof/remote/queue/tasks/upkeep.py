@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
 
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
@@ -115,6 +116,7 @@ class Upkeep:
                 same = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
                 moved = connection.execute(same.values(values)).rowcount
                 if moved:
+                    end_use(connection, row.owner, row.id, row.attempt, now)
                     touch(connection, row.job)
             if moved and values["state"] == "waiting":
                 self._notifier.notify()

@@ -1,7 +1,7 @@
 """People are told of what ended: notices, what is still to be sent, and how everybody wants it.
 
 Revision ID: 0007
-Revises: 0003
+Revises: 0006
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0007"
-down_revision = "0003"
+down_revision = "0006"
 
 
 def upgrade() -> None:

@@ -1,0 +1,171 @@
+"""A link shows one run, or one report, to whoever has it: that, for its time, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from sites import kineto
+from sqlalchemy import select
+from teams import SHELL, Browser, Team
+from test_who_may_what import BY_LINK, OPEN, TABLE, Asked, asked, team_runs
+
+from tests.conftest import ROOT
+from visualprof.cli import main
+from visualprof.remote.queue.store.tables import links
+from visualprof.server.session_token import HEADER
+
+__all__ = ["asked"]
+
+MODEL = ROOT / "visualprof" / "samples" / "models" / "resnet10.onnx"
+HOUR_NS = 3600 * 10**9
+
+
+def code_of(path: str) -> str:
+    return parse_qs(urlsplit(path).query)["link"][0]
+
+
+def holder(team: Team, by: Browser, run: str, hours: float = 1) -> Browser:
+    """Who came by a link; a browser that nobody has logged in with."""
+    answer = by.ask("POST", "links", json={"run": run, "hours": hours})
+    assert answer.status_code == 201, answer.get_json()
+    return Browser(team.site.app.test_client(), code_of(answer.get_json()["path"]))
+
+
+def test_every_route_by_link(asked: Asked) -> None:
+    team = asked.team
+    team.site.write(f"{team.run}/model.onnx", MODEL.read_bytes())
+    asked.subjects["MODEL"] = f"{team.run}/model.onnx"
+    by_link = holder(team, team.browser("ann"), team.run)
+    answers = {route: asked.by(by_link, route) for route, (needs, _) in TABLE.items() if needs != OPEN}
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
+    shown = {route for route, status in answers.items() if status in (200, 409)}
+    assert shown == BY_LINK - absent, {route: status for route, status in answers.items() if status not in (200, 404)}
+    assert {status for route, status in answers.items() if route not in BY_LINK} == {404}
+
+
+def test_a_link_opens_nothing_of_other_runs(asked: Asked) -> None:
+    team = asked.team
+    for name in ("shared/deeper", f"{team.run}/deeper", f"{team.run}2"):
+        team.site.write(f"{name}/trace.json", kineto())
+        team.site.write(f"{name}/model.onnx", MODEL.read_bytes())
+    by_link = holder(team, team.browser("root"), "shared")
+    asked.subjects["MODEL"] = "shared/deeper/model.onnx"
+    for run in (team.run, "shared/deeper"):
+        asked.subjects["RUN"] = run
+        about = {route for route in BY_LINK if TABLE[route][1]}
+        assert {route: asked.by(by_link, route) for route in about if asked.by(by_link, route) != 404} == {}
+    assert team_runs(by_link) == {"shared"}
+    everything = [
+        by_link.ask("GET", path).get_data(as_text=True) for path in ("runs", "models", "evaluation", "status")
+    ]
+    assert [text for text in everything if "deeper" in text or team.job in text or str(team.site.folder) in text] == []
+    inside = holder(team, team.browser("ann"), team.run)
+    assert team_runs(inside) == {team.run}
+    assert inside.ask("GET", "models").get_json()["models"] == []
+
+
+def test_a_link_is_made_by_the_owner_and_by_administrators(team: Team) -> None:
+    ann, bob, eve, root = (team.browser(name) for name in ("ann", "bob", "eve", "root"))
+    assert bob.ask("POST", "links", json={"run": team.run}).status_code == 404
+    assert bob.ask("POST", "links", json={"run": "shared"}).status_code == 403
+    assert bob.ask("GET", "links?run=shared").status_code == 403
+    assert eve.ask("POST", "links", json={"run": "shared"}).status_code == 403
+    for browser, run in ((ann, team.run), (root, team.run), (root, "shared")):
+        assert team_runs(holder(team, browser, run)) == {run}
+    listed = ann.ask("GET", f"links?run={team.run}").get_json()["links"]
+    assert {link["by"] for link in listed} == {"ann@example.org", "root@example.org"}
+    assert bob.ask("DELETE", f"links/{listed[0]['id']}").status_code == 404
+
+
+def test_a_link_ends(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    ann = team.browser("ann")
+    by_time, by_ann = (holder(team, ann, team.run, hours) for hours in (1, 2))
+    (first, *_) = ann.ask("GET", f"links?run={team.run}").get_json()["links"]
+    ann.ask("DELETE", f"links/{first['id']}")
+    assert (by_ann.ask("GET", "runs").status_code, by_time.ask("GET", "runs").status_code) == (401, 200)
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + HOUR_NS + 1)
+    assert by_time.ask("GET", "runs").status_code == 401
+    assert ann.ask("GET", f"links?run={team.run}").get_json()["links"] == []
+
+
+@pytest.mark.parametrize("change", [{"disabled": True}, {"role": "viewer"}])
+def test_a_link_shows_what_its_maker_may_share(team: Team, change: dict[str, object]) -> None:
+    by_link = holder(team, team.browser("ann"), team.run)
+    team.accounts.users.change(SHELL, team.ids["ann"], **change)  # type: ignore[arg-type]
+    assert by_link.ask("GET", "runs").status_code == 401
+
+
+@pytest.mark.parametrize("hours", [0, 0.9, 90 * 24 + 1, -1, 1e300, "x"])
+def test_impossible_times(team: Team, hours: object) -> None:
+    answer = team.browser("ann").ask("POST", "links", json={"run": team.run, "hours": hours})
+    assert answer.status_code == 400
+    assert "hours" in answer.get_json()["error"]
+
+
+def test_the_code_is_not_kept_and_everything_is_in_the_log(team: Team) -> None:
+    root = team.browser("root")
+    by_link = holder(team, root, "shared", 3)
+    with team.remote.opened().database.read() as connection:
+        (kept,) = connection.execute(select(links)).all()
+    assert kept.sha256 == hashlib.sha256(by_link.token.encode()).hexdigest()
+    assert by_link.token not in str(kept)
+    assert by_link.ask("GET", "runs").status_code == 200
+    (listed,) = root.ask("GET", "links?run=shared").get_json()["links"]
+    assert listed["used_ns"]
+    assert listed["expires_ns"] - listed["created_ns"] == 3 * HOUR_NS
+    root.ask("DELETE", f"links/{listed['id']}")
+    deeds = [(deed["action"], deed["subject"]) for deed in root.ask("GET", "audit").get_json()["deeds"]]
+    assert deeds[:2] == [("end link", "shared"), ("make link", "shared for 3 hours")]
+    assert by_link.token not in root.ask("GET", "audit").get_data(as_text=True)
+
+
+def test_a_link_beside_a_cookie_counts(team: Team) -> None:
+    root = team.browser("root")
+    code = holder(team, root, "shared").token
+    root.token = code
+    assert root.ask("GET", "users").status_code == 404
+    assert root.ask("GET", "runs", headers={HEADER: ""}).status_code == 200
+
+
+def test_a_report_without_a_run(team: Team) -> None:
+    folder = "measured/cpu"
+    sample = ROOT / "tests" / "fixtures" / "evaluation" / "real_job" / "ov-cpu-1t-f32"
+    for part in ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin"):
+        for name in (folder, "measured/gpu"):
+            team.site.write(f"{name}/{part}", (sample / part).read_bytes())
+    root = team.browser("root")
+    made = root.ask("POST", "links", json={"run": folder}).get_json()["path"]
+    assert made.endswith("#/evaluation?reports=measured%2Fcpu")
+    by_link = Browser(team.site.app.test_client(), code_of(made))
+    assert [report["id"] for report in by_link.ask("GET", "evaluation").get_json()["reports"]] == [folder]
+    assert by_link.ask("GET", f"evaluation/overlay?reports={folder}").status_code == 200
+    assert by_link.ask("GET", "evaluation/overlay?reports=measured/gpu").status_code == 404
+    assert root.ask("POST", "links", json={"run": "measured"}).status_code == 404
+
+
+def test_a_laptop_has_no_links(make_site: object) -> None:
+    site = make_site(token="vp_s_x")  # type: ignore[operator]
+    site.write("run/trace.json", kineto())
+    answer = site.client.get("/api/v1/links?run=run", headers={HEADER: "vp_s_x"})
+    assert (answer.status_code, answer.get_json()["hint"]) == (404, "start it with --accounts")
+
+
+def test_the_command_prints_a_link(
+    team: Team, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def post(_: object, path: str, body: object) -> object:
+        asked.append((path, body))
+        return team.browser("root").ask("POST", path, json=body).get_json()
+
+    monkeypatch.setattr("visualprof.cli._server.Server.post", post)
+    assert main(["share", "shared", "--days", "2", "--server", "http://dash.example.org:8040"]) == 0
+    printed = capsys.readouterr().out.strip()
+    assert asked == [("links", {"run": "shared", "hours": 48})]
+    assert printed.startswith("http://dash.example.org:8040/?link=vp_l_")
+    assert printed.endswith("#/overview?run=shared")

@@ -1,0 +1,104 @@
+"""Links that show one run, or one report, to whoever has them, for a time and without an account."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+
+from visualprof.accounts import secret
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import LINK, NOBODY, Actor, Principal
+from visualprof.accounts.sharing import Sharing
+from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.tables import links, users
+
+SHORTEST_H, LONGEST_H = 1, 90 * 24
+_HOUR_NS = 3600 * 10**9
+_SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link. run: as `Access.folder` would name it alone. by: who made it. used_ns: None before its first use."""
+
+    id: str
+    run: str
+    by: str
+    created_ns: int
+    expires_ns: int
+    used_ns: int | None
+
+
+class Links:
+    """The table of links. One shows what its maker may share, as long as that one may."""
+
+    def __init__(self, database: Database, sharing: Sharing) -> None:
+        self._database, self._sharing = database, sharing
+
+    def make(self, actor: Actor, run: str, hours: float) -> str:
+        """The code of a new link; those whose time is over are cleared away.
+
+        Raises: Forbidden: neither its owner nor an administrator. BadParameter.
+        """
+        self._sharing.shareable(actor, run)
+        if not SHORTEST_H <= hours <= LONGEST_H:
+            raise BadParameter(f"hours: {SHORTEST_H} to {LONGEST_H}", "an hour at least, 90 days at most")
+        now = time.time_ns()
+        code, sha256 = secret.new(LINK)
+        row = {"id": secret.short_id(), "run": run, "user": actor.user, "created_ns": now}
+        with self._database.write() as connection:
+            connection.execute(delete(links).where(links.c.expires_ns < now))
+            connection.execute(insert(links).values(**row, sha256=sha256, expires_ns=now + int(hours * _HOUR_NS)))
+            note(connection, actor, "make link", f"{run} for {hours:g} hours")
+        return code
+
+    def of_run(self, actor: Actor, run: str) -> list[Link]:
+        """The links to a run that are not over, the latest first.
+
+        Raises: Forbidden: neither its owner nor an administrator.
+        """
+        self._sharing.shareable(actor, run)
+        mine = _WITH_MAKER.where(links.c.run == run, links.c.expires_ns >= time.time_ns())
+        with self._database.read() as connection:
+            rows = connection.execute(mine.order_by(links.c.created_ns.desc()))
+            return [Link(row.id, row.run, row.email, row.created_ns, row.expires_ns, row.used_ns) for row in rows]
+
+    def end(self, actor: Actor, link: str) -> str:
+        """Ends a link; its run.
+
+        Raises: NotFound: there is none, or not for this one.
+        """
+        with self._database.read() as connection:
+            run = connection.execute(select(links.c.run).where(links.c.id == link)).scalar()
+        try:
+            if run is not None:
+                self._sharing.shareable(actor, run)
+        except Forbidden:
+            run = None
+        if run is None:
+            raise NotFound(f"there is no link {link[:40]!r}")
+        with self._database.write() as connection:
+            connection.execute(delete(links).where(links.c.id == link))
+            note(connection, actor, "end link", run)
+        return run
+
+    def of_code(self, code: str) -> Principal:
+        """Who came by it: a viewer of that run alone; nobody where it is over, or its maker shares that run no more."""
+        sha256, now = secret.hashed(code), time.time_ns()
+        with self._database.read() as connection:
+            row = connection.execute(_WITH_MAKER.where(links.c.sha256 == sha256)).first()
+        if row is None or row.disabled or row.expires_ns < now:
+            return NOBODY
+        if not self._sharing.of(row.run).shared_by(Principal(row.user, role=row.role)):
+            return NOBODY
+        if now - (row.used_ns or 0) > _SEEN_NS:
+            with self._database.write() as connection:
+                connection.execute(update(links).where(links.c.sha256 == sha256).values(used_ns=now))
+        return Principal(role="viewer", scope=row.run, ends_ns=row.expires_ns)
+
+
+_WITH_MAKER: Any = select(links, users.c.email, users.c.role, users.c.disabled).join(users, users.c.id == links.c.user)

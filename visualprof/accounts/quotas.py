@@ -1,0 +1,31 @@
+"""How much each user may have, as administrators say it; the queue holds to it."""
+
+from __future__ import annotations
+
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import Actor
+from visualprof.accounts.users import email_of_user
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.quotas import EVERYBODY, Quota, Quotas, Used, change_quota
+
+__all__ = ["EVERYBODY", "Quota", "Used", "UserQuotas"]
+
+
+class UserQuotas(Quotas):
+    """The table of quotas, with who changed it."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._database = database
+
+    def change(self, actor: Actor, user: str, quota: Quota | None) -> None:
+        """Sets what a user, or `EVERYBODY` without a row, may have; None removes the row.
+
+        Raises: NotFound.
+        """
+        with self._database.write() as connection:
+            whose = "everybody" if user == EVERYBODY else email_of_user(connection, user)
+            change_quota(connection, user, quota)
+            bounds = vars(quota).items() if quota else ()
+            told = ", ".join(f"{name} {bound}" for name, bound in bounds if bound is not None)
+            note(connection, actor, "change quota", f"{whose}: {told or ('no bounds' if quota else 'as everybody')}")

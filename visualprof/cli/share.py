@@ -1,0 +1,27 @@
+"""Makes a link that shows one run or report to whoever has it, without an account, for a time.
+
+visualprof share RUN --days 7     its id, as the page's address has it; the Share menu lists and ends links
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from visualprof.cli import _server
+from visualprof.cli._server import Server
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, and how long."""
+    _server.add_arguments(parser)
+    parser.add_argument("run", metavar="RUN", help="id of a run or report")
+    parser.add_argument(
+        "--days", type=float, default=7.0, metavar="N", help="how long, at most 90 (default %(default)g)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the link."""
+    server = Server(args.server, args.token)
+    print(server.url + server.post("links", {"run": args.run, "hours": args.days * 24})["path"])
+    return 0

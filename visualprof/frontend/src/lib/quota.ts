@@ -1,0 +1,23 @@
+// What a user may have, in the units in which people say it.
+import type { QuotaRow, UsedRow } from "../api";
+
+export type Kind = keyof UsedRow;
+/** Of a bound as it is typed, and shown: GB and hours. */
+export const UNITS: Record<Kind, number> = { jobs_waiting: 1, jobs_running: 1, upload_bytes: 1e9, device_ns: 3600e9 };
+export const KINDS = Object.keys(UNITS) as Kind[];
+
+/** At most two digits of a part: 0.25, 12, 1.5. */
+export function amount(kind: Kind, value: number): string {
+  return String(Math.round((value / UNITS[kind]) * 100) / 100);
+}
+
+/** What was typed: nothing is without a bound. */
+export function quota_of(typed: Readonly<Record<Kind, string | number>>): QuotaRow {
+  const bound = (kind: Kind) => (typed[kind] === "" ? null : Math.round(Number(typed[kind]) * UNITS[kind]));
+  return { jobs_waiting: bound("jobs_waiting"), jobs_running: bound("jobs_running"), upload_bytes: bound("upload_bytes"), device_ns: bound("device_ns") };
+}
+
+export function typed_of(quota: QuotaRow): Record<Kind, string> {
+  const text = (kind: Kind) => (quota[kind] === null || quota[kind] === undefined ? "" : String(quota[kind] / UNITS[kind]));
+  return { jobs_waiting: text("jobs_waiting"), jobs_running: text("jobs_running"), upload_bytes: text("upload_bytes"), device_ns: text("device_ns") };
+}

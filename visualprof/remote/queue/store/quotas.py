@@ -1,0 +1,177 @@
+"""How much a user may have: jobs that wait and run, uploaded bytes, hours of devices in thirty days.
+
+A row of `quotas` bounds its user; that of nobody ("") everybody who has none. Without either there is no bound.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
+
+from visualprof.errors import VisualprofError
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks
+
+EVERYBODY = ""
+WINDOW_NS = 30 * 24 * 3600 * 10**9
+
+
+class OverQuota(VisualprofError):
+    """Somebody has as much as they may."""
+
+    status = 429
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a user may have; None is without a bound. device_ns: of devices in the last thirty days."""
+
+    jobs_waiting: int | None = None
+    jobs_running: int | None = None
+    upload_bytes: int | None = None
+    device_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a user has. A job runs if any of its tasks does, else it waits if any waits."""
+
+    jobs_waiting: int
+    jobs_running: int
+    upload_bytes: int
+    device_ns: int
+
+
+_HOUR_NS = 3600 * 10**9
+_ASK = "ask an administrator for more"
+
+# Statements are made once: making one takes longer than running it.
+_OF = select(quotas).where(quotas.c.user.in_([bindparam("of"), EVERYBODY])).order_by(quotas.c.user.desc()).limit(1)
+_RUNS = func.max(case((tasks.c.state == "running", 1), else_=0))
+_JOBS = (
+    select(_RUNS.label("runs"))
+    .where(tasks.c.owner == bindparam("of"), tasks.c.state.in_(("initiated", "waiting", "running")))
+    .group_by(tasks.c.job)
+)
+_BYTES = (
+    select(func.coalesce(func.sum(blobs.c.size_bytes), 0))
+    .join(holders, holders.c.sha256 == blobs.c.sha256)
+    .where(holders.c.owner == bindparam("of"))
+)
+_SINCE, _NOW = bindparam("since", type_=BigInteger), bindparam("now", type_=BigInteger)
+_BEGUN = case((device_use.c.begun_ns < _SINCE, _SINCE), else_=device_use.c.begun_ns)
+_ENDED = func.coalesce(device_use.c.ended_ns, _NOW)
+_DEVICES = select(func.coalesce(func.sum(_ENDED - _BEGUN), 0)).where(
+    device_use.c.owner == bindparam("of"), _ENDED > _SINCE
+)
+_BEGIN = insert(device_use)
+_END = update(device_use).where(device_use.c.task == bindparam("of"), device_use.c.attempt == bindparam("tried"))
+
+
+class Quotas:
+    """The table of quotas."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> dict[str, Quota]:
+        """By user; `EVERYBODY` is the default."""
+        with self._database.read() as connection:
+            return {row.user: _quota(row) for row in connection.execute(select(quotas))}
+
+    def of(self, user: str) -> tuple[Quota, Used]:
+        """What somebody may have, and has."""
+        with self._database.read() as connection:
+            return quota_of(connection, user), used_by(connection, user)
+
+    def used(self, users: Iterable[str]) -> dict[str, Used]:
+        """What each of them has."""
+        with self._database.read() as connection:
+            return {user: used_by(connection, user) for user in users}
+
+    def refuse_bytes(self, user: str, more: int) -> None:
+        """Raises: OverQuota: somebody may not upload so many bytes more."""
+        with self._database.read() as connection:
+            refuse_bytes(connection, user, more)
+
+
+def change_quota(connection: Connection, user: str, quota: Quota | None) -> None:
+    """Sets what a user, or `EVERYBODY`, may have; None removes the row."""
+    connection.execute(delete(quotas).where(quotas.c.user == user))
+    if quota is not None:
+        connection.execute(insert(quotas).values(user=user, **asdict(quota)))
+
+
+def quota_of(connection: Connection, user: str) -> Quota:
+    """What somebody may have."""
+    row = connection.execute(_OF, {"of": user}).first()
+    return _quota(row) if row else Quota()
+
+
+def used_by(connection: Connection, user: str) -> Used:
+    """What somebody has."""
+    runs = list(connection.execute(_JOBS, {"of": user}).scalars())
+    uploaded = int(connection.execute(_BYTES, {"of": user}).scalar_one())
+    return Used(runs.count(0), runs.count(1), uploaded, _device_ns(connection, user))
+
+
+def refuse_job(connection: Connection, user: str | None) -> None:
+    """Before a job of somebody's is to wait.
+
+    Raises: OverQuota.
+    """
+    quota = Quota() if user is None else quota_of(connection, user)
+    if user is None or (quota.jobs_waiting is None and quota.device_ns is None):
+        return
+    used = used_by(connection, user)
+    if quota.jobs_waiting is not None and used.jobs_waiting >= quota.jobs_waiting:
+        raise OverQuota(f"jobs that wait: {used.jobs_waiting} of {quota.jobs_waiting}", f"cancel one, or {_ASK}")
+    if quota.device_ns is not None and used.device_ns >= quota.device_ns:
+        hours = f"{used.device_ns / _HOUR_NS:,.1f} of {quota.device_ns / _HOUR_NS:,.1f}"
+        raise OverQuota(f"hours of devices in 30 days: {hours}", f"wait some days, or {_ASK}")
+
+
+def refuse_bytes(connection: Connection, user: str, more: int) -> None:
+    """Before somebody has uploaded so many bytes more.
+
+    Raises: OverQuota.
+    """
+    allowed = quota_of(connection, user).upload_bytes
+    used = 0 if allowed is None else int(connection.execute(_BYTES, {"of": user}).scalar_one())
+    if allowed is not None and used + more > allowed:
+        has = f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB"
+        raise OverQuota(f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more", f"remove jobs, or {_ASK}")
+
+
+def may_run(connection: Connection, user: str) -> tuple[bool, bool]:
+    """May somebody's further tasks begin: at all, and also of jobs of which none runs yet?"""
+    quota = quota_of(connection, user)
+    spent = quota.device_ns is not None and _device_ns(connection, user) >= quota.device_ns
+    if spent or quota.jobs_running is None:
+        return not spent, not spent
+    return True, list(connection.execute(_JOBS, {"of": user}).scalars()).count(1) < quota.jobs_running
+
+
+def begin_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
+    """Somebody's task has a device from now on."""
+    if user is not None:
+        connection.execute(_BEGIN, {"task": task, "attempt": attempt, "owner": user, "begun_ns": now})
+
+
+def end_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:
+    """It has it no more; a task that was taken back may end again, by an agent that was late."""
+    if user is not None:
+        connection.execute(_END, {"of": task, "tried": attempt, "ended_ns": now})
+
+
+def _device_ns(connection: Connection, user: str) -> int:
+    now = time.time_ns()
+    return int(connection.execute(_DEVICES, {"of": user, "now": now, "since": now - WINDOW_NS}).scalar_one())
+
+
+def _quota(row: AnyRow) -> Quota:
+    return Quota(row.jobs_waiting, row.jobs_running, row.upload_bytes, row.device_ns)

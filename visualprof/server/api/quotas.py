@@ -1,0 +1,85 @@
+"""How much each user may have, for administrators; one's own is on the Account page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta
+
+from visualprof.server.answers import row
+from visualprof.server.api.session import existing
+from visualprof.server.identity import actor
+from visualprof.server.routes import Resource, change, get
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
+
+Bound = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class QuotaRow(msgspec.Struct, forbid_unknown_fields=True):
+    """What a user may have; null is without a bound. device_ns: of devices in the last thirty days."""
+
+    jobs_waiting: Bound | None = None
+    jobs_running: Bound | None = None
+    upload_bytes: Bound | None = None
+    device_ns: Bound | None = None
+
+
+class UsedRow(msgspec.Struct):
+    """What a user has. A job runs if any of its tasks does, else it waits if any waits."""
+
+    jobs_waiting: int
+    jobs_running: int
+    upload_bytes: int
+    device_ns: int
+
+
+class UserQuota(msgspec.Struct):
+    """Of somebody. own: null where what everybody may have is theirs, too."""
+
+    user: str
+    email: str
+    own: QuotaRow | None
+    used: UsedRow
+
+
+class QuotasAnswer(msgspec.Struct):
+    """everybody: what users without an own one may have."""
+
+    everybody: QuotaRow
+    users: list[UserQuota]
+
+
+class NewQuota(msgspec.Struct, forbid_unknown_fields=True):
+    """user: null is everybody without an own one. quota: null takes somebody's own away."""
+
+    user: str | None = None
+    quota: QuotaRow | None = None
+
+
+class QuotaRoutes(Resource):
+    """The routes over the quotas of a server."""
+
+    def __init__(self, accounts: Accounts | None) -> None:
+        self._accounts = accounts
+
+    @get("/quotas", refuses={404: "there are no accounts"}, needs="admin")
+    def quotas(self) -> QuotasAnswer:
+        """What everybody may have, and has."""
+        accounts = existing(self._accounts)
+        users, own = accounts.users.all(), accounts.quotas.all()
+        used = accounts.quotas.used(user.id for user in users)
+        rows = {user: row(QuotaRow, quota) for user, quota in own.items()}
+        listed = [UserQuota(u.id, u.email, rows.get(u.id), row(UsedRow, used[u.id])) for u in users]
+        return QuotasAnswer(rows.get("", QuotaRow()), listed)
+
+    @change("PUT", "/quotas", refuses={400: "no such bound", 404: "there is no such user"}, needs="admin")
+    def set_quota(self, body: NewQuota) -> QuotasAnswer:
+        """Change what a user, or everybody, may have."""
+        from visualprof.accounts.quotas import EVERYBODY, Quota  # with the libraries of the database
+
+        quota = Quota(**msgspec.structs.asdict(body.quota)) if body.quota else None
+        existing(self._accounts).quotas.change(actor(), EVERYBODY if body.user is None else body.user, quota)
+        return self.quotas()
