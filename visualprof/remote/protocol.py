@@ -39,6 +39,8 @@ Reason = Literal[
 Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
+Priority = Literal["low", "normal", "high"]
+PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
 )  # fmt: skip
@@ -137,6 +139,7 @@ class Request:
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
+    priority: of its tasks before those of other jobs.
     """
 
     key: str
@@ -153,6 +156,7 @@ class Request:
     retries: int = 2
     spread: bool = False
     sample: bool = False
+    priority: Priority = "normal"
 
     @property
     def blobs(self) -> dict[str, str]:

@@ -60,6 +60,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         measure=Measure(**numbers["measure"]),
         profile=Profile(**numbers["profile"]),
         spread=draft.spread,
+        priority=draft.priority,
         **numbers[""],
     )
     checked, warnings = check_request(request, known)
@@ -100,6 +101,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         dims={name: str(size) for name, size in request.dims.items()},
         specs=specs,
         spread=request.spread,
+        priority=request.priority,
         measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
     )
 

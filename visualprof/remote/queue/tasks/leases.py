@@ -6,12 +6,12 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Boolean, Connection, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_, update
 
 from visualprof.remote.protocol import FINAL, File, Lease, Request, State
 from visualprof.remote.queue.check.matching import device_names, lacks, placed
@@ -20,6 +20,7 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
+from visualprof.remote.queue.store.visibility import serves
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
@@ -36,18 +37,35 @@ _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
 _ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
 _ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
+_WAITS = tasks.c.state == "waiting"
+_OWNER = func.coalesce(tasks.c.owner, "")
+_SERVED = serves(bindparam("taker"), _OWNER, bindparam("now"))
 # Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-# A private machine works for its own owner alone; without accounts that is everybody.
 _FITTING = and_(
     or_(
         tasks.c.wanted_agent == bindparam("taker"),
         and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
     ),
-    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
     tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+    _SERVED,
 )
-_WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
-_CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
+# Whose tasks go first: the urgent ones; of those of one priority the user's of whom the fewest run, then who had a turn
+# the longest ago, then who came first.
+_others = tasks.alias("others")
+_theirs = _others.c.owner.is_not_distinct_from(tasks.c.owner)
+_running = select(func.count()).select_from(_others).where(_others.c.state == "running", _theirs).scalar_subquery()
+_latest = select(func.coalesce(func.max(_others.c.started_ns), 0)).where(_theirs).scalar_subquery()
+_TURNS = (
+    select(tasks.c.priority, tasks.c.owner)
+    .where(_WAITS)
+    .group_by(tasks.c.priority, tasks.c.owner)
+    .order_by(tasks.c.priority.desc(), _running, _latest, func.min(tasks.c.seq))
+)
+_NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
+_OF_TURN = (tasks.c.priority == bindparam("turn")) & tasks.c.owner.is_not_distinct_from(bindparam("whose"))
+_WAITING = select(tasks).where(_WAITS, _OF_TURN, _FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
+# What allowed it may be gone since the task was looked for.
+_CLAIM = _CHANGE.where(_WAITS, tasks.c.attempt == bindparam("earlier"), _SERVED)
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
 _TIMEOUT = select(jobs.c.timeout_ns).where(jobs.c.id == bindparam("of"))
 _NAME = select(agents.c.name).where(agents.c.id == bindparam("of"))
@@ -56,6 +74,7 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
     select(agents)
     .join(tasks, tasks.c.agent == agents.c.id)
     .where(tasks.c.job == bindparam("of"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
+    .where(serves(agents.c.id, _OWNER, bindparam("now")))
     .order_by(tasks.c.started_ns)
     .limit(1)
 )
@@ -214,6 +233,7 @@ class Leases:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
+                offered["now"] = time.time_ns()
                 with self._database.read() as connection:
                     found = self._first(connection, agent, offered)
                     if found is None:
@@ -223,7 +243,8 @@ class Leases:
                     files = self._files(connection, request)
                 taken = self._taken(row, agent.id, *placed(agent, row, devices), job.timeout_ns, again)
                 with self._database.write() as connection:
-                    if connection.execute(_CLAIM, {"of": row.id, "earlier": row.attempt, **taken}).rowcount:
+                    claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
+                    if connection.execute(_CLAIM, claim).rowcount:
                         touch(connection, row.job)
                         return _lease(row, job, request, taken, files, again)
 
@@ -232,7 +253,7 @@ class Leases:
     ) -> tuple[AnyRow, AnyRow, Request] | None:
         """The first task that no other machine is to have, with its job and what that asks for."""
         seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
-        for row in connection.execute(_WAITING, offered):
+        for row in _in_turn(connection, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
                 request = REQUEST.decode(job.request)
@@ -248,10 +269,9 @@ class Leases:
         """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
         if request.spread or len(request.specs) == 1:
             return None
-        row = connection.execute(_BEGAN, {"of": job}).first()
+        row = connection.execute(_BEGAN, {"of": job, "now": time.time_ns()}).first()
         began = agent_of(row) if row else None
-        there = began is not None and began.standing == "works" and began.online(self._lease_ns / 1e9)
-        return began if there else None
+        return began if began and began.online(self._lease_ns / 1e9) else None
 
     def _taken(
         self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
@@ -304,6 +324,20 @@ class Leases:
             touch(connection, row.job)
 
 
+def _in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    """Waiting tasks that fit, in the order of turns. Mostly the first user has one; else all are looked through."""
+    turns = connection.execute(_NEXT_TURNS).all()
+    for turn in turns[:1]:
+        yield from _of_turn(connection, turn, offered)
+    for turn in connection.execute(_FITTING_TURNS, offered).all() if turns[1:] else ():
+        if turn != turns[0]:
+            yield from _of_turn(connection, turn, offered)
+
+
+def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    yield from connection.execute(_WAITING, {**offered, "turn": turn.priority, "whose": turn.owner})
+
+
 def _lease(
     row: AnyRow, job: AnyRow, request: Request, taken: dict[str, Any], files: list[File], again: list[str]
 ) -> Lease:
@@ -341,7 +375,5 @@ def offer(agent: Agent, devices: Sequence[str]) -> dict[str, Any]:
     return {
         "taker": agent.id,
         "on_platform": agent.capabilities.platform,
-        "for_all": agent.public,
-        "for_owner": agent.owner or "",
-        "served": sorted(served) if agent.standing == "works" else [],
+        "served": sorted(served),
     }
