@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from visualprof.accounts.audit import Deed, deeds
+from visualprof.accounts.machines import Machines
 from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
@@ -28,6 +29,7 @@ class Accounts:
         self.sessions = Sessions(database, idle_s, whole_s)
         self.projects = Projects(database)
         self.sharing = Sharing(database)
+        self.machines = Machines(database)
 
     def deeds(self, before: int | None, limit: int) -> list[Deed]:
         """The latest rows of the log, the newest first. before: only those with a lower number."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from visualprof.cli import _fail_on, _request, _server, _watch
 from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.protocol import PRIORITIES
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
@@ -32,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
     parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
     parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
+    urgency = "before or after other jobs; high is for administrators (default %(default)s)"
+    parser.add_argument("--priority", choices=PRIORITIES, default="normal", help=urgency)
     parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
     parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")
     when = "with --wait: exit 4 where this is so, e.g. 'unstable|busy|p99>5ms'"

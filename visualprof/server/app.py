@@ -60,13 +60,13 @@ def create_app(
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),
         Jobs(remote, visible),
-        Agents(remote),
+        Agents(remote, accounts, settings.base_url),
         Session(settings, accounts),
         People(accounts),
         Teams(visible),
         Evaluation(logdir, visible, reports),
         OpenApi(),
-        AgentLink(remote),
+        AgentLink(remote, accounts),
         AgentFiles(remote),
     )
     for resource in resources:

@@ -174,7 +174,7 @@ class JobList:
             for point in points[task.id]
         ]
         agents = queue.agents.all()
-        online = [a for a in queue.agents.all(who().viewer) if a.online(self._remote.intervals.lease_s)]
+        online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results = [result for task in job.tasks if (result := self._results.of(task))]
         counts = {task: len(measured) for task, measured in points.items()}
