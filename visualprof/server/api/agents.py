@@ -238,7 +238,8 @@ class Agents(Resource):
         owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
 
         def shown(agent: Agent) -> AgentRow:
-            mine = me.may("admin") or (me.may("member") and me.user is not None and agent.owner == me.user)
+            owned = me.user is not None and agent.owner == me.user and me.may("member")
+            mine = me.sees_all or me.may("admin") or owned
             return row(
                 AgentRow, agent,
                 online=agent.online(lease_s), lost=not agent.online(LOST_AFTER * lease_s), last_seen_ns=agent.seen_ns,
