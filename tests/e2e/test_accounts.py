@@ -71,7 +71,7 @@ def test_a_team_from_the_invitation_to_a_shared_run(team: Dashboard, visit: Visi
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
-@pytest.mark.parametrize("page", ["account", "people"])
+@pytest.mark.parametrize("page", ["account", "people", "agents"])
 def test_nobody_is_shut_out_of_their_account(team: Dashboard, visit: Visits, page: str) -> None:
     visit.tolerate("status of 401")
     for theme in ("light", "dark"):

@@ -9,6 +9,11 @@ export function ago(then_ns: number, now_ms: number, language: string): string {
   return new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(-Math.floor(seconds / size), unit);
 }
 
+/** "Nov 22, 2026, 12:00 – 2:00 PM". */
+export function exact_range(from_ns: number, until_ns: number, language: string): string {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(from_ns / 1e6, until_ns / 1e6);
+}
+
 export function exact_time(then_ns: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" }).format(then_ns / 1e6);
 }
