@@ -17,10 +17,10 @@ Shared *vp_shared_new(void);
 void vp_shared_free(Shared *);
 int32_t vp_share(Shared *, Reader *);
 
-static const char *const names[] = {"correlation", "External id", "est. achieved occupancy %", "Input Dims", "grid", "name"};
-static const int32_t types[] = {INTEGER, INTEGER, FLOAT, TEXT, TEXT, TEXT};
+static const char *const names[] = {"correlation", "External id", "est. achieved occupancy %", "Input Dims", "grid", "name", "start_time"};
+static const int32_t types[] = {INTEGER, INTEGER, FLOAT, TEXT, TEXT, TEXT, TIME};
 static const char *const cats[] = {"cpu_op", "kernel"};
-static const uint64_t masks[] = {10, 55};
+static const uint64_t masks[] = {10, 119};
 static const char marks[] = "{}[]\",:\\0123456789.eE+-unltrfa \n\xc3\xff";
 
 static uint8_t *text_of(const char *path, size_t *size)
@@ -87,7 +87,7 @@ int main(int count, char **arguments)
         for (int k = 0; k < 2; k++) {
             const char *key = strstr((const char *)text, "\"traceEvents\""), *list = key ? strchr(key, '[') : NULL;
             size_t before = list ? (size_t)(list + 1 - (const char *)text) : 1;
-            if (!(readers[k] = vp_reader_new(names, types, 6, cats, masks, 2))) return 2;
+            if (!(readers[k] = vp_reader_new(names, types, 7, cats, masks, 2))) return 2;
             mutate(text, &size);
             before = before < size ? before : 0;
             scan(readers[k], text + before, size - before);

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -76,6 +77,30 @@ def test_a_wheel_built_without_a_compiler_holds_no_library_of_an_earlier_build(
         assert bool(libraries) == holds
         assert wheel.name.endswith("-py3-none-any.whl") != holds
         assert "-py3-none-" in wheel.name
+
+
+@pytest.mark.slow
+def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "false")
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    sources, out = tmp_path / "sources", tmp_path / "out"
+    made = shutil.ignore_patterns(".*", "node_modules", "__pycache__", "build", "dist", "*.egg-info", "_columns.*")
+    shutil.copytree(ROOT, sources, ignore=made)
+    out.mkdir()
+    there = sorted(sources.rglob("*"))
+    for call in ("get_requires_for_build_wheel()", "prepare_metadata_for_build_wheel(out)", "build_wheel(out)",
+                 "get_requires_for_build_sdist()", "build_sdist(out)"):  # fmt: skip
+        program = f"import sys; sys.path.insert(0, '.'); out = sys.argv[1]; import build_backend; build_backend.{call}"
+        subprocess.run([sys.executable, "-c", program, out], cwd=sources, check=True, capture_output=True)
+    assert sorted(sources.rglob("*")) == there
+    (sdist,) = out.glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        held = {name.partition("/")[2] for name in packed.getnames()}
+    assert {path.relative_to(sources).as_posix() for path in there if path.name != ".gitignore"} <= held
+    (wheel,) = out.glob("*.whl")
+    assert {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()} == {
+        "visualprof", "visualprof-0.1.0.dist-info",
+    }  # fmt: skip
 
 
 def test_zig_is_asked_for_where_nothing_compiles_and_the_index_has_it(

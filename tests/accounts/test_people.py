@@ -246,7 +246,7 @@ def test_the_log_tells_who_did_what(team: Team) -> None:
     assert [deed["seq"] for deed in deeds] == sorted((deed["seq"] for deed in deeds), reverse=True)
     told = [(deed["action"], deed["email"]) for deed in deeds]
     assert ("log-in refused", "ann@example.org") in told
-    assert ("invite", "root@example.org") in told
+    assert ("invite person", "root@example.org") in told
     assert all(deed["address"] for deed in deeds)
     older = root.ask("GET", f"audit?before={deeds[-1]['seq']}&limit=1").get_json()["deeds"]
     assert older == []

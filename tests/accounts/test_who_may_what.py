@@ -10,7 +10,7 @@ import pytest
 from teams import MODEL_FILE, Browser, Team, machine
 from werkzeug.test import TestResponse
 
-from visualprof.remote.queue.uploads import GRAPH
+from visualprof.remote.queue.uploads import graph_of
 
 # What each route needs, and whose thing it is about: of "ann" the others see nothing.
 OPEN, VIEWER, MEMBER, ADMIN = "anyone", "viewer", "member", "admin"
@@ -64,7 +64,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET graph/profile": (VIEWER, "ann"),
     "GET graph/compare": (VIEWER, "ann"),
     "POST uploads": (MEMBER, ""),
-    "POST uploads/known": (MEMBER, "ann"),
+    "POST uploads/known": (MEMBER, ""),
     "GET jobs": (VIEWER, ""),
     "POST jobs": (MEMBER, ""),
     "POST jobs/check": (MEMBER, ""),
@@ -179,7 +179,8 @@ def asked(team: Team) -> Asked:
     account = ann.ask("POST", "account/tokens", json={"name": "ci"}).get_json()
     project = ann.ask("POST", "projects", json={"name": "ann's"}).get_json()["projects"][0]["id"]
     return Asked(team, {
-        "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob, "MODEL": f"{GRAPH}{team.blob}",
+        "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
+        "MODEL": graph_of(team.blob, "onnx") or "",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
         "<project>": project, "<user>": team.ids["ann"], "<agent>": machine(ann, "ann's box")[0],
         "<holder>": team.ids["ann"], "<booking>": "none",
@@ -274,7 +275,8 @@ def test_a_known_file_opens_nothing(asked: Asked) -> None:
     }
     refused = bob.ask("POST", "jobs", json=request)
     assert (refused.status_code, refused.get_json()["errors"][0]["field"]) == (400, "model.blob")
+    assert bob.ask("POST", "uploads/known", json={"blob": blob, "name": "mine.onnx"}).get_json() == {"files": []}
     again = bob.ask("POST", "uploads?name=bob.onnx", data=MODEL_FILE.read_bytes())
     assert (again.status_code, again.get_json()["name"]) == (201, "bob.onnx")
-    assert bob.ask("GET", f"graph?model={GRAPH}{blob}").status_code == 200
+    assert bob.ask("GET", f"graph?model={graph_of(blob, 'onnx')}").status_code == 200
     assert "ann" not in bob.ask("GET", "models").get_data(as_text=True)

@@ -92,7 +92,13 @@ def test_the_link_opens_an_overview_with_numbers(opened: tuple[str, Ask]) -> Non
 
 def test_every_page_has_something_to_show(opened: tuple[str, Ask]) -> None:
     _, ask = opened
-    workers = [(run["id"], worker) for run in ask("runs")["runs"] for worker in run["workers"]]
+
+    def workers_now() -> list[tuple[str, Any]]:
+        return [(run["id"], worker) for run in ask("runs")["runs"] for worker in run["workers"]]
+
+    while any(span["state"] in ("waiting", "parsing") for _, worker in workers_now() for span in worker["spans"]):
+        time.sleep(0.1)
+    workers = workers_now()
     views = {view: (run, worker["id"]) for run, worker in workers for span in worker["spans"] for view in span["views"]}
     assert views.keys() >= {"overview", "operator", "kernel", "trace", "memory", "distributed", "profile"}
     for view, (run, worker) in views.items():

@@ -20,16 +20,17 @@ from tests.e2e.live import Dashboard
 from tests.remote.draft_sites import Known
 from visualprof.remote.protocol import DTYPES, Capabilities, Request
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
+from visualprof.remote.queue.draft.compose import compose, draft_of
 from visualprof.remote.queue.draft.forms import Draft, Drafted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.server.api.agents import AgentsAnswer
 from visualprof.server.api.evaluation import ReportsAnswer
 from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, LogAnswer
-from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer
+from visualprof.server.api.jobs import BackendsAnswer, FreedAnswer, measures
 from visualprof.server.api.uploads import FilesAnswer, UploadAnswer
 
 Json = dict[str, Any]
+NO_LOAD: dict[str, object] = {"concurrency": [], "rates": [], "percentile": 0, "limit_ms": 0, "mlperf": ""}
 HOSTILE = "<img src=x onerror=alert(1)>"
 LONG = "a_model_whose_name_goes_on_and_on_" * 6 + ".onnx"
 CJK = "人脸检测模型_v2.onnx"
@@ -268,7 +269,7 @@ def request(name: str = "") -> Json:
         "inputs": [{"name": "input", "dtype": "float32", "dims": ["batch", 3, 96, 96], "fill": "random", "blob": ""}],
         "dims": {},
         "sweep": {"dim": "batch", "values": [1, 2, 4, 8, 16]},
-        "measure": {"warmup_s": 0.2, "min_s": 1.0, "max_s": 60.0, "min_n": 662},
+        "measure": {"warmup_s": 0.2, "min_s": 1.0, "max_s": 60.0, "min_n": 662, "load": NO_LOAD},
         "profile": {"runs": 20, "at": 0},
         "monitor_interval_s": 0.1,
         "timeout_s": 900.0,
@@ -371,6 +372,8 @@ class JobsFake:
         return kind(method, parts[1:], query, content)
 
     def _upload(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
+        if parts == ["known"]:
+            return 200, {"files": []}, FilesAnswer
         name = query["name"]
         if name in self.held:
             time.sleep(3)
@@ -503,8 +506,7 @@ class JobsFake:
             }
             for name, package, formats, suffixes, options in BACKENDS
         ]
-        measures = [{"name": name, "field": field, "usual": USUAL[name]} for name, field in MEASURES.items()]
-        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": measures}
+        answer = {"backends": entries, "dtypes": list(DTYPES), "measures": msgspec.to_builtins(measures())}
         return 200, answer, BackendsAnswer
 
     def _evaluation(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:

@@ -191,6 +191,20 @@ def test_the_language_of_the_command_line_is_that_of_a_first_visit(serve: Serve,
     context.close()
 
 
+def test_the_page_says_what_the_server_says_in_its_own_language(serve: Serve, visit: Visits, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "odd.json").write_text(
+        '{"traceEvents": [{"ph": "X", "ts": 1, "dur": 3, "name": "a"}, {"ph": "X", "name": 3}]}'
+    )
+    dashboard = serve(folder)
+    dashboard.wait_until_ready()
+    for language, words in (("en", "1 events do not say when they began"), ("zh", "1 个事件没有开始时间")):
+        page = visit(dashboard, "operator", language=language, run="odd")
+        page.locator(".note-button").first.click()
+        expect(page.locator(".notes")).to_contain_text(words)
+
+
 def test_packed_files_of_any_name_are_recognised_by_content(serve: Serve, visit: Visits, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

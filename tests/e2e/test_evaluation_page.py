@@ -91,6 +91,29 @@ def test_the_newest_job_is_shown_unasked(opened: Callable[..., Page]) -> None:
     expect(points(page).get_by_role("row")).to_have_count(1 + 15)
 
 
+def test_a_load_is_a_curve_and_a_table_of_its_steps(
+    serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
+) -> None:
+    def step(rate: float, tail_ns: int, verdict: str) -> dict[str, Any]:
+        """A step at a rate, all of whose runs were served."""
+        told = {"concurrency": 2, "offered_per_s": rate, "achieved_per_s": rate, "n": 900, "unserved": 0}
+        return {**told, "p50_ns": 10**6, "tail_ns": tail_ns, "tail_bound_ns": None, "verdict": verdict}
+
+    steps = [step(50.0, 20_000_000, "PASS"), step(75.0, 61_000_000, "FAIL")]
+    load = {"scenario": "poisson", "percentile": 99, "limit_ns": 50_000_000, "verdict": "PASS", "step": steps[0]}
+    folder = tmp_path / "results"
+    result(folder, "s", 1e6, changes={4: {"load": load | {"steps": steps}}}, profiled=False)
+    page = visit(serve(folder), "evaluation", reports="resnet10-j1/s")
+    expect(page.get_by_role("img", name="Latency over rate").locator("canvas")).to_be_visible()
+    loads = table(page, "Load")
+    expect(loads.get_by_role("row")).to_have_count(1 + 2)
+    expect(loads).to_contain_text("61.0 ms")
+    expect(loads).to_contain_text("exceeded")
+    loads.get_by_role("row").nth(1).click()
+    expect(panel(page)).to_contain_text("Limit kept")
+    expect(panel(page)).to_contain_text("at a rate")
+
+
 def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: Dashboard) -> None:
     newest, *_, older = reports.get("evaluation")["reports"]
     assert newest["job"] != older["job"]

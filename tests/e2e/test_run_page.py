@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import shared
+from tests.conftest import SAMPLES, shared
 from tests.e2e import jobs_fake
-from tests.e2e.jobs_fake import HOSTILE, LONG, JobsFake, array_upload, model_upload, part_upload
+from tests.e2e.jobs_fake import HOSTILE, LONG, NO_LOAD, JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.looks import raw_keys
 
@@ -88,7 +88,23 @@ def test_a_model_and_its_arrays_become_a_request(open_page: Callable[..., Page],
     ]
     assert sent["sweep"] == {"dim": "batch", "values": [1, 2, 4, 8, 12]}
     assert (sent["dims"], sent["name"]) == ({"seq": 64}, "nightly")
-    assert sent["measure"] == {"warmup_s": 0.2, "min_s": 3, "max_s": 60, "min_n": 662}
+    assert sent["measure"] == {"warmup_s": 0.2, "min_s": 3, "max_s": 60, "min_n": 662, "load": NO_LOAD}
+
+
+def test_a_load_is_typed_and_what_is_wrong_with_it_is_told(open_page: Callable[..., Page], fake: JobsFake) -> None:
+    page = open_page()
+    choose(page, BERT)
+    page.locator(".measuring.load summary").click()
+    page.get_by_label("At once").fill("1:4")
+    page.get_by_label("Limit").fill("99<50ms")
+    expect(page.get_by_text("'99<50ms' is no limit of the latency")).to_be_visible()
+    page.get_by_label("Limit").fill("p99<=50ms")
+    page.get_by_label("MLPerf").select_option("Server")
+    submit(page).click()
+    expect(page.get_by_text("Submitted as j-")).to_be_visible()
+    [sent] = fake.sent("POST", "jobs")
+    asked = {"concurrency": [1, 2, 4], "percentile": 99, "limit_ms": 50, "mlperf": "Server"}
+    assert sent["measure"]["load"] == NO_LOAD | asked
 
 
 def test_specs_begin_with_what_the_online_machines_have(open_page: Callable[..., Page], fake: JobsFake) -> None:
@@ -347,7 +363,7 @@ def test_an_old_job_fills_the_form(open_page: Callable[..., Page], fake: JobsFak
     expect(page.get_by_text("ONNX · 1.23 MiB")).to_be_visible()
     expect(page.get_by_label("Sizes of the swept dimension")).to_have_value("1:16")
     expect(spec_row(page, 0).get_by_label("Threads")).to_have_value("2")
-    expect(page.locator("details")).to_contain_text("At least 1\u00a0s")
+    expect(page.locator(".measuring:not(.load)")).to_contain_text("At least 1\u00a0s")
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
@@ -500,7 +516,8 @@ def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], l
     if page_name == "run":
         choose(page, BERT)
         expect(page.locator(".specs")).to_be_visible()
-        page.locator("summary").click()
+        for folded in page.locator("summary").all():
+            folded.click()
     assert raw_keys(page) == []
     keys = page.evaluate("document.body.innerText.match(/\\b(?:run|agents|evaluation)\\.[a-z_]+\\b/g)")
     assert keys is None
@@ -516,6 +533,17 @@ def test_the_pages_fit_their_windows(open_page: Callable[..., Page], fake: JobsF
     nothing_ran(page)
 
 
+def test_a_file_that_is_there_is_not_sent_again(serve: Callable[..., Dashboard], visit: Visits) -> None:
+    dashboard, sent = serve(None), []
+    for name in ("first.onnx", "second.onnx"):
+        page = visit(dashboard, "run")
+        page.on("request", lambda request: sent.append(request.url) if "/uploads?" in request.url else None)
+        content = (SAMPLES / "models" / "resnet10.onnx").read_bytes()
+        page.locator("input[type=file]").set_input_files({"name": name, "mimeType": "", "buffer": content})
+        expect(page.locator(".model")).to_contain_text(name)
+    assert [url.partition("name=")[2] for url in sent] == ["first.onnx"]
+
+
 def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dashboard], visit: Visits) -> None:
     pytest.importorskip("onnxruntime")
     model = shared(f"models/onnx/{MODEL}")
@@ -527,7 +555,7 @@ def test_a_model_is_measured_here_and_its_result_opens(serve: Callable[..., Dash
     while row.count() > 1:
         row.last.get_by_role("button", name="Remove").click()
     page.get_by_label("Sizes of the swept dimension").fill("1:2")
-    page.locator("summary").click()
+    page.locator(".measuring:not(.load) summary").click()
     page.get_by_label("At least").fill("0.2")
     page.get_by_label("Samples").fill("20")
     expect(submit(page)).to_have_text("Submit 2 points × 1 spec")

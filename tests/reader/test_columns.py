@@ -14,7 +14,8 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from visualprof.reader import native
-from visualprof.reader.trace import Ids, Ints
+from visualprof.reader.trace import NO_ADDRESS, Ids, Ints
+from visualprof.reader.trace.allocs import next_of_address
 from visualprof.reader.trace.asked import _held  # pyright: ignore[reportPrivateUsage]
 from visualprof.reader.trace.nesting import FEW, innermost_at, innermost_of_tracks, nearest_ancestor, nest
 from visualprof.reader.trace.order import ascending, grouped, order_of_events
@@ -209,3 +210,14 @@ def test_nearest_ancestors_are_those_that_climbing_finds(events: list[tuple[int,
         while row >= 0 and not wanted[row]:
             row = int(parent[row])
         assert nearest == row
+
+
+_places = st.tuples(st.sampled_from([0, 1, 512, 1 << 48, 2**63, NO_ADDRESS - 1, NO_ADDRESS]), st.integers(-1, 1))
+
+
+@given(st.lists(_places, max_size=40))
+def test_the_next_event_of_an_address_is_the_first_one_behind_it(places: list[tuple[int, int]]) -> None:
+    addr, device = np.array([a for a, _ in places], np.uint64), np.array([d for _, d in places], np.int32)
+    (after,) = both(lambda: (next_of_address(addr, device),))
+    later = [next((j for j in range(i + 1, len(places)) if places[j] == at), -1) for i, at in enumerate(places)]
+    assert after.tolist() == [-1 if at[0] == NO_ADDRESS else j for at, j in zip(places, later, strict=True)]

@@ -149,6 +149,48 @@ def test_decimals_are_what_is_written() -> None:
     assert times.of_decimals([Decimal(text) for text in written], -5).tolist() == list(written.values())
 
 
+IDS = {
+    "7": 7, '"7"': 7, "7.0": 7, '"\\u0037"': 7, "0": 0, "-0": 0, "999999999999999999": 999_999_999_999_999_999,
+    "1000000000000000000": None, "18446744073709551615": None, '"007"': None, '"7.0"': None, "-1": None, '"-1"': None,
+    '"0x7f"': None, '"-0"': None, '""': None, "0.5": None,
+}  # fmt: skip
+
+
+def test_natural_ids_are_their_own_numbers(tmp_path: Path) -> None:
+    """Each behind one that is a name; nothing is made of null."""
+    path = tmp_path / "ids.json"
+    for text, number in IDS.items():
+        arrows = [f'{{"ph": "s", "id": {i}, "ts": 1}}' for i in ('"a"', "null", text, text)]
+        path.write_text(f"[{', '.join(arrows)}]")
+        for scanner in (None, Scanner(*KINETO, threads=1)):
+            found = read_events(Source(path), *KINETO, scanner)
+            assert found.flow_rows.tolist() == [0, 2, 3]
+            assert found.flow_ids.tolist() == [-1, *[-2 if number is None else number] * 2], text
+            assert len(found.flow_names) == 1 + (number is None)
+
+
+LASTING = {
+    "11.317 us": 11_317, "0.000 us": 0, "-0.5 us": -500, "7 us": 7000, "3.0005 us": 3001, "1.5e3 us": 1_500_000,
+    "4458676522690.655 us": 4_458_676_522_690_655, "11.317 ms": 11_317_000, "5 ns": 5, "2.5 ns": 3, "2 s": 2 * 10**9,
+    "0e99 us": 0, "11.317": 11_317, "11.317 us ": None, "1.5 \\u0075s": 1500, "us": None, "": None, "nan us": None,
+    "5 min": None, "\\t1 us": 1000, "01.5 us": 1500, "+1 us": 1000, ".5 us": 500,
+}  # fmt: skip
+
+
+def test_texts_of_times_are_nanoseconds(tmp_path: Path) -> None:
+    """Each between two plain ones, which the scanner takes; by hand, as Paddle means the units."""
+    path = tmp_path / "times.json"
+    event = '{{"ph": "X", "cat": "Operator", "ts": 1, "dur": 1, "args": {{"start_time": {}}}}}'.format
+    for text, ns in LASTING.items():
+        texts = '"1.001 us"', f'"{text}"', "null", '"1.002 us"'
+        path.write_text(f"[{', '.join(map(event, texts))}]")
+        values = [1001, 1002] if ns is None else [1001, ns, 1002]
+        rows = [0, 3] if ns is None else [0, 1, 3]
+        for scanner in (None, Scanner(*SPECS["paddle"], threads=1)):
+            found = read_events(Source(path), *SPECS["paddle"], scanner).arg("start_time")
+            assert (found[0].tolist(), found[1].tolist()) == (rows, values), text
+
+
 def test_one_odd_event_is_decoded_between_scanned_ones(tmp_path: Path) -> None:
     """Of 3,000 events in windows of 10 kB one has an argument of a wrong type: it keeps its place among the rows."""
     lines = [
@@ -233,3 +275,20 @@ def test_oddities_are_the_same_document(tmp_path: Path, events: list[str], blank
     path = tmp_path / "odd.json"
     path.write_text(around % f"[{blank}{f'{blank},'.join(events)}{blank}]", encoding="utf-8", newline="")
     assert compare(path, KINETO, 1, piece) == []
+
+
+UNITS = st.sampled_from(["us", "us", "us", "ns", "ms", "s", "min", ""])
+LASTINGS = st.one_of(
+    st.builds('"{} {}"'.format, st.decimals(-(10**13), 10**13, places=3), st.just("us")),
+    st.builds('"{} {}"'.format, NUMBERS, UNITS),
+    VALUES,
+)
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(objects(st.sampled_from(['"start_time"', '"end_time"', '"addr"']), lambda _: LASTINGS), max_size=6))
+def test_odd_texts_of_times_are_the_same_document(tmp_path: Path, args: list[str]) -> None:
+    path = tmp_path / "odd.json"
+    events = [f'{{"ts": {i}, "args": {each}}}' for i, each in enumerate(args)]
+    path.write_text(f"[{', '.join(events)}]", encoding="utf-8")
+    assert compare(path, SPECS["paddle"], 1, 300) == []

@@ -149,7 +149,7 @@ def main() -> int:
     devices = os.environ.get("FAKE_DEVICES", "cpu").split(",")
 
     def look(*_: object) -> Machine:
-        runtime = Runtime("onnxruntime", "9.9", sys.executable, "3.11.0", devices)
+        runtime = Runtime(os.environ.get("FAKE_BACKEND", "onnxruntime"), "9.9", sys.executable, "3.11.0", devices)
         level = sandbox_level(parsed.sandbox, command.say)
         here = Capabilities("x86", "x86_64", "Linux", "here", "a CPU", 2, 1 << 30, level, "0", [], [runtime])
         return Machine(here, {sys.executable: tuple(overview()["prefixes"])})

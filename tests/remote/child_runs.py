@@ -79,6 +79,7 @@ class Job:
     profile: Profile = field(default_factory=lambda: Profile(runs=3))
     arrays: dict[str, Path] = field(default_factory=dict[str, Path])
     spec: dict[str, Any] = field(default_factory=dict[str, Any])
+    cpus: list[int] = field(default_factory=list[int])
 
     def run(self, stage: str = "measure", prefix: Sequence[str] = ()) -> Ran:
         """Runs a stage to its end."""
@@ -99,6 +100,7 @@ class Job:
             "lease": asdict(lease),
             "model": str(self.model),
             "inputs": {name: str(path) for name, path in self.arrays.items()},
+            "cpus": self.cpus,
         }
         (self.work / "task.json").write_text(json.dumps(task))
         events.unlink(missing_ok=True)

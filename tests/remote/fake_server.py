@@ -115,11 +115,24 @@ class FakeServer:
         number = len(self.tasks) + 1
         asked = Request(f"key{number}", ModelRef(files[0].sha256, name), [spec], inputs=given or [], **wish)
         lease = Lease(f"t{number}", f"j{number}", f"model-j{number}/{spec.id}", 1, f"lease{number}", spec, asked, files)
-        self.tasks[lease.task] = Task(lease)
+        return self._wait_for([lease])[0]
+
+    def submit_specs(self, model: bytes, *specs: str, **request: Any) -> list[Task]:
+        """Makes a job wait, with a task for each of the specs."""
+        wanted = [Spec(name, "onnxruntime") for name in specs]
+        asked = Request("key", ModelRef("", "model.onnx"), wanted, profile=Profile(0), **request)
+        files = [self._file("model", "model.onnx", model)]
+        return self._wait_for(
+            [Lease(f"j1.{s.id}", "j1", f"model-j1/{s.id}", 1, f"lease-{s.id}", s, asked, files) for s in wanted]
+        )
+
+    def _wait_for(self, leases: list[Lease]) -> list[Task]:
+        tasks = [Task(lease) for lease in leases]
         with self.changed:
-            self.waiting.append(lease)
+            self.tasks |= {task.lease.task: task for task in tasks}
+            self.waiting += leases
             self.changed.notify_all()
-        return self.tasks[lease.task]
+        return tasks
 
     def _file(self, role: Any, name: str, data: bytes) -> File:
         sha256 = hashlib.sha256(data).hexdigest()
@@ -274,7 +287,7 @@ def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
             with server.changed:
                 while not server.down:
                     for lease in server.waiting:
-                        if lease.spec.device in body["devices"]:
+                        if lease.spec.device in (*body["devices"], body["begun"].get(lease.job)):
                             server.waiting.remove(lease)
                             server.tasks[lease.task].beaten = time.monotonic()
                             return self.answer(200, asdict(lease))

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from visualprof.remote.agent.work.samples import GpuHistory, complete_points
+from visualprof.remote.agent.work.samples import DeviceHistory, complete_points
 
 S = 1_000_000_000
 
 
-def history(*rows: tuple[float, float | None]) -> GpuHistory:
+def history(*rows: tuple[float, float | None]) -> DeviceHistory:
     """Seconds and watts."""
-    return GpuHistory([round(t * S) for t, _ in rows], [p for _, p in rows], [None] * len(rows))
+    return DeviceHistory([round(t * S) for t, _ in rows], [p for _, p in rows], [None] * len(rows))
 
 
 def test_constant_power_is_power_times_time() -> None:
@@ -51,7 +51,7 @@ def test_where_samples_are_missing_at_an_end_the_nearest_one_stands() -> None:
 def test_energy_is_unknown_without_a_sample_in_the_span() -> None:
     assert history((0, 50.0), (1, 50.0)).energy_j(5 * S, 6 * S) is None
     assert history((0, None), (1, None)).energy_j(0, S) is None
-    assert GpuHistory().energy_j(0, S) is None
+    assert DeviceHistory().energy_j(0, S) is None
 
 
 @given(
@@ -61,7 +61,7 @@ def test_energy_is_unknown_without_a_sample_in_the_span() -> None:
     st.integers(0, 100),
 )
 def test_energy_of_two_parts_is_that_of_the_whole(power: list[float], a: int, b: int, c: int) -> None:
-    known = GpuHistory([i * S for i in range(len(power))], list(power), [None] * len(power))
+    known = DeviceHistory([i * S for i in range(len(power))], list(power), [None] * len(power))
     last = (len(power) - 1) * S
     start, middle, end = sorted(last * x // 100 for x in (a, b, c))
     parts = [known.energy_j(start, middle), known.energy_j(middle, end)]

@@ -28,11 +28,12 @@ def test_a_model_is_swept_with_open_shapes(job: Job) -> None:
     assert (told["device"], told["shapes"], told["streams"]) == ("CPU", "dynamic", "1")
 
 
-@pytest.mark.parametrize("precision", ["", "f32"])
+@pytest.mark.parametrize("precision", ["", "f32", "auto"])
 def test_the_precision_that_really_runs_is_told(job: Job, precision: str) -> None:
     job.spec = {"precision": precision, "threads": 1}
     told = job.run().told("effective")[0]["effective"]
-    assert told["precision"] in ([precision] if precision else ["f32", "bf16", "f16", "as the model"])
+    own = ["f32", "bf16", "f16", "as the model"]  # bf16 where the CPU is fast with it
+    assert told["precision"] in (own if precision == "auto" else ["f32"])
     assert told["threads"] == "1"
 
 

@@ -175,7 +175,7 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
         "model.blob": "must be a text, not 7",
         "model.name": "is missing",
         "specs[0].threads": "must be a whole number, not true",
-        "specs[0].precision": "must be '' or 'f32' or 'f16' or 'bf16' or 'int8', not \"f64\"",
+        "specs[0].precision": "must be '' or 'auto' or 'f32' or 'f16' or 'bf16' or 'int8', not \"f64\"",
         "specs[0].options.a": "must be a text, not 1",
         "inputs[0].dims[0]": "must be a whole number or a text, not 1.5",
         "inputs[0].dims[1]": "must be a whole number or a text, not null",

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import ROOT
-from visualprof.remote.backends import Feeds
+from visualprof.remote.backends import Feeds, Session
 from visualprof.remote.child.host import HostLoad, LoadMeter
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.measure import (
@@ -45,7 +45,7 @@ class Hands:
         self.now += round(seconds * 1e9)
 
 
-class Sleeper:
+class Sleeper(Session):
     """A session whose parts take known times of a clock."""
 
     def __init__(self, clock: Hands, prepare_s: float, infer_s: float, fetch_s: float) -> None:

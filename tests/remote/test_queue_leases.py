@@ -462,3 +462,16 @@ def test_points_of_an_earlier_attempt_are_not_those_of_the_next(queue: Queue, up
     one = queue.jobs.one(job)
     assert queue.jobs.points(one) == {lease.task: []}
     assert queue.jobs.counts([one]) == {}
+
+
+def test_more_of_a_repeated_job_is_given_on_the_device_that_it_has(queue: Queue) -> None:
+    agent = member(queue)
+    queue.jobs.submit(request("k", *TWO, repeat=2))
+    queue.jobs.submit(request("another"))
+    first = taken(queue, agent)
+    assert queue.leases.lease(agent, [], 0) is None
+    more = queue.leases.lease(agent, [], 0, begun={first.job: "cpu"})
+    assert more
+    assert (more.job, first.spec.id, more.spec.id, more.spec.device) == (first.job, "1t", "2t", "cpu")
+    assert queue.leases.lease(agent, [], 0, begun={first.job: "cpu"}) is None, "the other job has to wait"
+    assert queue.leases.lease(agent, [], 0, begun={first.job: "cuda:0"}) is None

@@ -162,7 +162,11 @@ def measured(**more: Any) -> dict[str, Any]:
         "qps": 9.0,
         "p99_ns": 6_000_000,
     }
-    return {"points": [{**point, **more}], "results": [{"spec": "s", "verdicts": [{"id": "n_too_small"}]}]}
+    return {
+        "points": [{**point, **more}],
+        "results": [{"spec": "s", "report": "m/s", "verdicts": [{"id": "n_too_small"}]}],
+        "verdicts": [{"id": "precision_differs", "report": "m/s"}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,7 @@ def measured(**more: Any) -> dict[str, Any]:
         ("p99 > 6ms", {}, []),
         ("p99>0.0059s|qps<10", {}, ["s, batch 1: p99>0.0059s", "s, batch 1: qps<10"]),
         ("p99>5ms", {"p99_ns": None}, ["s, batch 1: p99>5ms, of which nothing is known: too few runs"]),
-        ("n_too_small|precision_changed", {}, ["s: n_too_small"]),
+        ("n_too_small|precision_changed|precision_differs", {}, ["s: n_too_small", "s: precision_differs"]),
         ("", {}, []),
     ],
 )
@@ -587,7 +591,16 @@ def state(what: str, progress: float, *batches: int, name: str = "ort") -> dict[
         "reason": None,
     }
     points = [
-        {"task": "t", "spec": name, "batch": b, "qps": 10.0, "p50_ns": 1000, "stable": True, "host_busy": None}
+        {
+            "task": "t",
+            "spec": name,
+            "batch": b,
+            "qps": 10.0,
+            "p50_ns": 1000,
+            "p50_margin_ns": None,
+            "stable": True,
+            "host_busy": None,
+        }
         for b in batches
     ]
     return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points}

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES
+from tests.conftest import FIXTURES, shared
 from tests.server.sites import MakeSite, Site, make_site  # noqa: F401 - a fixture
 from visualprof.server.api.jobs import JobRefused
 from visualprof.server.api.uploads import UploadAnswer
@@ -278,14 +278,23 @@ def test_the_same_content_under_another_name_keeps_both(empty: Site) -> None:
         assert drafted["request"]["model"]["name"] == name, "a job has the name of its own file"
 
 
+def test_a_model_that_only_a_runtime_reads_is_not_on_the_graph_page(empty: Site) -> None:
+    sent = send(empty, "lenet.tm", shared("models/megengine/lenet.tm").read_bytes())
+    assert (sent["model"]["format"], sent["model"]["backends"]) == ("megengine_traced", ["megengine"])
+    assert sent["graph"] is None
+    assert empty.client.get("/api/v1/models").get_json()["models"] == []
+    (told,) = empty.client.post("/api/v1/jobs/draft", json={"model": sent["blob"]}).get_json()["warnings"]
+    assert told["error"] == "no registered agent has megengine for cpu"
+
+
 def test_a_known_file_needs_not_be_sent_again(empty: Site) -> None:
     sent = send(empty, "first.onnx", onnx_model())
     asked = {"blob": sent["blob"], "name": "second.onnx"}
     answer = empty.client.post("/api/v1/uploads/known", json=asked)
-    assert answer.get_json() == {**sent, "name": "second.onnx"}
+    assert answer.get_json() == {"files": [{**sent, "name": "second.onnx"}]}
     (model,) = empty.client.get("/api/v1/models").get_json()["models"]
     assert model["file"] == "first.onnx, second.onnx"
     for blob in ("0" * 64, "../secret", ""):
-        assert empty.client.post("/api/v1/uploads/known", json={**asked, "blob": blob}).status_code == 404
+        assert empty.client.post("/api/v1/uploads/known", json={**asked, "blob": blob}).get_json() == {"files": []}
     kept(empty)[0].unlink()
-    assert empty.client.post("/api/v1/uploads/known", json=asked).status_code == 404, "somebody tidied up"
+    assert empty.client.post("/api/v1/uploads/known", json=asked).get_json() == {"files": []}, "somebody tidied up"

@@ -95,3 +95,54 @@ def test_half_open_connections_do_not_deafen_it(tmp_path: Path, sent: bytes) -> 
         for _ in range(20):
             assert get(f"{server.url}api/v1/status")["version"]
         assert time.monotonic() - began < 5
+
+
+GIB = 1 << 30
+UPLOAD, JOBS, PART = "/api/v1/uploads?name=a.onnx", "/api/v1/jobs", "/api/v1/agent/files/blobs/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "token", "status"),
+    [
+        (UPLOAD, GIB, "right", None),  # it waits for the body
+        (UPLOAD, 8 * GIB + 1, "right", 413),
+        (UPLOAD, GIB, "wrong", 413),
+        (UPLOAD, GIB, "", 413),
+        ("/api/v1/models?name=a.onnx", GIB, "", 413),
+        (JOBS, 2 << 20, "right", 413),
+        (PART, 8 << 20, "", None),
+        (PART, GIB, "right", 413),
+        (JOBS, 100, "", None),
+    ],
+)
+def test_a_body_that_nobody_may_send_there_is_not_taken(
+    tmp_path: Path, path: str, length: int, token: str, status: int | None
+) -> None:
+    with Server([tmp_path], 0, Settings(token="right")) as server:
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sender:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Visualprof-Token: {token}\r\nContent-Length: {length}"
+            sender.sendall(f"{head}\r\n\r\n".encode() + b"GET /api/v1/status HTTP/1.1\r\n\r\n")
+            sender.settimeout(0.3 if status is None else 10)
+            answer = b""
+            with contextlib.suppress(TimeoutError, ConnectionResetError):
+                while piece := sender.recv(1 << 16):
+                    answer += piece
+    if status is None:
+        assert answer == b""
+        return
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ".encode())
+    assert json.loads(body)["error"].startswith("the body is over "), "one answer: what follows is no request"
+
+
+def test_a_body_without_a_length_is_cut_off(tmp_path: Path) -> None:
+    with Server([tmp_path], 0) as server:
+        server.start()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as sender:
+            sender.sendall(f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                for _ in range(20):
+                    sender.sendall(b"20000\r\n" + bytes(1 << 17) + b"\r\n")
+            with contextlib.suppress(ConnectionResetError):
+                assert sender.recv(100).startswith(b"HTTP/1.1 413 ")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from visualprof.views.answers import kinds
 from visualprof.views.answers.encoding import LONG, encode
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Addresses, Answer, Coded, Columns, Table
 
 
 @pytest.mark.parametrize("name", ["plain", "cut \udc80 in half"])
@@ -44,6 +44,23 @@ def test_long_columns_are_written_as_lists_of_their_numbers_are(
         column = np.resize(np.array(numbers, dtype), LONG if numbers else 0)
         for written in (column, np.stack((column, column), axis=1)[:, 0]):  # the second one with gaps between its rows
             assert encode({"column": written}) == msgspec.json.encode({"column": column.tolist()})
+
+
+_texts = st.lists(st.one_of(st.none(), st.text(max_size=5)), min_size=1, max_size=9)
+_addresses = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 15, 16, 2**64 - 1])), max_size=20)
+
+
+@given(_texts, st.lists(st.integers(0, 8), max_size=20), st.sampled_from([-5, 0, 2**40]), _addresses)
+def test_long_columns_of_texts_are_written_as_their_texts_are(
+    texts: list[str | None], rows: list[int], apart: int, addresses: list[int]
+) -> None:
+    """Values next to each other, and so far apart that they are sorted."""
+    values = np.resize(np.array([row % len(texts) * max(1, abs(apart)) + apart for row in rows], np.int64), 300)
+    coded = Coded(values if rows else values[:0], lambda value: texts[(value - apart) // max(1, abs(apart))])
+    column = Addresses(np.resize(np.array(addresses, np.uint64), LONG if addresses else 0))
+    shown = [None if a == 2**64 - 1 else hex(a) for a in column.values.tolist()]
+    assert encode([coded, column]) == msgspec.json.encode([[coded[i] for i in range(len(coded))], shown])
+    assert list(coded) == [coded[i] for i in range(len(coded))]
 
 
 class Rows(Columns):

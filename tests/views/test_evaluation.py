@@ -364,8 +364,8 @@ def test_another_precision_than_asked_for(report: Callable[..., Report], asked: 
 
 
 def test_precisions_are_known_by_all_their_names() -> None:
-    names = ["<Type: 'bfloat16'>", "float32", "f16", "FP16", "bf16", "torch.float64", "as-model", "int8", ""]
-    assert [precision_name(n) for n in names] == ["bf16", "f32", "f16", "f16", "bf16", "f64", "", "", ""]
+    names = ["<Type: 'bfloat16'>", "float32", "f16", "FP16", "bf16", "torch.float64", "as-model", "int8", "tf32", ""]
+    assert [precision_name(n) for n in names] == ["bf16", "f32", "f16", "f16", "bf16", "f64", "", "int8", "tf32", ""]
 
 
 @pytest.mark.parametrize(

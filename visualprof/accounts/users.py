@@ -79,7 +79,7 @@ class Users:
                     raise BadParameter("email: the invitation is for another address")
                 role = invitation.role
             user = _insert(connection, email, name, role, kept)
-            note(connection, Actor(user.principal, actor.address), "register", email)
+            note(connection, Actor(user.principal, actor.address), "make account", email)
         return user
 
     def create(self, actor: Actor, email: str, name: str, role: Role, password: str) -> User:
@@ -157,7 +157,7 @@ class Users:
         """
         email = email_of(email) if email else ""
         with self._database.write() as connection:
-            note(connection, actor, "invite", f"{email or 'anybody'} as {role}")
+            note(connection, actor, "invite person", f"{email or 'anybody'} as {role}")
             return codes.make(connection, "invitation", email, role, actor.user)
 
     def reset_code(self, actor: Actor, user: str) -> str:

@@ -11,13 +11,19 @@ from visualprof.errors import BadParameter
 
 Json = dict[str, Any]
 
-FLAGS = {"unstable": ("stable", False), "busy": ("host_busy", True), "throttled": ("throttled", True)}
+FLAGS = {
+    "unstable": ("stable", False), "busy": ("host_busy", True), "throttled": ("throttled", True),
+    "over_limit": ("verdict", "FAIL"), "undecided": ("verdict", "INCONCLUSIVE"),
+}  # fmt: skip
 NUMBERS = {
     **{name: f"{name}_ns" for name in ("p50", "p90", "p95", "p99", "mean")},
     "qps": "qps",
     "samples_per_s": "samples_per_s",
 }
-VERDICTS = ("precision_changed", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small")
+VERDICTS = (
+    "precision_changed", "precision_differs", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small",
+    "not_significant",
+)  # fmt: skip
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 EXAMPLE = "for example: --fail-on 'unstable|busy|p99>5ms'"
 _TERM = re.compile(r"(?P<name>\w+)(?:\s*(?P<sign>[<>])\s*(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*))?")
@@ -36,7 +42,8 @@ class Condition:
         """Is it so? A latency that is not known, for too few runs, is not known to keep a limit."""
         if not self.sign:
             key, so = FLAGS[self.name]
-            return point[key] is so
+            load: Json = point.get("load") or {}
+            return bool({**point, **load}.get(key) == so)
         value = point[NUMBERS[self.name]]
         return value is None or (value > self.limit if self.sign == ">" else value < self.limit)
 
@@ -70,7 +77,8 @@ def met(conditions: list[Condition], answer: Json) -> list[str]:
 def _met(condition: Condition, answer: Json) -> Iterator[str]:
     if condition.name in VERDICTS:
         for result in answer["results"]:
-            if any(verdict["id"] == condition.name for verdict in result["verdicts"]):
+            beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
+            if any(verdict["id"] == condition.name for verdict in [*result["verdicts"], *beside]):
                 yield f"{result['spec']}: {condition.name}"
         return
     for point in answer["points"]:

@@ -74,6 +74,10 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "max_s": args.max_s,
         "profile_runs": args.profile_runs,
         "timeout_s": args.timeout,
+        "repeat": args.repeat,
+        "quiet_s": args.quiet_host,
+        "pin": args.pin,
+        **{name: getattr(args, name) for name in ("concurrency", "rate", "slo", "mlperf", "price_per_hour")},
     }
     return {
         "key": key,

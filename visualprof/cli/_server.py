@@ -10,7 +10,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -110,12 +109,8 @@ class Server:
         """The answer to the upload of a file that the server has."""
         with path.open("rb") as file:
             digest = _sha256(file)
-        try:
-            return self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})
-        except Refused as refused:
-            if refused.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
+        files = self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})["files"]
+        return files[0] if files else None
 
     def _ask(self, request: urllib.request.Request, timeout_s: float) -> Json:
         try:

@@ -121,15 +121,37 @@ def _state(task: Json) -> str:
 
 
 def _point(point: Json) -> str:
+    margin = f" ± {point['p50_margin_ns'] / 1e6:,.3f}" if point["p50_margin_ns"] is not None else ""
     marks = ("  unstable" * (not point["stable"])) + ("  host busy" * bool(point["host_busy"]))
-    median = "too few runs for a p50" if point["p50_ns"] is None else f"p50 {point['p50_ns'] / 1e6:,.3f} ms"
-    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{marks}"
+    median = "too few runs for a p50" if point["p50_ns"] is None else f"p50 {point['p50_ns'] / 1e6:,.3f}{margin} ms"
+    return f"batch {point['batch']}: {point['qps']:,.1f} runs/s, {median}{_load(point)}{marks}"
+
+
+def _load(point: Json) -> str:
+    """How runs were asked for, where that is not one after another, and whether the limit was kept."""
+    one = _flat(point)
+    scenario, lanes, rate = one.get("scenario", "closed"), one.get("concurrency") or 1, one.get("offered_per_s")
+    parts = [scenario] if scenario != "closed" else []
+    parts += [f"{lanes} at once"] if lanes > 1 else []
+    parts += [f"{rate:,.1f}/s offered"] if rate else []
+    if one.get("verdict") and one["limit_ns"]:
+        tail = "" if one["tail_ns"] is None else f" {one['tail_ns'] / 1e6:,.3f} ms"
+        parts.append(f"p{one['percentile']:g}{tail} of {one['limit_ns'] / 1e6:,.10g} ms: {one['verdict']}")
+    return "".join(f", {plain(part)}" for part in parts)
+
+
+def _flat(point: Json) -> Json:
+    """A point with what is known of its load beside the rest."""
+    load: Json = point.get("load") or {}
+    return {**point, **(load.get("step") or {}), **load}
 
 
 _POINTS: dict[str, Kind] = {
     "spec": "name", "batch": "count", "qps": "count", "p50_ns": "ns", "p99_ns": "ns", "stable": "flag",
     "host_busy": "flag",
 }  # fmt: skip
+_REPEATED: dict[str, Kind] = {"repeats": "count", "samples_per_s_margin": "count", "p50_margin_ns": "ns"}
+_LOAD: dict[str, Kind] = {"concurrency": "count", "offered_per_s": "count", "tail_ns": "ns", "verdict": "word"}
 _RESULTS: dict[str, Kind] = {
     "spec": "name", "agent": "name", "device": "name", "version": "name", "precision": "name",
 }  # fmt: skip
@@ -138,11 +160,15 @@ _RESULTS: dict[str, Kind] = {
 def summary(server: Server, answer: Json, out: TextIO) -> None:
     """Points as a table, where and how they ran, what failed and why, and where everything opens."""
     results: list[Json] = answer["results"]
-    for rows, kinds in ((answer["points"], _POINTS), (results, _RESULTS)):
+    points = [{**_flat(point), "repeats": len(point["repeats"] or [point])} for point in answer["points"]]
+    shown = _POINTS | (_LOAD if any(map(_load, points)) else {})
+    shown |= _REPEATED if any(point["repeats"] > 1 for point in points) else {}
+    for rows, kinds in ((points, shown), (results, _RESULTS)):
         if rows:
             print(_table(rows, kinds), file=out)
     for result in results:
-        if verdicts := "; ".join(map(_verdict, result["verdicts"])):
+        beside = [verdict for verdict in answer["verdicts"] if verdict["report"] == result["report"]]
+        if verdicts := "; ".join(map(_verdict, [*result["verdicts"], *beside])):
             print(f"{plain(result['spec'])}: {verdicts}", file=out)
     for task in answer["job"]["tasks"]:
         for line in _ending(server, task):
@@ -157,14 +183,19 @@ def _table(rows: list[Json], kinds: dict[str, Kind]) -> str:
     from visualprof.cli._terminal import render
     from visualprof.views.answers.table import Table
 
-    columns = {name: [plain(row[name]) if kinds[name] == "name" else row[name] for row in rows] for name in kinds}
+    columns = {name: [plain(row[name]) if kinds[name] == "name" else row.get(name) for row in rows] for name in kinds}
     return render(Table(columns=columns, kinds=kinds), "", shutil.get_terminal_size().columns, len(rows))
 
 
 def _verdict(verdict: Json) -> str:
     """Its name, and the sizes for which it holds unless it is about all of them."""
     sizes = f" (batch {', '.join(map(str, verdict['batches']))})" if verdict["batch"] is not None else ""
-    return f"{verdict['id'].replace('_', ' ')}{sizes}"
+    told = {
+        "not_significant": "no significant difference to {best_spec}",
+        "precision_differs": "{effective} beside {others}",
+    }
+    text = told.get(verdict["id"], str(verdict["id"]).replace("_", " ")).format(**verdict["evidence"])
+    return f"{plain(text)}{sizes}"
 
 
 def _ending(server: Server, task: Json) -> Iterator[str]:

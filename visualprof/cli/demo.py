@@ -21,6 +21,7 @@ from typing import Any
 from visualprof.cli._server import Server as Client
 from visualprof.cli.serve import add_server_arguments, serve, token_of
 from visualprof.errors import NotFound
+from visualprof.remote.protocol import no_agent_here
 
 _SAMPLES = Path(__file__).parents[1] / "samples"
 _MODEL = _SAMPLES / "models" / "resnet10.onnx"
@@ -105,11 +106,9 @@ def check(runs: Path, jobs: Path | None, token: str = "") -> int:
 
 
 def _can_measure() -> bool:
-    """Is there a runtime for the sample model? Says what to do when there is none."""
-    why = "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
-    if not sys.platform.startswith("linux"):
-        why = f"an agent needs Linux, this is {sys.platform}"
-    elif importlib.util.find_spec("onnxruntime"):
+    """Can the sample model be measured here? Says what to do when it cannot."""
+    why = no_agent_here() or "ONNX Runtime is not installed (pip install 'visualprof[onnxruntime]')"
+    if importlib.util.find_spec("onnxruntime") and not no_agent_here():
         return True
     print(f"no job is run: {why}; the Evaluation page shows one that was measured elsewhere", file=sys.stderr)
     return False

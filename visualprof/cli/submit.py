@@ -13,12 +13,12 @@ from pathlib import Path
 from visualprof.cli import _fail_on, _request, _server, _watch
 from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
-from visualprof.remote.protocol import PRIORITIES
+from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
 MODEL = "ONNX (with the files of its weights beside it, in its folder or a zip), .mge, TorchScript or torch.export"
-PRECISIONS = ("f32", "f16", "bf16", "int8")
+PRECISIONS = ("auto", "f32", "f16", "bf16", "int8")
 REFUSED = 2
 MET = 4  # a condition of --fail-on
 
@@ -29,9 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _server.add_arguments(parser)
     _add_inputs(parser)
     _add_specs(parser)
+    _add_load(parser)
     parser.add_argument("--name", default="", help="of the job, for the list")
     parser.add_argument("--min-s", type=float, metavar="S", help="measure a point at least this long")
     parser.add_argument("--max-s", type=float, metavar="S", help="and at most this long")
+    repeat = "measure every point N times, each time in a new process, the specs in turns; gives confidence intervals"
+    parser.add_argument("--repeat", type=int, metavar="N", help=repeat)
+    pin = "CPUs that the model may use: 0-3,8, or auto: one thread a core of one NUMA node"
+    parser.add_argument("--pin", metavar="CPUS", help=pin)
+    quiet = "a spec waits at most so long, all in all, until the host is quiet; without, it measures at once"
+    parser.add_argument("--quiet-host", type=float, metavar="S", help=quiet)
     parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
     urgency = "before or after other jobs; high is for administrators (default %(default)s)"
     parser.add_argument("--priority", choices=PRIORITIES, default="normal", help=urgency)
@@ -68,6 +75,16 @@ def _add_specs(parser: argparse.ArgumentParser) -> None:
     add("--precision", action="extend", nargs="+", choices=PRECISIONS, metavar="P", help=", ".join(PRECISIONS))
     add("--threads", action="extend", nargs="+", type=int, metavar="N", help="each backend with each of these")
     add("--option", action="append", default=[], metavar="NAME=VALUE", help="of the backend")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--concurrency", metavar="LANES", help="lanes that run at once, a step for each: 4, or 1:8, or 1,2,4")
+    add("--rate", metavar="RATES", help="runs a second that arrive at random, a step for each: 100 or 100,200,400")
+    slo = "the latency to be kept: p99<=50ms. With --rate each is judged, else the largest rate that keeps it is found"
+    add("--slo", metavar="LIMIT", help=slo)
+    add("--mlperf", choices=SCENARIOS, help="a scenario of MLPerf's")
+    add("--price-per-hour", type=float, metavar="P", help="of the machine, for the cost (default: what its agent says)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,16 +8,19 @@ Times are int ns, sizes int bytes, `*_s` seconds.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 PROTOCOL = 1
 JOB_SCHEMA = "visualprof.job/1"
 MONITOR_SCHEMA = "visualprof.monitor/1"
 
 State = Literal["initiated", "waiting", "running", "succeeded", "failed", "cancelled"]
-Phase = Literal["preparing", "converting", "measuring", "profiling", "uploading"]
+Phase = Literal["preparing", "settling", "converting", "measuring", "profiling", "uploading"]
+# Phases that are not the task's own time: files on their way, other specs' turns, a host that is not quiet yet.
+NOT_ITS_OWN: tuple[Phase, ...] = ("preparing", "settling", "uploading")
 FINAL: tuple[State, ...] = ("succeeded", "failed", "cancelled")
 
 # Why a task failed. Only `agent_lost` is tried again by itself: everything else would fail in the same way.
@@ -37,13 +40,19 @@ Reason = Literal[
 ]
 
 Platform = Literal["x86", "cuda", "arm"]
-Precision = Literal["", "f32", "f16", "bf16", "int8"]
+Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 Priority = Literal["low", "normal", "high"]
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
 )  # fmt: skip
+
+# MLPerf's scenarios, of its inference benchmark.
+Mlperf = Literal["", "SingleStream", "MultiStream", "Server", "Offline"]
+Scenario = Literal["closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline"]
+SCENARIOS: tuple[str, ...] = tuple(filter(None, get_args(Mlperf)))
+PERCENTILE = 99.0
 
 SPEC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,47}")  # a folder's name
 INPUT_NAME_MAX = 200
@@ -73,13 +82,57 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class Load:
+    """How runs are asked for: each lane's next one when its last has ended, or as they arrive, whatever has ended.
+
+    concurrency: lanes that run at once, a step of the point for each; none: as many as suit the scenario and runtime.
+    rates: runs a second that arrive as a Poisson process, a step for each.
+    percentile, limit_ms: the latency that is to be kept; 0: the scenario's percentile, no limit. A limit without rates
+    has the largest rate searched that keeps it.
+    """
+
+    concurrency: list[int] = field(default_factory=list[int])
+    rates: list[float] = field(default_factory=list[float])
+    percentile: float = 0.0
+    limit_ms: float = 0.0
+    mlperf: Mlperf = ""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is done, in a word."""
+        return self.mlperf or ("poisson" if self.rates else "search" if self.limit_ms else "closed")
+
+    @property
+    def searches(self) -> bool:
+        """Whether the largest rate within the limit is looked for."""
+        return self.scenario == "search" or (self.mlperf == "Server" and not self.rates)
+
+    @property
+    def tail(self) -> float:
+        """The percentile that counts: MLPerf's SingleStream has p90, everything else p99 unless told."""
+        return self.percentile or (90.0 if self.mlperf == "SingleStream" else PERCENTILE)
+
+    @property
+    def steps(self) -> int:
+        """Loops of a point, each at least `Measure.min_s` long; of a search the most that it takes."""
+        return max(1, len(self.concurrency)) * (1 + SEARCHED if self.searches else max(1, len(self.rates)))
+
+
+SEARCHED = 8  # rates that a search tries
+
+
+@dataclass(frozen=True)
 class Measure:
-    """How long a point is measured: until min_s and min_n are both reached, at most max_s, after warmup_s or more."""
+    """How long a point is measured: until min_s and min_n are both reached, at most max_s, after warmup_s or more.
+
+    Each step of a load takes as long.
+    """
 
     warmup_s: float = 0.2
     min_s: float = 3.0
     max_s: float = 60.0
     min_n: int = 662
+    load: Load = field(default_factory=Load)
 
 
 @dataclass(frozen=True)
@@ -95,7 +148,8 @@ class Spec:
     """One way to run the model: runtime, machine, device and options.
 
     agent: id of an agent, "" any. platform: "" any. version: of the runtime, "" any.
-    threads: 0 leaves it to the runtime. options: of the backend, by its own names.
+    precision: "" computes as the model says, its floats in f32: without TF32 and bf16, so that specs can be compared;
+    "auto" as the runtime chooses. threads: 0 leaves it to the runtime. options: of the backend, by its own names.
     """
 
     id: str
@@ -138,6 +192,9 @@ class Request:
     key: chosen by whoever submits; the same key again gives the same job, not another one.
     dims: sizes of named dimensions that are not swept. retries: after a lost agent.
     spread: specs of any machine may go to several at once; else the machine that began gets all that it can run.
+    repeat: how often every point is measured, each time in a new process; the specs on a device take turns.
+    pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
+    price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
     priority: of its tasks before those of other jobs.
     """
@@ -155,6 +212,10 @@ class Request:
     timeout_s: float = 900.0
     retries: int = 2
     spread: bool = False
+    repeat: int = 1
+    pin: str = ""
+    quiet_s: float = 0.0
+    price_per_hour: float | None = None
     sample: bool = False
     priority: Priority = "normal"
 
@@ -203,6 +264,7 @@ class Capabilities:
     gpus: list[Gpu] = field(default_factory=list[Gpu])
     runtimes: list[Runtime] = field(default_factory=list[Runtime])
     tags: list[str] = field(default_factory=list[str])
+    price_per_hour: float | None = None  # that its owner gives
 
 
 @dataclass(frozen=True)
@@ -247,9 +309,29 @@ class Lease:
         return f"tasks/{self.task}/{what}?lease={self.lease}"
 
 
+def cpu_numbers(text: str) -> list[int]:
+    """`0-3,8` as [0, 1, 2, 3, 8].
+
+    Raises: ValueError: it is no list of at most 4,096 CPUs.
+    """
+    numbers = set[int]()
+    for part in text.split(","):
+        if not (match := re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part)):
+            raise ValueError(f"{part[:40]!r} is no CPU and no range of them")
+        numbers |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    if not numbers or max(numbers) > 4095:
+        raise ValueError(f"{text[:40]!r} are no CPUs")
+    return sorted(numbers)
+
+
 def version_order(version: str) -> tuple[tuple[int, str], ...]:
     """A key that sorts 1.9 before 1.10; of several runtimes that fit, a spec gets the newest."""
     return tuple((int(part) if part.isdecimal() else -1, part) for part in re.split(r"[.+-]", version))
+
+
+def no_agent_here() -> str:
+    """Why no agent runs on this system; nothing where one does."""
+    return "" if sys.platform.startswith("linux") else f"an agent needs Linux, this is {sys.platform}"
 
 
 class TaskFailure(Exception):
@@ -268,7 +350,7 @@ def build(kind: Any, value: Any) -> Any:
     Raises: TypeError, KeyError: a field is missing or of the wrong form.
     """
     from dataclasses import MISSING, fields, is_dataclass
-    from typing import get_args, get_origin
+    from typing import get_origin
 
     if is_dataclass(kind):
         hints = _hints(kind)

@@ -28,6 +28,7 @@ from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
+from visualprof.server.identity import identified
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
@@ -35,6 +36,7 @@ from visualprof.server.visible import Visible
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
+IDENTIFY = "visualprof.identify"  # what tells who sends a request, among the application's extensions
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +74,8 @@ def create_app(
     for resource in resources:
         app.register_blueprint(resource.blueprint())
     app.register_blueprint(spa.blueprint(settings.dist))
-    guard.install(app, settings, accounts)
+    app.extensions[IDENTIFY] = identify = identified(settings, accounts)
+    guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)
     app.after_request(finish)

@@ -15,8 +15,8 @@ def limit() -> int:
     """How many this process may hold: half of its files, of which it takes as many as it may have."""
     try:
         import resource
-    except ImportError:  # no such limit there
-        return MOST
+    except ImportError:  # Windows, where select() knows 512
+        return 256
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MOST if hard == resource.RLIM_INFINITY else min(4 * MOST, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -36,6 +36,7 @@ class Channel(HTTPChannel):
 
     def __init__(self, server: Any, sock: Any, addr: Any, adj: Any, map: Any = None) -> None:
         super().__init__(server, sock, addr, adj, map)
+        self.parser_class = server.parser
         there = [one for one in map.values() if isinstance(one, Channel) and not one.will_close]
         if len(there) > adj.connection_limit - SPARE:
             idle = [one for one in there if not one.requests and one is not self]

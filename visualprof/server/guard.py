@@ -9,18 +9,14 @@ our own page, or from no browser at all. Other users of this machine have no pag
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
 
 from visualprof.errors import Forbidden
 from visualprof.server.hosts import is_address, is_this_machine
-from visualprof.server.identity import Needs, admit, identified
+from visualprof.server.identity import Identify, Needs, admit
 from visualprof.server.settings import Settings
-
-if TYPE_CHECKING:
-    from visualprof.accounts.service import Accounts
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -31,13 +27,12 @@ POLICY = (
 )
 
 
-def install(app: Flask, settings: Settings, accounts: Accounts | None = None) -> None:
+def install(app: Flask, settings: Settings, identify: Identify) -> None:
     """Puts the guard before and after every request; `identity.who()` is known from then on."""
     bound, public = settings.host, urlsplit(settings.base_url).netloc
     further = [*settings.allowed_hosts, *([public] if public else [])]
     names = {_host_name(name) for name in (*_LOCAL, bound, *further)}
     origins = {name.lower() for name in further}
-    identify = identified(settings, accounts)
     everywhere = not is_this_machine(bound)
     if everywhere:
         names.add(socket.gethostname().lower())
@@ -52,8 +47,8 @@ def install(app: Flask, settings: Settings, accounts: Accounts | None = None) ->
         acts = request.method not in ("GET", "HEAD", "OPTIONS")
         if acts and _foreign(origins):
             raise Forbidden("only the dashboard's own page may do this", "a proxy in front of it must pass Host on")
-        g.proxies, g.principal = settings.proxies, identify()
-        admit(needs_of(app, request.endpoint, acts), accounts is not None, acts)
+        g.proxies, g.principal = settings.proxies, identify(lambda name: request.headers.get(name, ""))
+        admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
     app.after_request(_headers)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from flask import Response, g, request
+from werkzeug.http import parse_cookie
 
 from visualprof.accounts.principal import EVERYBODY, NOBODY, READER, TOKEN, Actor, Principal
 from visualprof.errors import Forbidden
@@ -37,21 +38,26 @@ def sender() -> str:
     return sender_of(request.remote_addr or "", request.headers.getlist("X-Forwarded-For"), g.proxies)
 
 
-def identified(settings: Settings, accounts: Accounts | None) -> Callable[[], Principal]:
-    """Tells who sends a request."""
+Headers = Callable[[str], str]  # the value of a header, "" without one
+Identify = Callable[[Headers], Principal]
 
-    def by_token() -> Principal:
-        said = request.headers.get(HEADER, "").encode("utf-8", "replace")
+
+def identified(settings: Settings, accounts: Accounts | None) -> Identify:
+    """Tells by the headers of a request who sends it."""
+
+    def by_token(header: Headers) -> Principal:
+        said = header(HEADER).encode("utf-8", "replace")
         if not settings.token or hmac.compare_digest(said, settings.token.encode()):
             return EVERYBODY
         return NOBODY if settings.private else READER
 
-    def by_account() -> Principal:
+    def by_account(header: Headers) -> Principal:
         assert accounts is not None
-        said = bearer() or request.headers.get(HEADER, "")
+        scheme, _, bearer = header("Authorization").partition(" ")
+        said = bearer.strip() if scheme.lower() == "bearer" else header(HEADER)
         if said.startswith(TOKEN):  # then the cookie is none of its business
             return accounts.sessions.of_token(said)
-        cookie = request.cookies.get(cookie_name(settings), "")
+        cookie = parse_cookie(header("Cookie")).get(cookie_name(settings), "")
         return accounts.sessions.of_cookie(cookie) if cookie else NOBODY
 
     return by_account if accounts else by_token
@@ -81,12 +87,6 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
         hint = f"commands take --token T or {VARIABLE}, with a token of the Account page"
         raise Untrusted("nobody is logged in", hint)
     raise Forbidden(f"this needs a {needs}, and you are a {principal.role} here", "ask an administrator")
-
-
-def bearer() -> str:
-    """The token of the Authorization header, "" without one."""
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def cookie_name(settings: Settings) -> str:

@@ -21,6 +21,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.pool import Pool
+from visualprof.remote.protocol import no_agent_here
 from visualprof.server import connections, session_token
 from visualprof.server.parse import parse
 from visualprof.server.settings import Settings
@@ -46,21 +47,23 @@ class Server:
         settings: see `Settings`; its host is what the server binds to.
         ports: how many are tried, from `port` on, until one is free.
 
-    Raises: VisualprofError: the address cannot be taken.
+    Raises: VisualprofError: the address cannot be taken, or an agent is wanted where none runs.
     """
 
     def __init__(
         self, paths: Sequence[str | Path], port: int = 8040, settings: Settings | None = None, *, ports: int = 1
     ) -> None:
         self._settings = settings or Settings()
+        if self._settings.with_agent and (why := no_agent_here()):
+            raise VisualprofError(why, "leave out --with-agent, and start one on a machine with Linux")
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.remote.queue.store.files import MAX_BLOB
-        from visualprof.server.app import create_app
+        from visualprof.server.app import IDENTIFY, create_app
+        from visualprof.server.bodies import Parser
         from visualprof.server.remote_service import open_remote
 
         self.remote = open_remote(
@@ -81,13 +84,13 @@ class Server:
         app = create_app(self.logdir, self._settings, self.remote, self.models)
         tries = range(port, min(port + ports, 65536)) if port else [0]
         try:
-            self._waitress = self._bind(tries, app=app, max_request_body_size=MAX_BLOB + (1 << 20))
+            self._waitress = self._bind(tries, app=app)
         except VisualprofError:
             self._resources.close()
             raise
-        for listener in self._sockets.values():
-            if isinstance(listener, BaseWSGIServer):
-                listener.channel_class = connections.Channel
+        listeners: list[Any] = [one for one in self._sockets.values() if isinstance(one, BaseWSGIServer)]
+        for listener in listeners:
+            listener.channel_class, listener.parser = connections.Channel, partial(Parser, app.extensions[IDENTIFY])
         self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
@@ -155,7 +158,8 @@ class Server:
         self.start()
         assert self._thread
         # A thread of its own serves: an interruption does not cut off the agent, which reports how it ends.
-        self._thread.join()
+        while self._thread.is_alive():
+            self._thread.join(1)  # on Windows nothing interrupts it
 
     def start(self) -> None:
         """Serves from a thread of its own.

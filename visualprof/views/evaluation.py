@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from visualprof.reader.results.points import Point
+from visualprof.reader.results.points import Point, Step
 from visualprof.reader.results.report import Report
 from visualprof.views import View
 from visualprof.views.answers import charts
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, points_of
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, best, judge, margin, points_of
+from visualprof.views.measure.loads import LoadColumns, curves, loads_of
 
+KNOWN = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}
 
 
@@ -24,9 +26,13 @@ class EvaluationParams:
 
 
 class Overlay(Table[PointColumns]):
-    """Every point of some reports, the best of each, and what is to be known before they are believed."""
+    """Every point of some reports, the best of each, and what is to be known before they are believed.
+
+    loads: the steps of points that were measured under more than one run after another.
+    """
 
     best: Table[BestColumns]
+    loads: Table[LoadColumns]
     verdicts: list[Verdict]
 
 
@@ -37,11 +43,15 @@ def compute(reports: Sequence[Report], params: EvaluationParams) -> Overlay:
     """
     verdicts = judge(reports)
     best_points = Table(columns=best(reports, params.slo_ns, verdicts))
-    return Overlay(columns=points_of(reports), best=best_points, verdicts=verdicts)
+    return Overlay(
+        columns=points_of(reports), best=best_points, loads=Table(columns=loads_of(reports)), verdicts=verdicts
+    )
 
 
 def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
     """`throughput` (samples/s) and `qps` over the batch, `latency` over it, `tradeoff` (samples/s over the latency).
+
+    `load`: the tail of the latency over the rate of runs, where a job asked for several rates or lanes.
 
     A line for each report, of the same name and so of the same colour in all of them.
     """
@@ -51,6 +61,7 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
         "qps": _over_batch(reports, names, "qps"),
         "latency": _latency(reports, names),
         "tradeoff": _tradeoff(reports, names),
+        "load": _load(reports, names),
     }
     return {name: option for name, option in out.items() if option}
 
@@ -70,6 +81,24 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
         "type": "line", "name": name, "data": [value[:2] for value in data], "showSymbol": False, "silent": True,
         "lineStyle": {"width": 1.5, "type": style},
     }  # fmt: skip
+
+
+def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
+    """The 95 % confidence intervals of a number over the batch, one upright stroke a point; none without repeats."""
+    known = [
+        (p, getattr(p, key), half)
+        for p in report.points
+        if p.batch > 0 and (half := margin(p.repeats, key)) is not None
+    ]
+    ends = [[[p.batch, max(mean - half, 0)], [p.batch, mean + half], [p.batch, None]] for p, mean, half in known]
+    line = {
+        "type": "line",
+        "name": name,
+        "data": [end for each in ends for end in each],
+        "showSymbol": False,
+        "silent": True,
+    }
+    return [{**line, "id": f"{report.id}|{key}|interval", "lineStyle": {"width": 3, "opacity": 0.6}}] if ends else []
 
 
 def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> charts.Option:
@@ -92,6 +121,7 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
         return {}
     fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
     lines = [_line(name, points) for name, points in series if points]
+    lines += [bar for report, name in zip(reports, names, strict=True) for bar in _intervals(name, report, key)]
     return charts.scatter(series, fields, lines, ("log2", "value"))
 
 
@@ -109,6 +139,7 @@ def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     ]
     if not lines:
         return {}
+    lines += [bar for report, name in zip(reports, names, strict=True) for bar in _intervals(name, report, "p50_ns")]
     fields = [("@t:column.batch", "count"), *((f"@t:column.{key}", "ns") for key in LINE)]
     return charts.scatter(curves["p50_ns"], fields, lines, ("log2", "log"))
 
@@ -127,6 +158,33 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
         if one["type"] == "scatter":
             one["label"] = {"show": True, "position": "top", "formatter": "{b}"}
     return option
+
+
+def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
+    """Each step's tail over its rate, hollow where the limit is not kept for sure; a line a point and concurrency."""
+    series: list[tuple[str, list[charts.Option]]] = []
+    lines: list[charts.Option] = []
+    for report, name in zip(reports, names, strict=True):
+        drawn = [[_step(report, p, step) for step in steps] for p in report.points for steps in curves(p)]
+        series.append((name, [dot for dots in drawn for dot in dots]))
+        lines += [_line(name, dots) | {"id": f"{report.id}|{i}"} for i, dots in enumerate(drawn)]
+    if not lines:
+        return {}
+    percentiles = {
+        f"p{p.load.percentile:g}_ns" for r in reports for p in r.points if p.load.steps and p.load.percentile
+    }
+    tail = next(iter(percentiles)) if len(percentiles) == 1 and percentiles < KNOWN else "in_evaluation.tail_ns"
+    fields = (
+        ("@t:column.achieved_per_s", "count"), (f"@t:column.{tail}", "ns"), ("@t:column.percentile", "count"),
+        ("@t:column.concurrency", "count"), ("@t:column.offered_per_s", "count"), ("@t:column.batch", "count"),
+    )  # fmt: skip
+    return charts.scatter(series, fields, lines, ("value", "log"))
+
+
+def _step(report: Report, point: Point, step: Step) -> charts.Option:
+    shown = point.load.percentile, step.concurrency, step.offered_per_s, point.batch
+    dot = _dot(report, point, step.achieved_per_s, step.tail_ns, *shown)
+    return dot | {"symbol": "circle" if step.verdict in ("PASS", "") else "emptyCircle"}
 
 
 VIEW = View("evaluation", 90, lambda trace: False, EvaluationParams, compute, subject="reports")

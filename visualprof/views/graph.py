@@ -15,6 +15,7 @@ from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.graph_join import join
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.hierarchy import Hierarchy, hierarchy_of, shape_text
 from visualprof.views.measure.launch import is_operator
 
@@ -242,7 +243,7 @@ def measured(model: ModelGraph, trace: Trace) -> GraphProfile:
     joined = join(model, trace)
     shown = np.array(hierarchy_of(model).shown, np.int64)
     event = joined.event[shown]
-    listed = {int(i): trace.strings[int(i)] for i in np.unique(trace.events.name[is_operator(trace)])}
+    listed = {int(i): trace.strings[int(i)] for i in distinct(trace.events.name[is_operator(trace)])}
     label = [int(trace.events.name[row]) if row >= 0 else -1 for row in event.tolist()]
     lost = joined.unmatched[:MOST_UNMATCHED]
     return GraphProfile(

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, Mask, Rows, Trace
+from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
-from visualprof.views.answers.table import Answer, Coded, Columns, Table
+from visualprof.views.answers.table import Addresses, Answer, Coded, Columns, Table
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.launch import with_inner
 from visualprof.views.measure.memory import (
@@ -221,10 +221,6 @@ def _name_ids(trace: Trace, rows: Ids) -> Ids:
     return out
 
 
-def _address(value: int) -> str | None:
-    return None if value == NO_ADDRESS else hex(value)
-
-
 def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids) -> AllocationColumns:
     """Allocations that begin or end in the window."""
     allocs, origin = trace.allocs, trace.span_ns[0]
@@ -242,7 +238,7 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
     labelled = bool(allocs.category.any())
     return AllocationColumns(
         name=named(lives.allocated[keep]),
-        address=Coded(allocs.addr[place], _address, ordered=True),
+        address=Addresses(allocs.addr[place]),
         bytes=np.abs(allocs.bytes[place]),
         allocated_ns=np.where(begin >= 0, (begin - origin).astype(np.float64), np.nan),
         released_ns=np.where(end >= 0, (end - origin).astype(np.float64), np.nan),

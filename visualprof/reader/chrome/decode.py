@@ -22,13 +22,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.reader.chrome import times
-from visualprof.reader.chrome.document import NO_INT, ArgRows, Args, Document, Event, Kind
+from visualprof.reader.chrome.document import NO_INT, NO_TIME, ArgRows, Args, Document, Event, Kind, column_type
 from visualprof.reader.chrome.joined import interleaved, scanned_document
-from visualprof.reader.chrome.numbering import named
+from visualprof.reader.chrome.numbering import ids_of, named
 from visualprof.reader.chrome.pieces import Pieces
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import json_object, label, shown
-from visualprof.reader.native.scanner import Part
+from visualprof.reader.native.scanner import DTYPES, TEXT, Part
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
 
@@ -40,7 +40,7 @@ def read_document(source: Source, args: type[Args], fields_by_cat: Mapping[str, 
 
     Args:
         source: the file; either `{"traceEvents": [...], ...}` or a bare list.
-        args: the arguments to decode: `int = NO_INT`, `float = nan` or `Text = NO_TEXT` fields.
+        args: the arguments to decode: `int = NO_INT`, `float = nan`, `Text = NO_TEXT` or `Text = NO_TIME` fields.
         fields_by_cat: the fields to keep of the events of a category; all fields for other categories.
 
     Raises:
@@ -132,7 +132,8 @@ class _Columns:
         self._cat_ids: defaultdict[str, int] = defaultdict(count().__next__)
         self._parts: defaultdict[str, list[Values]] = defaultdict(list)
         self._arg_parts: defaultdict[str, list[tuple[Ints, Values]]] = defaultdict(list)
-        self._samples: list[tuple[int, str, float]] = []
+        self._samples: list[tuple[int, int, float]] = []
+        self._series: defaultdict[str, int] = defaultdict(count().__next__)
         self._dropped: list[str] = []
         self._loose = 0
 
@@ -268,6 +269,9 @@ class _Columns:
     def _values(self, name: str, args: list[Any]) -> tuple[Values, Mask]:
         """One argument of many events and where it is present."""
         kind, get, n = self._fields[name].default, attrgetter(name), len(args)
+        if kind is NO_TIME:
+            ns = times.of_texts([bytes(get(arg)) for arg in args], NO_INT)
+            return ns, ns != NO_INT
         if isinstance(kind, msgspec.Raw):
             ids = np.fromiter(map(self._texts.__getitem__, map(bytes, map(get, args))), np.int32, n)
             return ids, ids != 0
@@ -287,7 +291,7 @@ class _Columns:
             event = msgspec.json.decode(bytes(loose[i]).decode("utf-8", "replace"))
             for series, value in json_object(event.get("args")).items():
                 try:
-                    self._samples.append((self.rows + i, str(series), float(value)))
+                    self._samples.append((self.rows + i, self._series[str(series)], float(value)))
                 except (TypeError, ValueError):  # noqa: PERF203 - a few samples; each must be able to fail alone
                     self._loose += 1
 
@@ -307,18 +311,19 @@ class _Columns:
         args: dict[str, ArgRows] = {}
         for name, spec in self._fields.items():
             column = self._arg_parts.pop(name, [])
-            text = isinstance(spec.default, msgspec.Raw)
+            type_ = column_type(spec.default)
             rows = np.concatenate([r for r, _ in column]) if column else np.zeros(0, np.int64)
-            empty = np.zeros(0, np.int32 if text else np.float64 if isinstance(spec.default, float) else np.int64)
-            values = np.concatenate([v for _, v in column]) if column else empty
+            values = np.concatenate([v for _, v in column]) if column else np.zeros(0, DTYPES[type_])
             order = np.argsort(rows, kind="stable")  # categories came one after the other
-            args[name] = ArgRows(rows[order], values[order], text)
+            args[name] = ArgRows(rows[order], values[order], type_ == TEXT)
         (kind,), kinds = named([self._joined("kind", np.int32)], map(_kind, self._kinds))
         (place,), places = named([self._joined("place", np.int32)], ((label(p), label(t)) for p, t in self._places))
-        (flow,), flow_names = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
+        (flow,), flow_labels = named([self._joined("flow_ids", np.int64)], map(label, self._flows))
+        flow_ids, flow_names = ids_of(flow, flow_labels)
         shown_texts = [None, *map(shown, list(self._texts)[1:])]
         ids, texts = named([arg.values for arg in args.values() if arg.text], shown_texts, known=1)
         ids = iter(ids)
+        (series,), series_names = named([np.array([n for _, n, _ in self._samples], np.int32)], self._series)
         return Document(
             kind=kind,
             place=place,
@@ -329,9 +334,12 @@ class _Columns:
             texts=[text or "" for text in texts],
             args={name: replace(arg, values=next(ids)) if arg.text else arg for name, arg in args.items()},
             flow_rows=self._joined("flow_rows", np.int64),
-            flow_ids=flow.astype(np.int64),
+            flow_ids=flow_ids,
             flow_names=flow_names,
-            samples=self._samples,
+            sample_rows=np.array([row for row, _, _ in self._samples], np.int64),
+            sample_series=series,
+            sample_values=np.array([value for _, _, value in self._samples], np.float64),
+            series=series_names,
             head={},
             truncated=False,
             warnings=[],

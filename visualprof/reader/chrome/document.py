@@ -9,11 +9,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace.types import Ids, Ints, Rows, Values
+from visualprof.reader.native.scanner import FLOAT, INTEGER, TEXT, TIME
+from visualprof.reader.trace.types import Floats, Ids, Ints, Rows, Values
 
 NO_INT = -(2**62)
 NAN = float("nan")
 NO_TEXT = msgspec.Raw()
+NO_TIME = msgspec.Raw(b"null")  # of a text with a time and its unit, which is kept as ns
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -55,6 +57,13 @@ class Event(msgspec.Struct, Generic[A, T], gc=False):
     args: A | None = None
 
 
+def column_type(default: object) -> int:
+    """The type of an argument's values, by its default."""
+    if isinstance(default, msgspec.Raw):
+        return TIME if default is NO_TIME else TEXT
+    return FLOAT if isinstance(default, float) else INTEGER
+
+
 class Kind(msgspec.Struct, frozen=True):
     """The distinct (ph, cat, name) of many events."""
 
@@ -83,8 +92,9 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     """All events of a file as columns; row i is the i-th entry of `traceEvents`.
 
     kind: index of `kinds`; place: index of `places` = (pid, tid); ts, dur: ns, NO_INT and -1 where absent or no number;
-    flow: rows with an id and the index of that id in `flow_names`. head: the other top-level keys.
-    samples: (row, series name, value) of counter events.
+    flow: rows with an id, and a number for it: itself where it is a natural number of up to 18 digits, else -1 less its
+    index in `flow_names`. head: the other top-level keys.
+    sample: row, index of the name in `series` and value of each sample of the counter events.
     """
 
     kind: Ids
@@ -97,8 +107,11 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     args: Mapping[str, ArgRows]
     flow_rows: Ints
     flow_ids: Ints
-    flow_names: Sequence[str]
-    samples: Sequence[tuple[int, str, float]]
+    flow_names: list[str]
+    sample_rows: Ints
+    sample_series: Ids
+    sample_values: Floats
+    series: list[str]
     head: Mapping[str, Any]
     truncated: bool
     warnings: Sequence[str]
@@ -159,5 +172,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     def _of_metadata(self, name: str, rows: Ints) -> dict[int, int]:
         """Row -> value of one argument."""
         having, values = self.arg(name)
-        known = np.isin(having, rows)
+        wanted = np.zeros(len(self.kind), bool)
+        wanted[rows] = True
+        known = wanted[having]
         return dict(zip(having[known].tolist(), values[known].tolist(), strict=True))

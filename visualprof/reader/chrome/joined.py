@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import chain
-from operator import itemgetter
 from typing import Any, cast
 
 import msgspec
@@ -13,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.chrome.document import ArgRows, Document, Kind
-from visualprof.reader.chrome.numbering import named, renumbered
+from visualprof.reader.chrome.numbering import ids_of, named, renumbered
 from visualprof.reader.chrome.values import label, shown
 from visualprof.reader.native.scanner import TEXT, Part, Shared, join
 from visualprof.reader.source import UNDECODABLE
 from visualprof.reader.trace.types import Ids, Ints, Values
 
-NATURAL = re.compile(rb"\[[0-9,]*[0-9]\]")
 Names = list[tuple[str, ...]]
 
 
@@ -31,7 +28,7 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     *args, (flow_rows, flows), (sample_rows, series), (_, sampled) = columns.columns
     kind, kinds = _labelled(shared, columns.kind, shared.parts(0))
     place, places = _labelled(shared, columns.place, shared.parts(1))
-    flows, flow_names = _titled(shared, flows)
+    flows, flow_names = _identified(shared, flows)
     series, titles = _titled(shared, series)
     ids, order = renumbered(
         [values for (_, values), type_ in zip(args, fields.types.values(), strict=True) if type_ == TEXT],
@@ -42,7 +39,6 @@ def scanned_document(parts: Sequence[Part]) -> Document:
     if len(set(texts)) < len(texts):
         ids, texts = named(ids, [None, *texts[1:]], known=1)
     next_ids = iter(ids)
-    samples = zip(_list(sample_rows), map(titles.__getitem__, _list(series)), _list(sampled), strict=True)
     return Document(
         kind=kind,
         place=place,
@@ -56,9 +52,12 @@ def scanned_document(parts: Sequence[Part]) -> Document:
             for (name, type_), (rows, values) in zip(fields.types.items(), args, strict=True)
         },
         flow_rows=flow_rows,
-        flow_ids=flows.astype(np.int64),
+        flow_ids=flows,
         flow_names=flow_names,
-        samples=[*samples],
+        sample_rows=sample_rows,
+        sample_series=series,
+        sample_values=sampled,
+        series=titles,
         head={},
         truncated=False,
         warnings=[],
@@ -84,8 +83,11 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
     texts = [[None, *d.texts[1:]] for d in documents]
     (kind,), all_kinds = named([merged(every, [d.kind for d in documents], kinds)[1]], chain(*kinds))
     (place,), all_places = named([merged(every, [d.place for d in documents], places)[1]], chain(*places))
-    flow_rows, flow = merged([d.flow_rows for d in documents], [d.flow_ids for d in documents], flows)
-    (flow,), flow_names = named([flow], chain(*flows))
+    before = np.cumsum([0, *map(len, flows[:-1])])
+    ids = [np.where(d.flow_ids < 0, d.flow_ids - n, d.flow_ids) for d, n in zip(documents, before, strict=True)]
+    flow_rows, flow = merged([d.flow_rows for d in documents], ids, none)
+    (index,), flow_names = named([-1 - flow[flow < 0]], chain(*flows))
+    flow[flow < 0] = -1 - index.astype(np.int64)
     args = {
         name: (
             *merged(
@@ -97,11 +99,11 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
         )
         for name, arg in documents[0].args.items()
     }
-    ids, strings = named([values for _, values, text in args.values() if text], chain(*texts), known=1)
-    next_ids = iter(ids)
-    samples = [
-        (int(own[row]), title, value) for d, own in zip(documents, at, strict=True) for row, title, value in d.samples
-    ]
+    texts_of, strings = named([values for _, values, text in args.values() if text], chain(*texts), known=1)
+    next_ids = iter(texts_of)
+    rows, titles = [d.sample_rows for d in documents], [d.series for d in documents]
+    sample_rows, series = merged(rows, [d.sample_series for d in documents], titles)
+    (series,), series_names = named([series], chain(*titles))
     return Document(
         kind=kind,
         place=place,
@@ -114,9 +116,12 @@ def interleaved(documents: Sequence[Document], turns: Sequence[tuple[int, int]])
             name: ArgRows(rows, next(next_ids) if text else values, text) for name, (rows, values, text) in args.items()
         },
         flow_rows=flow_rows,
-        flow_ids=flow.astype(np.int64),
+        flow_ids=flow,
         flow_names=flow_names,
-        samples=sorted(samples, key=itemgetter(0)),
+        sample_rows=sample_rows,
+        sample_series=series,
+        sample_values=merged(rows, [d.sample_values for d in documents], none)[1],
+        series=series_names,
         head={},
         truncated=False,
         warnings=[],
@@ -136,13 +141,18 @@ def _labelled(shared: Shared, ids: Ids, parts: Ids) -> tuple[Ids, Names]:
     return ids, names
 
 
+def _identified(shared: Shared, ids: Ints) -> tuple[Ints, list[str]]:
+    """Ids of a document. ids: themselves, or less than 0: minus a word. They are changed."""
+    other = ids < 0
+    words, labels = _titled(shared, (-ids[other]).astype(np.int32))
+    ids[other], names = ids_of(words, labels)
+    return ids, names
+
+
 def _titled(shared: Shared, words: Ids) -> tuple[Ids, list[str]]:
     """As `_labelled`, of names that are one word each."""
     (ids,), order = renumbered([words], len(shared))
-    text, _ = shared.words(order)
-    if NATURAL.fullmatch(text):  # all different, as their texts are
-        return ids, text[1:-1].decode().split(",")
-    labels = _labels(text)
+    labels = _labels(shared.words(order)[0])
     if len(set(labels)) < len(labels):
         (ids,), labels = named([ids], labels)
     return ids, labels

@@ -7,8 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from visualprof.reader.chrome.values import natural
 from visualprof.reader.native.scanner import compiled, renumber
-from visualprof.reader.trace.types import Ids, Values
+from visualprof.reader.trace.types import Ids, Ints, Values
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -22,6 +23,17 @@ def named(columns: Sequence[Values], names: Iterable[Name], known: int = 0) -> t
     ids, order = renumbered(columns, len(numbers), known)
     distinct = list(numbers)
     return ids, [distinct[i] for i in order.tolist()]
+
+
+def ids_of(columns: Values, labels: Sequence[str]) -> tuple[Ints, list[str]]:
+    """Ids of arrows as a `Document` has them, and the names. columns: (n,) indices of the distinct labels."""
+    names: list[str] = []
+    numbers = np.array([natural(label) for label in labels], np.int64)
+    for i, (label, number) in enumerate(zip(labels, numbers.tolist(), strict=True)):
+        if number < 0 or str(number) != label:
+            names.append(label)
+            numbers[i] = -len(names)
+    return numbers[columns], names
 
 
 def renumbered(columns: Sequence[Values], names: int, known: int = 0) -> tuple[list[Ids], Ids]:

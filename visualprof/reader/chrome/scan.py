@@ -12,14 +12,11 @@ from threading import Event, Lock, Thread
 
 import msgspec
 
-from visualprof.reader.chrome.document import Args
+from visualprof.reader.chrome.document import Args, column_type
 from visualprof.reader.native.scanner import (
-    FLOAT,
-    INTEGER,
     MOST_FIELDS,
     OPEN,
     PADDING,
-    TEXT,
     Fields,
     Part,
     Reader,
@@ -96,7 +93,7 @@ class Scanner:
         fields = msgspec.structs.fields(args)
         bit = {f.name: 1 << i for i, f in enumerate(fields)}
         self.fields = Fields(
-            {f.name: _type(f.default) for f in fields},
+            {f.name: column_type(f.default) for f in fields},
             [f.encode_name for f in fields],
             {cat: sum(bit[name] for name in set(names)) for cat, names in fields_by_cat.items()},
         )
@@ -191,7 +188,3 @@ class _Crew:
                 window.error = error
             finally:
                 window.done.set()
-
-
-def _type(default: object) -> int:
-    return TEXT if isinstance(default, msgspec.Raw) else FLOAT if isinstance(default, float) else INTEGER

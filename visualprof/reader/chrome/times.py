@@ -1,20 +1,24 @@
 """Decimal microseconds as whole nanoseconds: the nearest, half away from zero, of the number as it is written.
 
-`time_at` of `reader/native/values.c` is the same in C. Floats hold most times well enough, and are quick; where they do
-not tell to which nanosecond a time rounds, decimals do.
+`time_at` and `lasting_at` of `reader/native/values.c` are the same in C. Floats hold most times well enough, and are
+quick; where they do not tell to which nanosecond a time rounds, decimals do.
 """
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 import numpy as np
 
+from visualprof.reader.chrome.values import shown
 from visualprof.reader.trace.types import Floats, Ints
 
 EXACT_US = 2.0**43  # float64 holds microseconds of three digits behind the point up to this
 SURE_US = 2.0**41  # and tells to which of those more digits round up to this
 LEAST_NS, MOST_NS = 1 - 2**62, 2**62  # further ones are as far; the builder leaves such times out
+_MICROSECONDS = re.compile(rb'"-?\d+(?:\.\d+)? us"|null')
+_UNITS_US = {"": Decimal(1), "ns": Decimal("0.001"), "us": Decimal(1), "ms": Decimal(1000), "s": Decimal(1_000_000)}
 _DIGITS, _NANO, _WIDE = 18, Decimal("0.001"), Context(prec=60)
 
 
@@ -54,6 +58,23 @@ def of_floats(us: Floats, missing: int) -> Ints:
 def of_decimals(us: list[Decimal | None], missing: int) -> Ints:
     """As `of_floats`, of any."""
     return np.array([missing if v is None else _of_decimal(v, missing) for v in us], np.int64)
+
+
+def of_texts(texts: list[bytes], missing: int) -> Ints:
+    """As `of_floats`, of JSON texts with their unit, such as "11.317 us"; `missing` for what is no time."""
+    if all(map(_MICROSECONDS.fullmatch, texts)):
+        us = np.array([float(text[1:-4] or "nan") for text in texts], np.float64)
+        if are_exact(us, b" ".join(texts)):
+            return of_floats(us, missing)
+    return of_decimals([_microseconds(text) for text in texts], missing)
+
+
+def _microseconds(text: bytes) -> Decimal | None:
+    number, _, unit = shown(text).partition(" ")
+    try:
+        return Decimal(number) * _UNITS_US[unit]
+    except (ArithmeticError, KeyError):
+        return None
 
 
 def _of_decimal(us: Decimal, missing: int) -> int:

@@ -170,22 +170,21 @@ def pair(doc: Document, rows: Ints, sign: Ids, group: Ints | Ids) -> tuple[Ints,
 
 def add_counters(doc: Document, builder: TraceBuilder) -> None:
     """Counter events (ph C): one track for each (process, name, series)."""
-    rows = np.array([row for row, _, _ in doc.samples], np.int64)
-    places: list[int] = doc.place[rows].tolist()
-    kinds: list[int] = doc.kind[rows].tolist()
-    series: dict[tuple[str, str, str], int] = {}
-    tracks: list[int] = []
-    for (_, part, _), place, kind in zip(doc.samples, places, kinds, strict=True):  # 0.3 us each
-        pid, name = doc.places[place][0], doc.kinds[kind].name
-        number = series.get((pid, name, part))
-        if number is None:
+    rows, series = doc.sample_rows, doc.sample_series
+    keys = (doc.place[rows].astype(np.int64) * len(doc.kinds) + doc.kind[rows]) * len(doc.series) + series
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.zeros(len(first), np.int32)
+    known: dict[tuple[str, str, str], int] = {}
+    for i in np.argsort(first).tolist():
+        row, part = int(rows[first[i]]), doc.series[series[first[i]]]
+        (pid, _), name = doc.place_at(row), doc.kind_at(row).name
+        if (pid, name, part) not in known:
             label = name if part in ("value", name, "") else f"{name} {part}"
-            number = builder.track(TrackKind.COUNTER, label, pid, process=doc.names.process.get(pid, ""))
-            series[pid, name, part] = number
-        tracks.append(number)
+            process = doc.names.process.get(pid, "")
+            known[pid, name, part] = builder.track(TrackKind.COUNTER, label, pid, process=process)
+        numbers[i] = known[pid, name, part]
     timed = doc.ts[rows] != NO_INT
-    values = np.array([value for _, _, value in doc.samples], np.float64)
-    builder.counter(np.array(tracks, np.int32)[timed], doc.ts[rows[timed]], values[timed])
+    builder.counter(numbers[which[timed]], doc.ts[rows[timed]], doc.sample_values[timed])
 
 
 def _first_values(doc: Document, name: str, keys: Callable[[Rows], Ids], size: int) -> dict[int, int]:

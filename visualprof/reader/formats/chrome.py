@@ -62,7 +62,8 @@ def _pair_async(doc: Document) -> tuple[Ints, Ints, int]:
     sign = doc.each_kind(lambda k: 1 if k.ph in ("b", "S") else -1 if k.ph in ("e", "F") else 0)
     marked = sign[doc.flow_rows] != 0
     rows = doc.flow_rows[marked]
-    begin, end = pair(doc, rows, sign, doc.categories(rows) * len(doc.flow_names) + doc.flow_ids[marked])
+    ids, which = np.unique(doc.flow_ids[marked], return_inverse=True)
+    begin, end = pair(doc, rows, sign, doc.categories(rows) * len(ids) + which)
     return begin, end, int((sign != 0).sum()) - 2 * len(begin)
 
 

@@ -28,7 +28,7 @@ class LaneArgs(Args, gc=False):
     bytes: int | None = NO_INT
     shape: Text = NO_TEXT
     dtype: Text = NO_TEXT
-    tensor: Text = msgspec.field(name="id", default=NO_TEXT)
+    tensor: int | None = msgspec.field(name="id", default=NO_INT)
     elements: int | None = msgspec.field(name="nr_elements", default=NO_INT)
     device: Text = NO_TEXT
     call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)
@@ -165,8 +165,9 @@ def _is_device_lane(lane: str | None) -> bool:
 def _devices(doc: Document, rows: Ints) -> list[str]:
     """Names of the device lanes that have events, "" for the unnamed lanes of CUPTI streams."""
     lanes = doc.names.thread
-    used = [doc.places[int(i)] for i in np.unique(doc.place[rows])]
-    return sorted({lanes.get(p, "") for p in used if _is_device_lane(lanes.get(p))})
+    used: list[int] = np.flatnonzero(np.bincount(doc.place[rows])).tolist()
+    named = (lanes.get(doc.places[i]) for i in used)
+    return sorted({lane or "" for lane in named if _is_device_lane(lane)})
 
 
 def _flow_kind(kind: Kind) -> LinkKind | None:

@@ -147,8 +147,7 @@ def _add_allocs(doc: Document, builder: TraceBuilder) -> None:
     held = doc.at("mem_arena_held", rows, -1)
     cpu = np.array([t in ("", "CPUExecutionProvider") for t in doc.texts], bool)
     device = np.where(cpu[doc.at("provider", rows, 0)], -1, 0)
-    numbers: list[int] = np.unique(device).tolist()
-    for number in numbers:
+    for number in (-1, 0):
         on = device == number
         ts, size, event, allocated, reserved = _steps_of_memory(doc, rows[on], in_use[on], end[on], held[on])
         builder.allocs(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from contextlib import suppress
 
 import msgspec
 import numpy as np
 
 from visualprof.reader.chrome.decode import read_document
-from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
+from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, NO_TIME, Document, KernelArgs, Kind, Text
 from visualprof.reader.chrome.events import (
     add_allocs,
     add_args,
@@ -24,15 +23,15 @@ from visualprof.reader.chrome.events import (
 from visualprof.reader.chrome.values import json_object, json_objects
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Category, Device, Floats, Ints, TrackKind, Values
+from visualprof.reader.trace import Category, Device, Ints, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
 
 
 class Args(KernelArgs, gc=False):
     """Arguments of Paddle events; start_time and end_time carry the digits that `ts` lost."""
 
-    start_time: Text = NO_TEXT
-    end_time: Text = NO_TEXT
+    start_time: Text = NO_TIME
+    end_time: Text = NO_TIME
     correlation: int | None = msgspec.field(name="correlation id", default=NO_INT)
     occupancy: float | None = msgspec.field(name="theoretical achieved occupancy %", default=NAN)
     input_shapes: Text = NO_TEXT
@@ -66,7 +65,6 @@ COMM_OP = re.compile(
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|^c_|broadcast_op|barrier|p_(send|recv)|(send|recv)_v2"
 )
 COMM_KERNEL = re.compile(r"nccl|rccl|hccl|cncl|bkcl", re.IGNORECASE)
-UNITS_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
 def sniff(head: bytes) -> bool:
@@ -119,41 +117,13 @@ def _exact_times(doc: Document) -> tuple[Ints, Ints]:
 
     `ts` is the exact time cut to whole microseconds, so the largest difference is the true origin.
     """
-    start, end = _argument_ns(doc, "start_time"), _argument_ns(doc, "end_time")
-    known = (start >= 0) & (end >= start)
+    every = np.arange(len(doc.kind))
+    start, end = (doc.at(name, every, -1) for name in ("start_time", "end_time"))
+    known = (start >= 0) & (end >= start) & (end < 2**61)
     if not known.any():
         return doc.ts, doc.dur
     origin = int((doc.ts - start)[known].max())
     return np.where(known, start + origin, doc.ts), np.where(known, end - start, doc.dur)
-
-
-def _argument_ns(doc: Document, name: str) -> Ints:
-    """Texts such as "11.317 us" as ns, -1 where there is none (0.15 us each)."""
-    rows, ids = doc.arg(name)
-    out = np.full(len(doc.kind), -1, np.int64)
-    values = np.full(len(doc.texts), -1, np.int64)
-    used = used_texts(doc, ids)
-    ns = np.rint(_nanoseconds([doc.texts[i] for i in used]))
-    sure = np.abs(ns) < 2**61
-    values[np.array(used, np.int64)[sure]] = ns[sure].astype(np.int64)
-    out[rows] = values[ids]
-    return out
-
-
-def _nanoseconds(texts: list[str]) -> Floats:
-    """Times with their units as ns, NaN for what is none. Nearly always all are numbers and microseconds."""
-    if all(text.endswith(" us") for text in texts):
-        with suppress(ValueError):
-            return np.array([float(text[:-3]) for text in texts], np.float64) * UNITS_NS["us"]
-    return np.array([_one_in_nanoseconds(text) for text in texts], np.float64)
-
-
-def _one_in_nanoseconds(text: str) -> float:
-    number, _, unit = text.partition(" ")
-    try:
-        return float(number) * UNITS_NS.get(unit, 1e3)
-    except ValueError:
-        return NAN
 
 
 def _devices_of(doc: Document, places: Values) -> Ints:

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from visualprof.reader.chrome.document import Document
+from visualprof.reader.chrome.document import NO_INT, Document
 from visualprof.reader.chrome.events import used_texts
-from visualprof.reader.chrome.values import natural
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.nesting import innermost_of_tracks, nest
@@ -50,19 +49,18 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
         return
     rows, flow = doc.flow_rows[at], doc.flow_ids[at]
     release = kinds[rows] == 1
-    size, device = _sizes(doc, numbers)
-    numbers_of: list[int] = flow.tolist()
-    names = [doc.flow_names[i] for i in numbers_of]
-    tensor = np.array([natural(n) for n in names], np.int64)
-    bytes_of = np.array([size.get(n, -1) for n in names], np.int64)
-    known = bytes_of >= 0
-    if not known.all():
-        lost = len({n for n, k in zip(names, known.tolist(), strict=True) if not k})
-        builder.warn(f"{lost:,} tensors have no size in the file and are not counted")
+    tensors, size, device = _sizes(doc, numbers)
+    place = np.minimum(np.searchsorted(tensors, flow), len(tensors) - 1)
+    known = tensors[place] == flow
+    bytes_of = np.where(known, size[place], -1)
+    ids, which = np.unique(flow, return_inverse=True)
+    begun, ended, lost = np.zeros((3, len(ids)), bool)
+    lost[which[~known]] = True
+    if lost.any():
+        builder.warn(f"{np.count_nonzero(lost):,} tensors have no size in the file and are not counted")
     ts = doc.ts[rows]
-    early = release & (ts < 0)
-    gone = np.isin(flow, flow[early])
-    lone = release & ~np.isin(flow, flow[~release])
+    begun[which[~release]] = ended[which[release & (ts < 0)]] = True
+    gone, lone = ended[which], release & ~begun[which]
     if (lone & ~gone).any():
         builder.warn(f"{int((lone & ~gone).sum()):,} tensors are released without having been produced")
     keep = known & (bytes_of > 0) & ~gone
@@ -72,32 +70,33 @@ def add_tensors(doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, nu
     rows, release = rows[keep], release[keep]
     builder.allocs(
         ts=np.maximum(ts[keep], 0),
-        addr=tensor[keep],
+        addr=flow[keep],
         bytes=np.where(release, -bytes_of[keep], bytes_of[keep]),
-        device=np.array([device[n] for n, k in zip(names, keep.tolist(), strict=True) if k], np.int32),
+        device=device[place[keep]],
         event=_around(doc, begin, end, rows),
         complete=not lone.any(),
     )
 
 
-def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes and device number of each tensor (by the text of its id) of which the size is known (0.2 us an event)."""
+def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]:
+    """Tensors of which the size is known: their ids, ascending; the most bytes that are said and the device of each.
+
+    NO_INT, of no bytes, is always among them.
+    """
     rows, elements = doc.arg("elements")
-    tensor, dtype, node = (doc.at(name, rows, 0) for name in ("tensor", "dtype", "device"))
-    bits = np.zeros(len(doc.texts), np.int64)
+    dtype, node = (doc.at(name, rows, 0) for name in ("dtype", "device"))
+    tensor = doc.at("tensor", rows, NO_INT)
+    bits, nodes = np.zeros((2, len(doc.texts)), np.int64)
     for i in used_texts(doc, dtype):
         bits[i] = BITS.get(re.split(r"[^A-Za-z0-9]", doc.texts[i], maxsplit=1)[0], 0)
-    known = np.flatnonzero((tensor > 0) & (bits[dtype] > 0) & (elements >= 0) & (elements < 1 << 50))
-    sizes = (elements[known] * bits[dtype[known]] + 7) // 8
-    nodes = {i: memory_device(doc.texts[i], numbers) for i in used_texts(doc, node[known])}
-    size: dict[str, int] = {}
-    device: dict[str, int] = {}
-    of_tensor: list[int] = tensor[known].tolist()
-    for i, bytes_, at in zip(of_tensor, sizes.tolist(), node[known].tolist(), strict=True):
-        name = doc.texts[i]
-        size[name] = max(size.get(name, 0), bytes_)
-        device[name] = nodes[at]
-    return size, device
+    known = np.flatnonzero((tensor >= 0) & (bits[dtype] > 0) & (elements >= 0) & (elements < 1 << 50))
+    for i in used_texts(doc, node[known]):
+        nodes[i] = memory_device(doc.texts[i], numbers)
+    tensors, place = np.unique(np.append(NO_INT, tensor[known]), return_inverse=True)
+    size, device = np.zeros((2, len(tensors)), np.int64)
+    np.maximum.at(size, place[1:], (elements[known] * bits[dtype[known]] + 7) // 8)
+    device[place[1:]] = nodes[node[known]]  # what is written last stays
+    return tensors, size, device
 
 
 def _around(doc: Document, begin: Ints, end: Ints, rows: Ints) -> Ints:

@@ -41,7 +41,7 @@ API Reader *vp_reader_new(const char *const *names, const int32_t *types, int32_
     for (int32_t i = 0; whole && i < cat_count; i++)
         r->cats[i] = (Name){cats[i], (uint32_t)strlen(cats[i]), masks[i], TEXT};
     for (int32_t i = 0; i < count + 3; i++) {
-        Type type = i < count ? (Type)types[i] : i < count + 2 ? TEXT : FLOAT;
+        Type type = i < count ? (Type)types[i] : i == count ? ARROW : i == count + 1 ? TEXT : FLOAT;
         if (i < count) r->fields[i] = (Name){names[i], (uint32_t)strlen(names[i]), 0, type};
         r->columns[i].type = type;
         if (i < count && type == TEXT) whole &= (r->columns[i].habit = calloc(1, sizeof(Habit))) != NULL;
@@ -185,7 +185,7 @@ API void vp_copy_events(const Rows *parts, int64_t count, int32_t *kind, int32_t
 /*
  * Copies the values that one column has for some rows, with shared numbers of words, one part behind the other.
  *
- * rows: that have one, null where nobody wants them. values: int64, double, or int32 numbers of words.
+ * rows: that have one, null where nobody wants them. values: as those of the column.
  */
 API void vp_copy_column(const Rows *parts, int64_t count, int32_t number, int64_t *rows, void *values)
 {
@@ -193,11 +193,17 @@ API void vp_copy_column(const Rows *parts, int64_t count, int32_t number, int64_
     for (const Rows *part = parts; part < parts + count; part++) {
         const Column *c = part->reader->columns + number;
         size_t low = place_of_row(c, part->first), high = place_of_row(c, part->last);
+        const int32_t *map = part->reader->word_map;
         if (rows)
             for (size_t i = low; i < high; i++) rows[at + (int64_t)(i - low)] = (int64_t)c->rows[i] - part->first + part->base;
         if (c->type == TEXT)
             for (size_t i = low; i < high; i++)
-                ((int32_t *)values + at)[i - low] = part->reader->word_map[((const int32_t *)c->values)[i]];
+                ((int32_t *)values + at)[i - low] = map[((const int32_t *)c->values)[i]];
+        else if (c->type == ARROW)
+            for (size_t i = low; i < high; i++) {
+                int64_t id = ((const int64_t *)c->values)[i];
+                ((int64_t *)values + at)[i - low] = id < 0 ? -(int64_t)map[-id] : id;
+            }
         else if (high > low)
             memcpy((int64_t *)values + at, (const int64_t *)c->values + low, (high - low) * sizeof(int64_t));
         at += (int64_t)(high - low);

@@ -1,5 +1,6 @@
-/* Columns of numbers as JSON. */
+/* Columns as JSON. */
 #include <stdint.h>
+#include <string.h>
 
 #include "api.h"
 
@@ -43,6 +44,45 @@ API int64_t vp_json_doubles(const double *values, int64_t n, uint8_t *text)
         else if (values[i] == 0 && 1 / values[i] < 0) return -1;
         else to = digits(to, (int64_t)values[i]);
         while (*after) *to++ = (uint8_t)*after++;
+    }
+    *to++ = ']';
+    return to - text;
+}
+
+/* Writes addresses as texts, `"0x7f00"`; the largest one is none, null. As `vp_json_integers`. */
+API int64_t vp_json_addresses(const int64_t *values, int64_t n, uint8_t *text)
+{
+    uint8_t *to = text;
+    *to++ = '[';
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t address = (uint64_t)values[i];
+        const char *around = address == UINT64_MAX ? "null" : "\"0x";
+        int shift = 60;
+        if (i) *to++ = ',';
+        while (*around) *to++ = (uint8_t)*around++;
+        if (address == UINT64_MAX) continue;
+        while (shift && !(address >> shift)) shift -= 4;
+        for (; shift >= 0; shift -= 4) *to++ = (uint8_t)"0123456789abcdef"[address >> shift & 15];
+        *to++ = '"';
+    }
+    *to++ = ']';
+    return to - text;
+}
+
+/*
+ * Writes values that are JSON already as an array. Gives the length of the text.
+ *
+ * of: (n,) which of the values. values: all of them, one behind the other. end: where each ends. text: written.
+ */
+API int64_t vp_json_values(const int64_t *of, int64_t n, const uint8_t *values, const int64_t *end, uint8_t *text)
+{
+    uint8_t *to = text;
+    *to++ = '[';
+    for (int64_t i = 0; i < n; i++) {
+        int64_t start = of[i] ? end[of[i] - 1] : 0, size = end[of[i]] - start;
+        if (i) *to++ = ',';
+        memcpy(to, values + start, (size_t)size);
+        to += size;
     }
     *to++ = ']';
     return to - text;

@@ -134,12 +134,14 @@ static inline Text argument_at(Reader *r, Event *e, int32_t field, Text p)
         p = value_end(r, p, 0);
         value.whole = NO_INT;
     } else {
-        p = column->type == INTEGER ? integer_at(r, p, &value.whole) : float_at(r, p, &value.real);
+        p = column->type == INTEGER ? integer_at(r, p, &value.whole)
+            : column->type == TIME  ? lasting_at(r, p, &value.whole)
+                                    : float_at(r, p, &value.real);
     }
     if (!p) return NULL;
     if (e->seen & bit) drop(r, bit);
     e->seen &= ~bit;
-    if (column->type == INTEGER && value.whole == NO_INT) return p;
+    if ((column->type == INTEGER || column->type == TIME) && value.whole == NO_INT) return p;
     if (column->type == FLOAT && p[-1] == 'l') return p; /* null */
     if (!push(r, column, value)) return fault(r, p);
     e->seen |= bit;
@@ -198,13 +200,24 @@ static int end_event(Reader *r, const Event *e)
     }
     const Rights *rights = r->rights + kind;
     if (rights->counter && !add_samples(r, e->start)) return 0;
-    if (rights->with_id && e->id && !push(r, r->columns + r->field_count, (Value){.word = e->id})) return 0;
+    if (rights->with_id && e->id != NO_INT && !push(r, r->columns + r->field_count, (Value){.whole = e->id})) return 0;
     if (e->seen & ~rights->fields) drop(r, e->seen & ~rights->fields);
     r->kind[r->rows] = kind;
     r->place[r->rows] = place;
     r->ts[r->rows] = e->ts;
     r->dur[r->rows++] = e->dur;
     return 1;
+}
+
+/* The id of an arrow or an asynchronous event, NO_INT for null. */
+static Text id_at(Reader *r, Text p, int64_t *id)
+{
+    Text end = p[*p == '"'] == '-' ? NULL : integer_at(r, p, id);
+    int32_t word;
+    if (LIKELY(end && *id >= 0 && *id < MOST_ID)) return end;
+    if (!(end = new_word(r, p, 0, &word))) return NULL;
+    *id = word == NONE ? NO_INT : -(int64_t)word;
+    return end;
 }
 
 /* The value of a key of the event. */
@@ -220,7 +233,7 @@ static inline Text value_at(Reader *r, Event *e, int32_t key, Text p)
     case NAME: return word_at(r, r->habits + 2, p, 0, &e->name);
     case PID: return word_at(r, r->habits + 3, p, 0, &e->pid);
     case TID: return word_at(r, r->habits + 4, p, 0, &e->tid);
-    case ID: return new_word(r, p, 0, &e->id);
+    case ID: return id_at(r, p, &e->id);
     case TS:
     case DUR:
         if (*p != 'n') return time_at(r, p, key == TS ? &e->ts : &e->dur);
@@ -271,7 +284,7 @@ static int left(const Reader *r) { return r->short_of_memory ? MEMORY : r->fault
 /* The events of the text at p, as far as they are whole and plain. done: behind the last of them, or at the `]`. */
 int scan_events(Reader *r, Text p, Text *done)
 {
-    static const Event NEW = {NONE, NONE, NONE, NONE, NONE, NONE, NO_INT, -1, 0, NULL};
+    static const Event NEW = {NONE, NONE, NONE, NONE, NONE, NO_INT, NO_INT, -1, 0, NULL};
     Event e = NEW;
     Text next;
     uint32_t after = BETWEEN, last;

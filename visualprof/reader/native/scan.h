@@ -26,6 +26,7 @@ enum { FIELDS = 64 };       /* at most as many arguments, one bit each */
 enum { GAP_BYTES = 64, GAPS = 4096, HABITS = 4096 };
 enum { NONE = 0 };          /* the word of what is absent or null */
 #define NO_INT (-((int64_t)1 << 62))
+#define MOST_ID INT64_C(1000000000000000000)
 #define MOST_NS ((uint64_t)1 << 62)
 
 typedef const uint8_t *Text;
@@ -55,9 +56,12 @@ typedef struct {
 /* Which word followed which in one place of the events: profiles repeat themselves. */
 typedef struct { uint32_t history; int32_t guess[HABITS]; } Habit;
 
-typedef enum { INTEGER, FLOAT, TEXT } Type;
+typedef enum { INTEGER, FLOAT, TEXT, TIME, ARROW } Type;
 
-/* Values of some rows, ascending. values: int64, double, or int32 numbers of words. */
+/*
+ * Values of some rows, ascending. values: double, int32 numbers of words, or int64: times are ns, ids of arrows themselves
+ * where they are natural numbers below MOST_ID, with quotes or without, else less than 0: minus the number of their word.
+ */
 typedef struct {
     uint32_t *rows;
     void *values;
@@ -89,8 +93,8 @@ typedef struct { uint64_t fields; uint8_t with_id, counter; } Rights;
 
 /* The event that is being read. */
 typedef struct {
-    int32_t ph, cat, name, pid, tid, id;
-    int64_t ts, dur;
+    int32_t ph, cat, name, pid, tid;
+    int64_t id, ts, dur;
     uint64_t seen; /* arguments in the columns */
     Text start;
 } Event;
@@ -125,6 +129,7 @@ int grown(void **array, size_t *capacity, size_t count, size_t size);
 Text string_end(Reader *r, Text p);
 Text value_end(Reader *r, Text p, int depth);
 Text time_at(Reader *r, Text p, int64_t *ns);
+Text lasting_at(Reader *r, Text p, int64_t *ns);
 Text integer_at(Reader *r, Text p, int64_t *value);
 Text float_at(Reader *r, Text p, double *value);
 Text gap_end(Reader *r, Text p, uint32_t state, Gap *gap);

@@ -17,9 +17,9 @@ from visualprof.reader.native import function
 Ids, Ints, Values = NDArray[np.int32], NDArray[np.int64], NDArray[Any]
 PADDING = 64  # zero bytes behind a text
 MOST_FIELDS = 64
-INTEGER, FLOAT, TEXT = range(3)
+INTEGER, FLOAT, TEXT, TIME, ARROW = range(5)
 WHOLE, ENDED, OPEN, REFUSED, _MEMORY = range(5)
-_DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32}
+DTYPES = {INTEGER: np.int64, FLOAT: np.float64, TEXT: np.int32, TIME: np.int64, ARROW: np.int64}
 _INT64S = POINTER(c_int64)
 
 
@@ -92,7 +92,7 @@ class Reader:
     @property
     def column_types(self) -> list[int]:
         """Of the arguments, the flows, the series and the values of samples."""
-        return [*self.fields.types.values(), TEXT, TEXT, FLOAT]
+        return [*self.fields.types.values(), ARROW, TEXT, FLOAT]
 
     def scan(self, text: memoryview, *, first: bool) -> Scanned:
         """Appends the events of a text, which PADDING must follow. first: no event went before."""
@@ -155,7 +155,7 @@ def join(parts: Sequence[Part], types: Sequence[int]) -> Joined:
     columns: list[tuple[Ints, Values]] = []
     for k, (leader, size, type_) in enumerate(zip(leaders, counts.sum(axis=0).tolist(), types, strict=True)):
         of_rows = np.empty(size, np.int64) if leader == k else columns[leader][0]
-        values = np.empty(size, _DTYPES[type_])
+        values = np.empty(size, DTYPES[type_])
         copy(*some, k, of_rows.ctypes.data if leader == k else None, values.ctypes.data)
         columns.append((of_rows, values))
         for reader in readers:

@@ -232,6 +232,14 @@ Text time_at(Reader *r, Text p, int64_t *ns)
     return *p == 'e' || *p == 'E' ? scientific_at(r, start, ns) : fault(r, p);
 }
 
+/* A time with its unit, `"11.317 us"`, as ns. Other units are left to Python. */
+Text lasting_at(Reader *r, Text p, int64_t *ns)
+{
+    if (*p != '"') return fault(r, p);
+    if (!(p = time_at(r, p + 1, ns))) return NULL;
+    return memcmp(p, " us\"", 4) ? fault(r, p) : p + 4;
+}
+
 /* A whole number, also as a string; unsigned ones of 64 bits that stand for negative numbers are wrapped back. */
 Text integer_at(Reader *r, Text p, int64_t *value)
 {

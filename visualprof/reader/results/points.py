@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from visualprof.reader.chrome.values import items, json_object, number, whole
+from visualprof.reader.chrome.values import items, json_object, json_objects, number, whole
 from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.source import UNDECODABLE
 
@@ -21,11 +21,43 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Step:
+    """One loop of a load. offered_per_s: runs that arrived a second, None in a closed loop.
+
+    unserved: those that never began. tail_ns: latency at the load's percentile; tail_bound_ns: what it is at most, with
+    99 % confidence. verdict: PASS, FAIL or INCONCLUSIVE, "" without a limit.
+    """
+
+    concurrency: int | None = None
+    offered_per_s: float | None = None
+    achieved_per_s: float | None = None
+    n: int | None = None
+    unserved: int | None = None
+    p50_ns: int | None = None
+    tail_ns: int | None = None
+    tail_bound_ns: int | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class PointLoad:
+    """How runs were asked for. step: the one that stands for the point; steps: all of them, () of a plain loop."""
+
+    scenario: str = ""
+    percentile: float | None = None
+    limit_ns: int | None = None
+    verdict: str = ""
+    step: Step = field(default_factory=Step)
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
 class Point:
     """One size of the swept dimension, measured; None where the file does not say.
 
     A percentile is None where n is too small for it. trusted: those for which n suffices.
-    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch.
+    latencies: (byte offset, count) in latencies.bin. start_ns, end_ns: epoch. repeats: the points of which this one
+    holds the means, each measured in a process of its own; () for one that was measured once.
     """
 
     batch: int
@@ -59,6 +91,8 @@ class Point:
     start_ns: int | None = None
     end_ns: int | None = None
     latencies: tuple[int, int] | None = None
+    repeats: tuple[Point, ...] = ()
+    load: PointLoad = field(default_factory=PointLoad)
 
 
 def read_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
@@ -80,6 +114,10 @@ WHOLE = (
     "rss_bytes", "gpu_memory_bytes", "start_ns", "end_ns",
 )  # fmt: skip
 NUMBERS = ("qps", "samples_per_s", "whole_samples_per_s", "pressure", "energy_j_per_sample")
+STEP_WHOLE = ("concurrency", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns")
+SCENARIOS = ("closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline")
+VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
+MAX_STEPS = 1000
 FLAGS = ("stable", "host_busy", "throttled")
 
 
@@ -95,7 +133,32 @@ def _point(line: Json) -> Point | None:
     windows = tuple(v for v in map(whole, items(line.get("window_p50_ns"))) if v is not None)
     place = tuple(v for v in map(whole, items(line.get("latencies"))) if v is not None)
     latencies = (place[0], place[1]) if len(place) == 2 else None
-    return Point(batch=batch, n=n, trusted=trusted, window_p50_ns=windows, latencies=latencies, **fields)
+    fields |= {"trusted": trusted, "window_p50_ns": windows, "latencies": latencies, "repeats": _repeats(line)}
+    return Point(batch=batch, n=n, load=_load(json_object(line.get("load"))), **fields)
+
+
+def _repeats(line: Json) -> tuple[Point, ...]:
+    """The points that a point is made of, which have none of their own."""
+    lines = (json_object(one) for one in items(line.get("repeats")))
+    return tuple(point for one in lines if (point := _point({**one, "repeats": None})))
+
+
+def _load(value: Json) -> PointLoad:
+    steps = tuple(map(_step, json_objects(value.get("steps"))[:MAX_STEPS]))
+    percentile, limit = number(value.get("percentile")), whole(value.get("limit_ns"))
+    words = _word(value, "scenario", SCENARIOS), _word(value, "verdict", VERDICTS)
+    return PointLoad(words[0], percentile, limit, words[1], _step(json_object(value.get("step"))), steps)
+
+
+def _step(value: Json) -> Step:
+    fields: Json = {name: whole(value.get(name)) for name in STEP_WHOLE}
+    fields |= {name: number(value.get(name)) for name in ("offered_per_s", "achieved_per_s")}
+    return Step(**fields, verdict=_word(value, "verdict", VERDICTS))
+
+
+def _word(value: Json, name: str, known: tuple[str, ...]) -> str:
+    word = value.get(name)
+    return word if word in known else ""
 
 
 def read_lines(file: LogFile) -> tuple[list[Json], list[str]]:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from visualprof.reader.chrome.values import json_object, json_objects, text, texts, whole
+from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
 from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.source import UNDECODABLE
@@ -44,7 +44,7 @@ class Report:
 
     id: what the run in its folder is called. folder: as users see its files.
     precision: that was asked for, "" left to the runtime. effective: what really ran, as the runtime says.
-    latencies: path of the file with every run's time, "" without one.
+    latencies: path of the file with every run's time, "" without one. price_per_hour: of the machine, None unknown.
     sample: it came with visualprof; nobody here measured it.
     """
 
@@ -74,6 +74,7 @@ class Report:
     warnings: tuple[str, ...]
     latencies: str
     sample: bool
+    price_per_hour: float | None = None
 
     def point(self, batch: int) -> Point | None:
         """The point of that size."""
@@ -139,30 +140,42 @@ def report_of(folder: str, job: Json, env: Json, status: Json, lines: Iterable[J
         points=points,
         warnings=(*texts(status.get("warnings")), *wrong),
         latencies="",
+        price_per_hour=_price(json_object(job.get("request")), env),
         sample=json_object(job.get("request")).get("sample") is True,
     )
 
 
 def read_latencies(report: Report, point: Point) -> NDArray[np.int64]:
-    """(n,) ns of every run in their order, of over 8 million only evenly spaced pieces.
+    """(n,) ns of every run in their order, repeat after repeat; of over 8 million only evenly spaced pieces.
 
     None where they are not kept, or the file is shorter than it should be.
     """
+    parts = point.repeats or (point,)
+    read = [_latencies(report.latencies, part.latencies, MAX_SAMPLES // len(parts)) for part in parts]
+    return np.concatenate(read) if all(len(part) for part in read) else np.zeros(0, np.int64)
+
+
+def _latencies(file: str, place: tuple[int, int] | None, most: int) -> NDArray[np.int64]:
     nothing = np.zeros(0, np.int64)
-    if not report.latencies or point.latencies is None:
+    if not file or place is None:
         return nothing
-    offset, count = point.latencies
-    path = Path(report.latencies)
+    offset, count = place
     try:
-        if offset < 0 or count < 1 or offset + 4 * count > path.stat().st_size:
+        if offset < 0 or count < 1 or offset + 4 * count > Path(file).stat().st_size:
             return nothing
-        kept = np.memmap(path, "<u4", "r", offset, (count,))
-        if count <= MAX_SAMPLES:
+        kept = np.memmap(file, "<u4", "r", offset, (count,))
+        if count <= most:
             return kept.astype(np.int64)
-        starts = np.linspace(0, count - PIECE, MAX_SAMPLES // PIECE).astype(np.int64)
+        starts = np.linspace(0, count - PIECE, max(1, most // PIECE)).astype(np.int64)
         return kept[(starts[:, None] + np.arange(PIECE)).ravel()].astype(np.int64)
     except (OSError, ValueError):
         return nothing
+
+
+def _price(*said: Json) -> float | None:
+    """The first of some places that says it: a job's own price is before its machine's."""
+    prices = (number(one.get("price_per_hour")) for one in said)
+    return next((price for price in prices if price is not None and price >= 0), None)
 
 
 def _environment(env: Json) -> dict[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ctypes import c_int32, c_int64
 
 import numpy as np
 
+from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import NO_ADDRESS
 from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
 
@@ -13,6 +15,12 @@ from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
 def next_of_address(addr: Rows, device: Rows) -> Ids:
     """Of each memory event the next one of its address on its device, -1 for none."""
     after = np.full(len(addr), -1, np.int32)
+    native = function("vp_next_of_address", None, INT64, INT32, c_int64, INT32, c_int32, INT32)
+    if native:
+        bits = len(addr).bit_length() + 1
+        addr = np.ascontiguousarray(addr, np.uint64).view(np.int64)
+        native(addr, np.ascontiguousarray(device, np.int32), len(addr), np.full(1 << bits, -1, np.int32), bits, after)
+        return after
     order = np.argsort(addr, kind="stable")
     if len(device) and device.min() < device.max():
         order = order[np.argsort(device[order], kind="stable")]
@@ -45,8 +53,11 @@ def falls_below_zero(allocs: Mapping[str, Values]) -> Iterator[tuple[int, int]]:
             yield device, least
 
 
-def _by_device(device: Ids) -> Iterator[tuple[int, Ints]]:
-    """Each device and the places where it stands, ascending."""
+def _by_device(device: Ids) -> Iterator[tuple[int, Ints | slice]]:
+    """Each device and the places where it stands, ascending: all of them where it is the only one."""
+    if len(device) and device.min() == device.max():
+        yield int(device[0]), slice(None)
+        return
     order = np.argsort(device, kind="stable")
     heads = np.flatnonzero(np.diff(device[order], prepend=device[order[:1]] - 1))
     for at in np.split(order, heads[1:]) if len(order) else ():

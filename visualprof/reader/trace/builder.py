@@ -265,7 +265,8 @@ class TraceBuilder:
 
     def _joined_counters(self) -> Counters:
         columns = self._possible(_joined(self._counters, _COUNTERS), "samples")
-        order = np.lexsort((columns["ts"], columns["track"]))
+        ts, none = columns["ts"], np.zeros(len(columns["ts"]), np.int64)
+        order, _ = order_of_events(ts, none, columns["track"], len(self._tracks))
         return Counters(**{name: column[order] for name, column in columns.items()})
 
     def _joined_allocs(self, event_of: Ids, parent: Ids, kind: Bytes) -> Allocs:

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from visualprof.remote.agent.faults import AgentError
+from visualprof.remote.protocol import no_agent_here
 
 if TYPE_CHECKING:
     from visualprof.remote.agent.machine.probe import Interpreter
 
 TOKEN = "VISUALPROF_AGENT_TOKEN"
 GIB = 1 << 30
+MOST_PRICE = 1e9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token", metavar="T", help=token)
     parser.add_argument("--name", default=platform.node(), help="name of this machine in the dashboard (%(default)s)")
     parser.add_argument("--tags", default="", metavar="A,B", help="words to find it by, separated by commas")
+    price = "what an hour of this machine costs, in your currency; for the cost of samples"
+    parser.add_argument("--price-per-hour", type=float, metavar="P", help=price)
     shared = parser.add_mutually_exclusive_group()
     shared.add_argument("--public", action="store_true", help="everybody may use it")
     shared.add_argument("--private", dest="public", action="store_false", help="only its owner may use it (default)")
@@ -59,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does what the arguments say; returns the exit status. Raises: AgentError."""
-    if not sys.platform.startswith("linux"):
-        raise AgentError(f"an agent needs Linux, this is {sys.platform}")
+    if why := no_agent_here():
+        raise AgentError(why)
     try:
         importlib.import_module("psutil")
     except ImportError:
@@ -103,6 +107,7 @@ def _serve(args: argparse.Namespace) -> int:
         state=Path(args.state) if args.state else default_folder(args.server),
         public=args.public,
         tags=_tags(args),
+        price_per_hour=_price(args),
         interpreters=_interpreters(args),
         sandbox=args.sandbox,
         memory_bytes=round(args.memory * GIB),
@@ -112,6 +117,13 @@ def _serve(args: argparse.Namespace) -> int:
     if not settings.token:
         raise AgentError(f"--token is missing, and {TOKEN} is not set", "it is on the dashboard's Machines page")
     return AgentDaemon(settings, say).run()
+
+
+def _price(args: argparse.Namespace) -> float | None:
+    price: float | None = args.price_per_hour
+    if price is not None and not 0 <= price <= MOST_PRICE:
+        raise AgentError(f"--price-per-hour {price:g} is no price")
+    return price
 
 
 def _tags(args: argparse.Namespace) -> list[str]:

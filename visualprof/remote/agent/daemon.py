@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from visualprof.remote.agent.faults import AgentError, StopRequested
@@ -49,7 +49,8 @@ class AgentDaemon:
         self._fatal: AgentError | None = None
         self._parent = os.getppid()
         self._registration = Registration(settings, self._state, say, self._leaving)
-        self._tasks: list[LeasedTask] = []  # each in a thread of its own, at most one on a device
+        # Each in a thread of its own; several on a device are specs of one job that is measured repeatedly.
+        self._tasks: list[LeasedTask] = []
 
     def run(self) -> int:
         """Runs until a signal, or the task of --once, ends it. Raises: AgentError."""
@@ -120,7 +121,8 @@ class AgentDaemon:
         machine = settings.look(settings.interpreters, settings.tags, self._level, self._nvml, self._say)
         names = ", ".join(f"{runtime.backend} {runtime.version}" for runtime in machine.capabilities.runtimes)
         self._say(f"runtimes: {names or 'none; visualprof agent install-runtime onnxruntime'}")
-        return machine
+        priced = replace(machine.capabilities, price_per_hour=settings.price_per_hour)
+        return replace(machine, capabilities=priced)
 
     # --- heartbeats ---
 
@@ -158,19 +160,24 @@ class AgentDaemon:
     # --- tasks ---
 
     def _leases(self) -> None:
+        whole = set[str]()  # jobs of which the server had no further spec: they all came at once
         while not self._leaving.is_set():
-            taken = {task.lease.spec.device for task in list(self._tasks)}
+            tasks = list(self._tasks)
+            taken = {task.lease.spec.device for task in tasks}
             free = [device for device in self._context.machine.devices() if device not in taken]
-            answer = self._ask_for(free) if free else {}
+            repeated = {task.lease.job: task.lease.spec.device for task in tasks if task.lease.request.repeat > 1}
+            begun = {job: device for job, device in repeated.items() if job not in whole}
+            answer = self._ask_for(free, begun) if free or begun else {}
             if answer:
                 self._begin(build(Lease, answer))
-            elif not free:
+            elif not free and not begun:
                 self._leaving.wait(0.05)
+            whole |= set() if answer else begun.keys()
 
-    def _ask_for(self, free: list[str]) -> dict[str, Any]:
+    def _ask_for(self, free: list[str], begun: dict[str, str]) -> dict[str, Any]:
         registration = self._registration
         wait_s = min(registration.intervals.poll_s, BUSY_POLL_S if self._tasks else float("inf"))
-        body = {"devices": free, "wait_s": wait_s}
+        body = {"devices": free, "wait_s": 0.0 if begun else wait_s, "begun": begun}
         try:
             return retried(
                 lambda: registration.client.post("lease", body, timeout_s=wait_s + ANSWER_S),

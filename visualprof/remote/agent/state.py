@@ -40,8 +40,8 @@ CREATE TABLE IF NOT EXISTS task (
 class Settings:
     """The command line, and what a test replaces.
 
-    memory_bytes: of a task, 0 most of the machine's. once: end after one task. code: the child's archive. nvml: makes
-    the readings of the GPUs. look: finds out what the machine has.
+    price_per_hour: of this machine, None unknown. memory_bytes: of a task, 0 most of the machine's. once: end after
+    one task. code: the child's archive. nvml: makes the readings of the GPUs. look: finds out what the machine has.
     """
 
     server: str
@@ -50,6 +50,7 @@ class Settings:
     state: Path
     public: bool = False
     tags: list[str] = field(default_factory=list[str])
+    price_per_hour: float | None = None
     interpreters: list[Interpreter] = field(default_factory=list[Interpreter])
     sandbox: Mode = "auto"
     memory_bytes: int = 0

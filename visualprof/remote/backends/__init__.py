@@ -9,13 +9,15 @@ import importlib
 import importlib.metadata
 import pkgutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from visualprof.remote.protocol import Input, Precision, Spec, TaskFailure
+
+MOST = 1024  # of threads or streams
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name, in the order of the request
 
@@ -48,6 +50,17 @@ class Session(Protocol):
         """Outputs as numpy arrays."""
         return list(outputs)
 
+    def lanes(self, count: int) -> Sequence[Session]:
+        """Sessions of the loaded model that run at once: each is prepared, run and closed by a thread of its own.
+
+        As it is here: threads can share the session, which has nothing to close.
+        """
+        return [self] * count
+
+    def best_lanes(self) -> int:
+        """How many of them give the most runs a second, as far as the runtime knows."""
+        return 1
+
     def effective(self) -> dict[str, str]:
         """What really runs: precision, providers, threads, ..."""
         return {}
@@ -75,6 +88,7 @@ class FileFormat:
             says, and a job starts with the file's size of it.
         sweep_hint: how to save a model whose sizes can be swept.
         near: what to do with a file that is no model, by its suffix.
+        runs_code: to open a file may run what its maker wished: that is done in a sandbox alone.
         sniff: whether the first 64 KiB of a file are of this format; for one that no reader knows.
         inputs: inputs that such a file declares, read on the server without the runtime; texts among the dimensions
             can be swept. Raises TaskFailure for a damaged file.
@@ -88,6 +102,7 @@ class FileFormat:
     free_batch: bool = False
     sweep_hint: str = "sizes are as saved"
     near: dict[str, str] = field(default_factory=dict[str, str])
+    runs_code: bool = False
     sniff: Callable[[bytes], bool] | None = None
     inputs: Callable[[Path], list[Input]] | None = None
 
@@ -118,11 +133,13 @@ class Backend:
             shapes.
         passes: profile passes by name: (path, spec, feeds, runs, folder) -> files. Each is run in a process of its
             own: loads the model again with profiling on, warms up, runs it and writes files into the folder.
-        precisions: that a spec may ask for beside "", as far as no device is needed to know.
+        precisions: that a spec may ask for beside "", as far as no device is needed to know. "auto" is for those that
+            choose another one than the model's by themselves; without it they must not.
         options: the backend's own options and their values, the default first; () any text.
         requires: further requirements for pip, e.g. "numpy<2".
         python: versions it has packages for, e.g. "3.9 3.10", "" any.
         short: its name in the ids of specs, "" the name itself.
+        lanes: whether several runs of a loaded model can go on at once.
         cpu_index: where pip finds the package without the libraries of a GPU, "" where it has none.
     """
 
@@ -138,6 +155,7 @@ class Backend:
     requires: tuple[str, ...] = ()
     python: str = ""
     short: str = ""
+    lanes: bool = True
     cpu_index: str = ""
 
     def version(self) -> str:
@@ -211,3 +229,14 @@ def choose(spec: Spec, options: dict[str, tuple[str, ...]]) -> dict[str, str]:
                 "input_error", f"spec '{spec.id}': option {name} is '{value}'", f"use {', '.join(values)}"
             )
     return {name: spec.options.get(name, values[0] if values else "") for name, values in options.items()}
+
+
+def whole_option(spec: Spec, options: dict[str, str], name: str) -> int:
+    """The number that an option is; 0 where it is not given.
+
+    Raises: TaskFailure: input_error for anything that is no number of 1 to 1024.
+    """
+    text = options[name]
+    if text and not (text.isdecimal() and 1 <= int(text) <= MOST):
+        raise TaskFailure("input_error", f"spec '{spec.id}': option {name} is '{text}'", f"a number of 1 to {MOST}")
+    return int(text or 0)

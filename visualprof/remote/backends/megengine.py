@@ -1,4 +1,7 @@
-"""MegEngine: dumped graphs (.mge) on CPU and CUDA. The package `megengine.core` is its only way to run one."""
+"""MegEngine: dumped graphs (.mge) on CPU and CUDA. The package `megengine.core` is its only way to run one.
+
+A TracedModule (.tm) is dumped first.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from visualprof.remote import traced_module
 from visualprof.remote.backends import Backend, Feeds, FileFormat, ProfileFile, Session, check_inputs, choose
 from visualprof.remote.protocol import Spec, TaskFailure
 
@@ -137,7 +141,7 @@ def memory(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
         network = lite.LiteNetwork(config=lite.LiteConfig(device))
     network.device_id = spec.device_number
     network.enable_profile_performance(str(out / "memory.json"))
-    network.load(str(path))
+    network.load(str(_dumped(path, feeds)))
     check_inputs(feeds, network.get_all_input_name())
     for name, values in feeds.items():
         network.get_io_tensor(name).set_data_by_copy(values)
@@ -155,7 +159,7 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
     _choose_device(mge, spec)
     graphs: Any = importlib.import_module("megengine.core.tensor.megbrain_graph")
     tools: Any = importlib.import_module("megengine.utils.comp_graph_tools")
-    with path.open("rb") as file:
+    with _dumped(path, feeds).open("rb") as file:
         loaded = graphs.load_graph(file)
     loaded.graph.options.graph_opt_level = 0
     outs: list[Any] = loaded.output_vars_list
@@ -170,6 +174,27 @@ def _build(path: Path, spec: Spec, feeds: Feeds, plugin: Callable[[Any], Any] | 
     outs, outputs = tools.convert_outputs(outs)
     profiler = plugin(loaded.graph) if plugin else None
     return loaded.graph.compile(outs), inputs, outputs, profiler
+
+
+def _dumped(path: Path, feeds: Feeds) -> Path:
+    """The graph of a TracedModule for inputs of these sizes, which may run any code; another model as it is."""
+    if path.suffix.lower() not in TRACED.suffixes:
+        return path
+    mge: Any = importlib.import_module("megengine")
+    jit: Any = importlib.import_module("megengine.jit")
+    names = [one.name for one in traced_module.inputs(path)]
+    check_inputs(feeds, names)
+    module = mge.load(str(path))
+    module.eval()
+
+    def forward(*values: Any) -> Any:
+        return module(*values)
+
+    traced = jit.trace(forward, symbolic=True, capture_as_const=True)
+    traced(*(mge.Tensor(feeds[name]) for name in names))
+    target = Path(tempfile.mkdtemp()) / "dumped.mge"
+    traced.dump(str(target), arg_names=names)
+    return target
 
 
 def _check(spec: Spec) -> None:
@@ -220,11 +245,15 @@ def _without_banner() -> Generator[None]:
             os.write(2, b"".join(line for line in file if not BANNER.match(line)))
 
 
+TRACED = FileFormat(
+    "megengine_traced", "MegEngine .tm", (".tm",),
+    free_batch=True, runs_code=True, sniff=traced_module.sniff, inputs=traced_module.inputs,
+)  # fmt: skip
 BACKEND = Backend(
     name="megengine",
     package="megengine",
     module="megengine",
-    files=(FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True),),
+    files=(FileFormat("megengine", "MegEngine .mge", (".mge",), free_batch=True), TRACED),
     devices=devices,
     load=load,
     passes={"static": static, "timeline": timeline, "memory": memory},
@@ -233,4 +262,5 @@ BACKEND = Backend(
     requires=("numpy<2",),  # built before numpy 2, which it cannot import
     python="3.10",
     short="mge",
+    lanes=False,  # a graph has one place for each input
 )

@@ -10,11 +10,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, whole_option
 from visualprof.remote.protocol import Spec, TaskFailure
 
 # The default first, as everywhere.
-OPTIONS = {"optimization": ("all", "extended", "basic", "disable"), "execution": ("sequential", "parallel")}
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "optimization": ("all", "extended", "basic", "disable"),
+    "execution": ("sequential", "parallel"),
+    "inter_op_threads": (),  # of parallel execution
+}
 LEVELS = {
     "all": "ORT_ENABLE_ALL",
     "extended": "ORT_ENABLE_EXTENDED",
@@ -82,8 +86,10 @@ def devices() -> list[str]:
 def load(path: Path, spec: Spec, feeds: Feeds) -> Session:
     """Reads and optimises the model."""
     options = choose(spec, OPTIONS)
-    precision = CONVERTED.get(spec.precision, "as the model")
+    own = "as the model, tf32 allowed" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    precision = CONVERTED.get(spec.precision, own)
     settings = {"precision": precision, "threads": str(spec.threads or "as the runtime chooses"), **options}
+    settings = {name: value for name, value in settings.items() if value}
     return _session(_open(path, spec, feeds, _session_options(spec, options)), spec, settings)
 
 
@@ -134,7 +140,7 @@ def _converted(path: Path, spec: Spec) -> str | bytes:
 
 
 def _session_options(spec: Spec, options: dict[str, str]) -> Any:
-    if spec.precision not in ("", "f32", *CONVERTED):
+    if spec.precision not in ("", "auto", "f32", *CONVERTED):
         raise TaskFailure(
             "input_error",
             f"spec '{spec.id}': ONNX Runtime cannot run a model in {spec.precision}",
@@ -143,9 +149,13 @@ def _session_options(spec: Spec, options: dict[str, str]) -> Any:
     ort: Any = importlib.import_module("onnxruntime")
     settings = ort.SessionOptions()
     settings.graph_optimization_level = getattr(ort.GraphOptimizationLevel, LEVELS[options["optimization"]])
+    inter = whole_option(spec, options, "inter_op_threads")
     if options["execution"] == "parallel":
         settings.execution_mode = ort.ExecutionMode.ORT_PARALLEL
-        settings.inter_op_num_threads = spec.threads
+        settings.inter_op_num_threads = inter or spec.threads
+    elif inter:
+        error = f"spec '{spec.id}': inter_op_threads are of parallel execution"
+        raise TaskFailure("input_error", error, "add the option execution=parallel")
     settings.intra_op_num_threads = spec.threads
     return settings
 
@@ -172,7 +182,8 @@ def _providers(ort: Any, spec: Spec) -> list[Any]:
             f"this ONNX Runtime has no provider for device {spec.device}",
             f"it has {', '.join(available)}; CUDA needs onnxruntime-gpu",
         )
-    return [("CUDAExecutionProvider", {"device_id": spec.device_number}), "CPUExecutionProvider"]
+    options = {"device_id": spec.device_number, "use_tf32": int(spec.precision == "auto")}
+    return [("CUDAExecutionProvider", options), "CPUExecutionProvider"]
 
 
 def _leave_out_first_run(source: Path, target: Path) -> None:
@@ -201,7 +212,7 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"timeline": timeline},
-    precisions=("f32", "f16", "int8"),
+    precisions=("auto", "f32", "f16", "int8"),
     options=OPTIONS,
     requires=("numpy", "onnx"),  # its converters need both
     short="ort",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose
+from visualprof.remote.backends import ONNX, Backend, Feeds, ProfileFile, Session, check_inputs, choose, whole_option
 from visualprof.remote.protocol import Spec, TaskFailure
 
+# What it compiles for; none: one stream, for one run after another.
+HINTS = {
+    "none": "",
+    "latency": "LATENCY",
+    "throughput": "THROUGHPUT",
+    "cumulative": "CUMULATIVE_THROUGHPUT",
+}
+OPTIONS: dict[str, tuple[str, ...]] = {"hint": tuple(HINTS), "streams": ()}
 PRECISIONS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 WARM_UP = 3  # layers are prepared for a shape when it comes first
 COLUMNS = (
@@ -41,15 +50,38 @@ class OpenVinoSession(Session):
         return [values.copy() for values in outputs.values()]
 
     def effective(self) -> dict[str, str]:
-        """What the plugin decided; it takes bfloat16 by itself where the CPU is fast with it."""
+        """What the plugin decided; with "auto" it takes bfloat16 where the CPU is fast with it."""
         settings = {
             "precision": _precision(self._compiled),
             "threads": _property(self._compiled, "INFERENCE_NUM_THREADS"),
             "streams": _property(self._compiled, "NUM_STREAMS"),
+            "hint": _property(self._compiled, "PERFORMANCE_HINT").rpartition(".")[2],
             "device": _property(self._compiled, "EXECUTION_DEVICES"),
             "shapes": "dynamic" if any(i.partial_shape.is_dynamic for i in self._compiled.inputs) else "static",
         }
         return {name: value for name, value in settings.items() if value}
+
+    def lanes(self, count: int) -> Sequence[Session]:
+        """A request each, run by the plugin's streams."""
+        return [OpenVinoLane(self._compiled) for _ in range(count)]
+
+    def best_lanes(self) -> int:
+        """What the plugin recommends for its streams."""
+        return int(_property(self._compiled, "OPTIMAL_NUMBER_OF_INFER_REQUESTS") or 1)
+
+
+class OpenVinoLane(OpenVinoSession):
+    """A request that is started and waited for, so that the plugin's streams share all of them."""
+
+    def infer(self, prepared: Any) -> Any:
+        """One run."""
+        self.request.start_async(share_inputs=True)
+        self.request.wait()
+        return self.request
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies of the outputs."""
+        return [tensor.data.copy() for tensor in outputs.output_tensors]
 
 
 def devices() -> list[str]:
@@ -91,7 +123,7 @@ def layers(path: Path, spec: Spec, feeds: Feeds, runs: int, out: Path) -> list[P
 
 
 def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
-    choose(spec, {})
+    options = choose(spec, OPTIONS)
     ov: Any = importlib.import_module("openvino")
     core = ov.Core()
     device = _device(spec.device)
@@ -103,13 +135,17 @@ def _compile(path: Path, spec: Spec, feeds: Feeds, **properties: Any) -> Any:
         )
     model = core.read_model(path)
     check_inputs(feeds, [_name(i, feeds) for i in model.inputs])
-    properties["NUM_STREAMS"] = 1
-    if spec.precision:
-        properties["INFERENCE_PRECISION_HINT"] = spec.precision
+    streams = whole_option(spec, options, "streams")
+    if hint := HINTS[options["hint"]]:
+        properties["PERFORMANCE_HINT"] = hint
+    if streams or not hint:
+        properties["NUM_STREAMS"] = streams or 1
+    if spec.precision != "auto":
+        properties["INFERENCE_PRECISION_HINT"] = spec.precision or "f32"
     if spec.threads and device == "CPU":
         properties["INFERENCE_NUM_THREADS"] = spec.threads
     compiled = core.compile_model(model, device, properties)
-    if spec.precision and _precision(compiled) != spec.precision:
+    if spec.precision not in ("", "auto", _precision(compiled)):
         raise TaskFailure(
             "model_error",
             f"spec '{spec.id}': OpenVINO runs this model in {_precision(compiled)} here, not in {spec.precision}",
@@ -163,6 +199,7 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"layers": layers},
-    precisions=("f32", "f16", "bf16"),
+    precisions=("auto", "f32", "f16", "bf16"),
+    options=OPTIONS,
     short="ov",
 )

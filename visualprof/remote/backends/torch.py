@@ -6,7 +6,7 @@ import importlib
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,36 +25,45 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class TorchSession(Session):
-    """A module with the modes that it runs in, which hold until it is closed."""
+    """A module with the modes that it runs in, which hold in this thread until it is closed."""
 
     def __init__(self, module: Any, call: Callable[[Feeds], Call], spec: Spec, settings: dict[str, str]) -> None:
         self._torch: Any = importlib.import_module("torch")
         self._module = module
         self._call = call
         self._settings = settings
-        self._device = self._torch.device(spec.device)
-        self._cuda = self._device.type == "cuda"
-        self._modes = ExitStack()
-        self._modes.enter_context(self._torch.inference_mode())
-        if spec.precision in TYPES:
-            dtype = getattr(self._torch, TYPES[spec.precision])
-            self._modes.enter_context(self._torch.autocast(self._device.type, dtype))
+        self.device = self._torch.device(spec.device)
+        self._cuda = self.device.type == "cuda"
+        self._dtype = getattr(self._torch, TYPES[spec.precision]) if spec.precision in TYPES else None
+        self._modes = self.modes()
+
+    def modes(self) -> ExitStack:
+        """Enters the modes in this thread."""
+        modes = ExitStack()
+        modes.enter_context(self._torch.inference_mode())
+        if self._dtype:
+            modes.enter_context(self._torch.autocast(self.device.type, self._dtype))
+        return modes
 
     def prepare(self, feeds: Feeds) -> Any:
         """Arguments of the module on the device; the device's peak of memory begins anew."""
         if self._cuda:
-            self._torch.cuda.reset_peak_memory_stats(self._device)
-        tensors = {name: self._torch.from_numpy(values).to(self._device) for name, values in feeds.items()}
+            self._torch.cuda.reset_peak_memory_stats(self.device)
+        tensors = {name: self._torch.from_numpy(values).to(self.device) for name, values in feeds.items()}
         if self._cuda:
-            self._torch.cuda.synchronize(self._device)
+            self._torch.cuda.synchronize(self.device)
         return self._call(tensors)
 
     def infer(self, prepared: Any) -> Any:
         """One run; waits for the device."""
-        outputs = self._module(*prepared[0], **prepared[1])
+        outputs = self.call(prepared)
         if self._cuda:
-            self._torch.cuda.synchronize(self._device)
+            self._torch.cuda.synchronize(self.device)
         return outputs
+
+    def call(self, prepared: Any) -> Any:
+        """One run, without waiting for the device."""
+        return self._module(*prepared[0], **prepared[1])
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Every tensor among the outputs as an array, bfloat16 as float32, which numpy has."""
@@ -64,11 +73,42 @@ class TorchSession(Session):
 
     def effective(self) -> dict[str, str]:
         """Precision, device, threads, options."""
-        return {**self._settings, "device": str(self._device), "threads": str(self._torch.get_num_threads())}
+        return {**self._settings, "device": str(self.device), "threads": str(self._torch.get_num_threads())}
 
     def memory_bytes(self) -> int | None:
         """Peak that tensors took on the device since the last `prepare`."""
-        return int(self._torch.cuda.max_memory_allocated(self._device)) if self._cuda else None
+        return int(self._torch.cuda.max_memory_allocated(self.device)) if self._cuda else None
+
+    def close(self) -> None:
+        """Leaves the modes."""
+        self._modes.close()
+
+    def lanes(self, count: int) -> Sequence[Session]:
+        """The module in threads, on CUDA with a stream each."""
+        return [TorchLane(self, self._torch.cuda if self._cuda else None) for _ in range(count)]
+
+
+class TorchLane(Session):
+    """A session in a thread of its own. cuda: `torch.cuda`, where it has a stream."""
+
+    def __init__(self, session: TorchSession, cuda: Any) -> None:
+        self._session, self._cuda = session, cuda
+        self._modes = ExitStack()
+
+    def prepare(self, feeds: Feeds) -> Any:
+        """Enters the modes, which hold in one thread."""
+        self._modes = self._session.modes()
+        if self._cuda:
+            self._stream = self._cuda.Stream(self._session.device)
+            self._modes.enter_context(self._cuda.stream(self._stream))
+        return self._session.prepare(feeds)
+
+    def infer(self, prepared: Any) -> Any:
+        """One run; waits for its stream."""
+        outputs = self._session.call(prepared)
+        if self._cuda:
+            self._stream.synchronize()
+        return outputs
 
     def close(self) -> None:
         """Leaves the modes."""
@@ -117,7 +157,10 @@ def load(path: Path, spec: Spec, feeds: Feeds) -> TorchSession:
         )
     if spec.threads:
         torch.set_num_threads(spec.threads)
-    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else "as the model"}
+    own = "as the model, tf32 in convolutions" if spec.precision == "auto" and spec.device != "cpu" else "as the model"
+    if spec.device != "cpu":
+        torch.backends.cudnn.allow_tf32 = spec.precision == "auto"  # by itself it is on
+    settings = {"precision": f"{spec.precision} by autocast" if spec.precision in TYPES else own}
     if _is_export(path):
         if options["optimize"] == "freeze":
             raise TaskFailure(
@@ -232,7 +275,7 @@ BACKEND = Backend(
     devices=devices,
     load=load,
     passes={"timeline": timeline},
-    precisions=("f32", "f16", "bf16"),
+    precisions=("auto", "f32", "f16", "bf16"),
     options=OPTIONS,
     requires=("numpy",),
     cpu_index="https://download.pytorch.org/whl/cpu",  # 0.2 GB in place of 5

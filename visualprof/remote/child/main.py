@@ -1,7 +1,7 @@
 """The entry point: one stage of one task.
 
-`main([WORK, STAGE])`: STAGE is `measure`, or `profile:<pass>` with a name of `Backend.passes`. The agent has laid down
-`task.json` in the folder WORK, and reads along in the file of events.
+`main([WORK, STAGE])`: STAGE is `measure` or `measure:<repeat>`, of which 0 is the first, or `profile:<pass>` with a
+name of `Backend.passes`. The agent has laid down `task.json` in the folder WORK, and reads along in the file of events.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import re
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from visualprof.remote.backends import Backend, Feeds, backend
 from visualprof.remote.child.host import forget_peak, peak_rss_bytes
 from visualprof.remote.child.inputs import SweepPoint, open_arrays, point_feeds, sweep_points
+from visualprof.remote.child.load import Loader
 from visualprof.remote.child.measure import describe, measure_point, packed
 from visualprof.remote.protocol import Lease, Request, TaskFailure, build
 
@@ -35,12 +36,16 @@ LONGEST, LINES = 500, 4  # of an error: characters, lines
 
 @dataclass(frozen=True)
 class TaskFile:
-    """What `task.json` in a work folder says. inputs: local .npy files by the input's name."""
+    """What `task.json` in a work folder says.
+
+    inputs: local .npy files by the input's name. cpus: that this process is to use, () all.
+    """
 
     work: Path
     lease: Lease
     model: Path
     inputs: dict[str, Path]
+    cpus: tuple[int, ...] = ()
 
     @property
     def out(self) -> Path:
@@ -56,7 +61,10 @@ def read_task(work: Path) -> TaskFile:
     task: dict[str, Any] = json.loads((work / "task.json").read_text("utf-8"))
     inputs: dict[str, str] = task["inputs"]
     arrays = {name: Path(path) for name, path in inputs.items()}
-    return TaskFile(work, build(Lease, task["lease"]), Path(task["model"]), arrays)
+    lease, cpus = build(Lease, task["lease"]), tuple(task.get("cpus", ()))
+    if cpus and not lease.spec.threads:  # runtimes count the machine's cores, not those that they may use
+        lease = replace(lease, spec=replace(lease.spec, threads=len(cpus)))
+    return TaskFile(work, lease, Path(task["model"]), arrays, cpus)
 
 
 class EventLog:
@@ -99,10 +107,13 @@ def main(argv: list[str]) -> int:
     events = EventLog(work / "events.jsonl")
     try:
         task.out.mkdir(parents=True, exist_ok=True)
-        if stage == "measure":
-            _measure(task, events)
+        if task.cpus:
+            os.sched_setaffinity(0, task.cpus)  # threads that a runtime starts later have it from here
+        kind, _, which = stage.partition(":")
+        if kind == "measure":
+            _measure(task, events, int(which or 0))
         else:
-            _profile(task, events, stage.partition(":")[2])
+            _profile(task, events, which)
         events.tell("done")
     except Exception as error:  # noqa: BLE001 (whatever a runtime raises ends the task, and is told)
         traceback.print_exc()
@@ -114,11 +125,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _measure(task: TaskFile, events: EventLog) -> None:
+def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
+    """Measures every point once, in every other repeat the last one first."""
     request, spec = task.lease.request, task.lease.spec
     runtime = _backend(task)
     events.tell("phase", phase="preparing")
     points, feeds_of = _inputs(task)
+    points = points[:: -1 if repeat % 2 else 1]
     feeds = feeds_of(points[0])
     events.tell("progress", done=0, total=len(points))
     importlib.import_module(runtime.module)  # no part of the load
@@ -126,18 +139,20 @@ def _measure(task: TaskFile, events: EventLog) -> None:
     begin = time.perf_counter_ns()
     session = runtime.load(task.model, spec, feeds)
     load_ns = time.perf_counter_ns() - begin
-    events.tell("effective", effective=session.effective(), version=runtime.version())
+    pinned = {"cpus": ", ".join(map(str, task.cpus))} if task.cpus else {}
+    events.tell("effective", effective={**session.effective(), **pinned}, version=runtime.version())
     with (
-        (task.out / "latencies.bin").open("wb") as latencies,
-        (task.out / "points.jsonl").open("w", encoding="utf-8") as lines,
+        (task.out / "latencies.bin").open("ab" if repeat else "wb") as latencies,
+        (task.out / "points.jsonl").open("a" if repeat else "w", encoding="utf-8") as lines,
     ):
         for done, point in enumerate(points):
             events.tell("phase", phase="measuring", batch=point.batch)
             if done:
                 feeds = feeds_of(point)
             forget_peak()
-            measured = measure_point(session, feeds, request.measure)
-            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell())
+            load = Loader(session, feeds, request.measure, point.samples)
+            measured = measure_point(session, feeds, request.measure, loop=load.run)
+            line = describe(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.told()
             latencies.write(packed(measured.timed.samples))
             latencies.flush()
             lines.write(json.dumps(line) + "\n")

@@ -40,32 +40,44 @@ CLOCK: Clock = time.perf_counter_ns
 
 @dataclass(frozen=True)
 class Timed:
-    """Runs one after another. samples: (n,) int64 ns of each. duration_ns: of the whole loop."""
+    """Runs of a loop. samples: (n,) int64 ns of each. duration_ns: of the whole loop. unserved: that never began."""
 
     samples: Any
     duration_ns: int
+    unserved: int = 0
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One point.
-
-    whole_per_s: runs a second with inputs brought in and outputs fetched. device_bytes: peak of the device in the
-    timed loop, None unknown. start_ns, end_ns: epoch, of that loop alone.
-    """
+class Stretch:
+    """A timed loop, and the machine meanwhile. start_ns, end_ns: epoch, of the loop alone."""
 
     timed: Timed
-    first_ns: int
-    warmup_n: int
-    whole_per_s: float
-    device_bytes: int | None
     load: HostLoad
     start_ns: int
     end_ns: int
 
 
-def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK) -> Measured:
-    """Measures a session at one point: first run, warm-up, the timed loop, and a loop that moves data too."""
+@dataclass(frozen=True)
+class Measured(Stretch):
+    """One point.
+
+    whole_per_s: runs a second with inputs brought in and outputs fetched. device_bytes: peak of the device in the
+    timed loop, None unknown.
+    """
+
+    first_ns: int
+    warmup_n: int
+    whole_per_s: float
+    device_bytes: int | None
+
+
+def measure_point(
+    session: Session, feeds: Feeds, how: Measure, clock: Clock = CLOCK, loop: Callable[[Any], Stretch] | None = None
+) -> Measured:
+    """Measures a session at one point: first run, warm-up, the timed loop, and a loop that moves data too.
+
+    loop: the timed one, of prepared inputs; None: one run after another.
+    """
     prepared = session.prepare(feeds)
     infer = session.infer
     with no_garbage_collection():
@@ -75,12 +87,23 @@ def measure_point(session: Session, feeds: Feeds, how: Measure, clock: Clock = C
         session.fetch(outputs)
         del outputs
         warmup_n = 1 + warm_up(infer, prepared, how, clock)
-        meter = LoadMeter()
-        timed = time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock)
-        end_ns, load, device_bytes = time.time_ns(), meter.load(), session.memory_bytes()
+        stretch = loop(prepared) if loop else one_after_another(infer, prepared, how, clock)
+        device_bytes = session.memory_bytes()
         whole_per_s = _whole_per_s(session, feeds, min(WHOLE_S, how.min_s), clock)
-    start_ns = end_ns - timed.duration_ns
-    return Measured(timed, first_ns, warmup_n, whole_per_s, device_bytes, load, start_ns, end_ns)
+    place = stretch.timed, stretch.load, stretch.start_ns, stretch.end_ns
+    return Measured(*place, first_ns, warmup_n, whole_per_s, device_bytes)
+
+
+def one_after_another(infer: Infer, prepared: Any, how: Measure, clock: Clock) -> Stretch:
+    """The timed loop of one run after another."""
+    meter = LoadMeter()
+    return metered(time_runs(infer, prepared, how.min_s, how.max_s, how.min_n, clock), meter)
+
+
+def metered(timed: Timed, meter: LoadMeter) -> Stretch:
+    """A loop that has just ended, and the machine since the meter was made."""
+    end_ns, load = time.time_ns(), meter.load()
+    return Stretch(timed, load, end_ns - timed.duration_ns, end_ns)
 
 
 def warm_up(infer: Infer, prepared: Any, how: Measure, clock: Clock = CLOCK) -> int:
@@ -178,7 +201,7 @@ def describe(point: SweepPoint, measured: Measured, load_ns: int, rss_bytes: int
         "qps": per_s,
         "samples_per_s": per_s * point.samples,
         "whole_samples_per_s": measured.whole_per_s * point.samples,
-        **distribution(samples),
+        **distribution(samples, measured.timed.unserved),
         "involuntary_switches": measured.load.switches,
         "pressure": measured.load.pressure,
         "host_busy": measured.load.busy,
@@ -197,24 +220,26 @@ def packed(samples: Any) -> bytes:
     return np.minimum(samples, LARGEST).astype("<u4").tobytes()
 
 
-def distribution(samples: Any) -> dict[str, Any]:
+def distribution(samples: Any, unserved: int = 0) -> dict[str, Any]:
     """Percentiles (nearest rank; null where there are too few samples), spread, and how the three thirds differ.
+
+    Runs that were never served took longer than all others: what falls among them is null.
 
     stable: their medians and means (so the throughput) agree within a tenth, their p99 within a half where n suffices.
 
     Args: samples: (n,) ns in the order of the runs, n >= 1.
     """
     ordered = np.sort(samples)
-    n = len(ordered)
-    shown = {_key(p): nearest_rank(ordered, p) if n >= least else None for p, least in ENOUGH.items()}
+    n = len(ordered) + unserved
+    shown = {_key(p): rank_of_all(ordered, p, n) if n >= least else None for p, least in ENOUGH.items()}
     thirds = [np.sort(part) for part in np.array_split(samples, THIRDS) if len(part)]
     medians, tails = ([nearest_rank(part, p) for part in thirds] for p in (500, 990))
     means = [round(float(part.mean())) for part in thirds]
     steady = agree(max(medians), min(medians)) and agree(max(means), min(means))
     return {
-        "mean_ns": round(float(ordered.mean())),
+        "mean_ns": None if unserved else round(float(ordered.mean())),
         "min_ns": int(ordered[0]),
-        "max_ns": int(ordered[-1]),
+        "max_ns": None if unserved else int(ordered[-1]),
         **shown,
         "trusted": [p / 10 if p % 10 else p // 10 for p, least in ENOUGH.items() if n >= least],
         "iqr_ns": nearest_rank(ordered, 750) - nearest_rank(ordered, 250),
@@ -231,4 +256,14 @@ def _key(tenths: int) -> str:
 
 def nearest_rank(ordered: Any, tenths: int) -> int:
     """The smallest sample that has this share of samples at or below it. tenths: of a percent."""
-    return int(ordered[max(0, -(-tenths * len(ordered) // 1000) - 1)])
+    return int(ordered[_rank(tenths, len(ordered))])
+
+
+def rank_of_all(ordered: Any, tenths: int, n: int) -> int | None:
+    """The same of n samples, of which those that are missing are larger than all others: None where it is of these."""
+    place = _rank(tenths, n)
+    return int(ordered[place]) if place < len(ordered) else None
+
+
+def _rank(tenths: int, n: int) -> int:
+    return max(0, -(-tenths * n // 1000) - 1)

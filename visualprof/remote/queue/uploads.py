@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from visualprof.errors import FormatError, NotFound
+from visualprof.reader.models import all_models
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
     Inspected,
@@ -24,7 +25,6 @@ from visualprof.remote.queue.check.inspect import (
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.files import Read
 
-GRAPH = "upload:"  # before the sha256: the id of a kept model on the Graph page
 LISTED = 200
 
 
@@ -86,6 +86,11 @@ def again(remote: Remote, blob: str, name: str, part: bool = False) -> Upload:
     return _inspected(queue, blob, safe_name(name), size)
 
 
+def graph_of(blob: str, format: str) -> str | None:
+    """Id of a kept model on the Graph page; of a format that only a backend knows there is none."""
+    return f"upload:{blob}" if any(model.name == format for model in all_models()) else None
+
+
 def _inspected(queue: Queue, blob: str, name: str, size: int) -> Upload:
     kept = queue.blobs.inspected(blob)
     known = from_json(kept) if kept else None
@@ -97,7 +102,7 @@ def _inspected(queue: Queue, blob: str, name: str, size: int) -> Upload:
 def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspected) -> Upload:
     graph = None
     if isinstance(content, InspectedModel):
-        name, graph = model_name(name, content.format), GRAPH + blob
+        name, graph = model_name(name, content.format), graph_of(blob, content.format)
     kept = queue.blobs.inspected(blob)
     if not isinstance(content, InspectedPart) or kept is None:  # what is a model stays one, whatever it is beside
         queue.blobs.remember(blob, name, {**as_json(content), "graph": graph, "name": name, "size_bytes": size})
@@ -165,5 +170,6 @@ def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
             continue
         found = msgspec.json.decode(row.inspected)
         names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name
-        models.append(KeptModel(GRAPH + row.sha256, names, path, found["format"], row.size_bytes, row.kept_ns))
+        if id := graph_of(row.sha256, found["format"]):
+            models.append(KeptModel(id, names, path, found["format"], row.size_bytes, row.kept_ns))
     return models

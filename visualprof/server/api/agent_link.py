@@ -68,10 +68,11 @@ class Beaten(msgspec.Struct):
 
 
 class Wish(msgspec.Struct):
-    """Body of `lease`."""
+    """Body of `lease`. begun: jobs whose specs take turns on a device of the agent, and that device."""
 
     devices: list[str]
     wait_s: float = 0.0
+    begun: dict[str, str] = {}
 
 
 class LeaseQuery(Query):
@@ -175,7 +176,8 @@ class AgentLink(Resource):
         queue.agents.seen(agent)
         wait_s = min(body.wait_s, self._remote.intervals.poll_s)
         gone = request.environ.get("waitress.client_disconnected", lambda: False)
-        return queue.leases.lease(agent, body.devices[:64], wait_s, gone) or Response(status=204)
+        begun = dict(list(body.begun.items())[:64])
+        return queue.leases.lease(agent, body.devices[:64], wait_s, gone, begun) or Response(status=204)
 
     @change("POST", "/agent/tasks/<task>/log", needs="agent")
     def log(self, task: str, query: LogQuery) -> Size:

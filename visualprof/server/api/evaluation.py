@@ -19,7 +19,6 @@ from visualprof.reader.results.report import PARTS, Profile, Report, folders, re
 from visualprof.reader.trace import Trace
 from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
-from visualprof.server.api.job_results import ran_in
 from visualprof.server.api.making import Making
 from visualprof.server.api.spans import columns_of
 from visualprof.server.remote_service import Remote
@@ -28,7 +27,9 @@ from visualprof.server.visible import Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
-from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, most_samples
+from visualprof.views.measure.choice import MOST_SAMPLES
+from visualprof.views.measure.evaluation import BestColumns, PointColumns, Verdict, ran_in
+from visualprof.views.measure.loads import LoadColumns
 from visualprof.views.measure.point import (
     PointFacts,
     WorkColumns,
@@ -105,10 +106,11 @@ class ReportsAnswer(msgspec.Struct):
 
 
 class EvaluationAnswer(Answer):
-    """Reports laid over each other. table: a row a point; best: a row a report."""
+    """Reports laid over each other. table: a row a point; best: a row a report; loads: a row a step of a load."""
 
     reports: list[ReportRow]
     table: PointColumns
+    loads: LoadColumns
     best: BestColumns
     verdicts: list[Verdict]
     charts: dict[str, Option]
@@ -216,6 +218,7 @@ class Evaluation(Resource):
         return EvaluationAnswer(
             reports=self._rows(chosen),
             table=result.columns,
+            loads=result.loads.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
             charts=overlay_charts(chosen),
@@ -237,7 +240,7 @@ class Evaluation(Resource):
 
 
 def _row(report: Report, runs: set[str]) -> ReportRow:
-    top = most_samples(report)
+    top = MOST_SAMPLES.chosen(report.points)
     return row(
         ReportRow,
         report,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.results.report import PARTS, Report, read_report
 from visualprof.remote.queue.store.records import Task
 from visualprof.server.answers import row
-from visualprof.views.measure.evaluation import Verdict, judge, precision_name
+from visualprof.views.measure.evaluation import Verdict, judge, judge_together, ran_in
 
 _KEPT = 512
 
@@ -40,9 +41,14 @@ class Results:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._kept: dict[tuple[str, int, int], ResultRow | None] = {}
+        self._kept: dict[tuple[str, int, int], Report | None] = {}
 
-    def of(self, task: Task) -> ResultRow | None:
+    def of_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
+        """The results of tasks, and what is to be known of them beside each other."""
+        found = [(task.id, report) for task in tasks if (report := self._of(task))]
+        return [_row(task, report) for task, report in found], judge_together([report for _, report in found])
+
+    def _of(self, task: Task) -> Report | None:
         """The result of a task; None before it has one, or when its folder is gone."""
         if task.run is None:
             return None
@@ -50,20 +56,13 @@ class Results:
         if key not in self._kept:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            self._kept[key] = self._read(task.id, task.run)
+            self._kept[key] = self._read(task.run)
         return self._kept[key]
 
-    def _read(self, task: str, run: str) -> ResultRow | None:
+    def _read(self, run: str) -> Report | None:
         parts = {name: file for name in PARTS if (file := _file(self._root, run, name))}
         folder = f"{self._root.prefix}/{run}".lstrip("/")
-        report = read_report(folder, parts) if "points.jsonl" in parts else None
-        return _row(task, report) if report else None
-
-
-def ran_in(report: Report) -> str:
-    """The precision that really ran, as far as the runtime says it; else what was asked for."""
-    effective = report.effective.get("precision", "")
-    return precision_name(effective) or effective or report.precision
+        return read_report(folder, parts) if "points.jsonl" in parts else None
 
 
 def _row(task: str, report: Report) -> ResultRow:

@@ -19,6 +19,7 @@ from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
+from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
 
 _KEPT = 64  # lists of as many people
 
@@ -80,10 +81,16 @@ class JobsAnswer(msgspec.Struct):
 
 
 class PointRow(PointHead, kw_only=True):
-    """A point that was measured, also while the job still runs; the result's folder has the whole of it."""
+    """A point that was measured, also while the job still runs; the result's folder has the whole of it.
+
+    Margins: half of the 95 % confidence interval of the mean of its repeats, null with a single one.
+    """
 
     task: str
     spec: str
+    samples_per_s_margin: float | None = None
+    p50_margin_ns: int | None = None
+    p99_margin_ns: int | None = None
 
 
 msgspec.json.Decoder(PointRow)  # prepares it for `convert`, while the module is imported: see `reader.trace.codec`
@@ -93,6 +100,7 @@ class JobAnswer(msgspec.Struct):
     """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
 
     results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
+    verdicts: what is to be known of them beside each other.
     """
 
     job: JobRow
@@ -100,6 +108,7 @@ class JobAnswer(msgspec.Struct):
     points: list[PointRow]
     unserved: list[str]
     results: list[ResultRow]
+    verdicts: list[Verdict]
 
 
 class LogQuery(Query):
@@ -168,17 +177,14 @@ class JobList:
         queue = self.queue()
         job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
-        rows = [
-            msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
-            for task in job.tasks
-            for point in points[task.id]
-        ]
+        rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
         agents = queue.agents.all()
         online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
-        results = [result for task in job.tasks if (result := self._results.of(task))]
+        results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
-        return JobAnswer(self._shown(queue, [job], agents, counts)[0], job.request, rows, unserved, results)
+        shown = self._shown(queue, [job], agents, counts)[0]
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed, there = queue.jobs.since(self._revision)
@@ -227,6 +233,12 @@ class JobList:
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
         )
+
+
+def _point_row(task: Task, point: dict[str, object]) -> PointRow:
+    shown = msgspec.convert({**point, "task": task.id, "spec": task.spec.id}, PointRow)
+    margins = {name: margin(shown.repeats or (), of) for name, of in MARGINS.items()}
+    return msgspec.structs.replace(shown, **margins)
 
 
 def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:

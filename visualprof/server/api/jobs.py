@@ -9,10 +9,11 @@ from flask import Blueprint, Response
 from msgspec import Meta
 
 from visualprof.remote.backends import all_backends
-from visualprof.remote.protocol import DTYPES, Request
+from visualprof.remote.protocol import DTYPES, SCENARIOS, Request
 from visualprof.remote.queue.check.job import FieldError, Invalid, check_request, parse_request, points_of
 from visualprof.remote.queue.draft.compose import MEASURES, USUAL, compose, draft_of
 from visualprof.remote.queue.draft.forms import Draft, Drafted
+from visualprof.remote.queue.draft.loads import LOADS
 from visualprof.server.answers import answer, raw, row
 from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, LogAnswer, LogQuery, piece
 from visualprof.server.identity import who
@@ -59,11 +60,23 @@ class BackendEntry(msgspec.Struct):
 
 
 class MeasureEntry(msgspec.Struct):
-    """A number that a draft may have about measuring: its name there, its field in a request, and what is usual."""
+    """What a draft may have about measuring: its name there, its field in a request, what is usual, what can be chosen.
+
+    load: whether it is about how runs are asked for.
+    """
 
     name: str
     field: str
     usual: str
+    choices: tuple[str, ...] = ()
+    load: bool = False
+
+
+def measures() -> list[MeasureEntry]:
+    """Everything of that kind."""
+    chosen = {"mlperf": SCENARIOS}
+    plain = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
+    return plain + [MeasureEntry(n, field, USUAL[n], chosen.get(n, ()), True) for n, (field, _) in LOADS.items()]
 
 
 class BackendsAnswer(msgspec.Struct):
@@ -167,8 +180,7 @@ class Jobs(Resource):
     @get("/backends")
     def backends(self) -> BackendsAnswer:
         """Every backend."""
-        measures = [MeasureEntry(name, field, USUAL[name]) for name, field in MEASURES.items()]
-        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures)
+        return BackendsAnswer([row(BackendEntry, backend) for backend in all_backends()], list(DTYPES), measures())
 
     def blueprint(self) -> Blueprint:
         """The routes for an application; a refused job answers with all that is wrong with it."""

@@ -13,7 +13,7 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import GRAPH, Upload, again, kept, kept_models, take
+from visualprof.remote.queue.uploads import Upload, again, graph_of, kept, kept_models, take
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
 from visualprof.server.identity import who
@@ -72,7 +72,7 @@ class KnownFile(msgspec.Struct):
 
 
 class FilesAnswer(msgspec.Struct):
-    """What a job was submitted with, the model first; files that are gone are left out."""
+    """What a job was submitted with, the model first, or what was asked for; files that are not here are left out."""
 
     files: list[UploadAnswer]
 
@@ -97,12 +97,15 @@ class Uploads(Resource):
         answer.others = [_shown(other) for other in others]
         return answer
 
-    @change("POST", "/uploads/known", refuses={**READ_ONLY, 404: "it is not here: send it"})
-    def known(self, body: KnownFile) -> UploadAnswer:
+    @change("POST", "/uploads/known", refuses=READ_ONLY)
+    def known(self, body: KnownFile) -> FilesAnswer:
         """Keep a file that is here already under another name, without its bytes."""
         if not self._visible.holds(body.blob):
-            raise NotFound(f"the file {body.blob[:64]} is not here", "upload it")
-        return _shown(again(self._remote, body.blob, body.name, body.part))
+            return FilesAnswer([])
+        try:
+            return FilesAnswer([_shown(again(self._remote, body.blob, body.name, body.part))])
+        except NotFound:
+            return FilesAnswer([])
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
@@ -138,4 +141,4 @@ def _shown(upload: Upload) -> UploadAnswer:
     if isinstance(content, InspectedPart):
         return UploadAnswer(blob, upload.name, upload.size, "part", None, None, None)
     model = row(UploadedModel, content)
-    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, GRAPH + blob)
+    return UploadAnswer(blob, upload.name, upload.size, "model", model, None, graph_of(blob, content.format))

@@ -206,7 +206,7 @@ class Views(Resource):
         if chosen.name not in summary.views:
             raise MissingData(
                 f"{span.log_file.name} has no data for the view {chosen.name!r}",
-                "it has data for: " + ", ".join(summary.views),
+                f"it has data for: {', '.join(summary.views)}",
             )
         return (summary.fingerprint,), lambda: columns_of(self._logdir, span)
 

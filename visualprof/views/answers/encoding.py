@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.native import FLOAT64, INT64, UINT8, function
+from visualprof.views.answers.table import Addresses, Coded
 
 LONG = 100  # rows of a column from which on it pays
 
@@ -28,15 +29,42 @@ def builtin(value: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """The same, a long column of numbers as JSON already: a million numbers are no million objects."""
-    if isinstance(value, np.ndarray):
+    """The same, a long column as JSON already: a million values are no million objects."""
+    text: bytes | None = None
+    if isinstance(value, Coded) and len(value) >= LONG:
+        text = _addresses(value) if isinstance(value, Addresses) else _coded(value)
+    elif isinstance(value, np.ndarray):
         column = np.ascontiguousarray(cast("NDArray[Any]", value))
-        if column.ndim == 1 and len(column) >= LONG and (write := _writer(column.dtype)):
-            text = np.empty(22 * len(column) + 2, np.uint8)
-            length: int = write(column, len(column), text)
-            if length >= 0:
-                return msgspec.Raw(text[:length].tobytes())
-    return builtin(value)
+        if column.ndim == 1 and len(column) >= LONG:
+            text = _numbers(column, _writer(column.dtype))
+    return builtin(value) if text is None else msgspec.Raw(text)
+
+
+def _numbers(column: NDArray[Any], write: Callable[..., int] | None) -> bytes | None:
+    """A contiguous column by what writes its type; None where nothing does, or not these numbers."""
+    if write is None:
+        return None
+    text = np.empty(22 * len(column) + 2, np.uint8)
+    length = write(column, len(column), text)
+    return text[:length].tobytes() if length >= 0 else None
+
+
+def _addresses(column: Addresses) -> bytes | None:
+    write = function("vp_json_addresses", c_int64, INT64, c_int64, UINT8)
+    return _numbers(np.ascontiguousarray(column.values, np.uint64).view(np.int64), write)
+
+
+def _coded(column: Coded) -> bytes | None:
+    """Each distinct text is made JSON once."""
+    write = function("vp_json_values", c_int64, INT64, c_int64, UINT8, INT64, UINT8)
+    if write is None:
+        return None
+    texts, of = column.distinct()
+    values = [msgspec.json.encode(text) for text in texts]
+    sizes = np.array([len(value) for value in values])
+    text = np.empty(int(sizes[of].sum()) + len(of) + 2, np.uint8)
+    length = write(of, len(of), np.frombuffer(b"".join(values), np.uint8), np.cumsum(sizes), text)
+    return text[:length].tobytes()
 
 
 def _writer(dtype: np.dtype[Any]) -> Callable[..., int] | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
-from visualprof.reader.trace import Mask, Rows, Values
+from visualprof.reader.trace import NO_ADDRESS, Ints, Mask, Rows, Values
 from visualprof.views.answers.kinds import Column, Kind, kinds_of
 
 
@@ -37,9 +37,20 @@ class Coded(Sequence[Any]):
         return self.take(self.values[index]) if isinstance(index, slice) else self.text(int(self.values[index]))
 
     def __iter__(self) -> Iterator[Any]:
-        values, of = np.unique(self.values, return_inverse=True)
-        texts = [self.text(value) for value in values.tolist()]
+        texts, of = self.distinct()
         return map(texts.__getitem__, of.tolist())
+
+    def distinct(self) -> tuple[list[str | None], Ints]:
+        """The text of each distinct value, in order of the values, and the place of each row's among them, (n,)."""
+        low, high = (int(self.values.min()), int(self.values.max())) if len(self) else (0, 0)
+        if high - low > len(self):
+            values, of = np.unique(self.values, return_inverse=True)
+            return [self.text(value) for value in values.tolist()], of
+        at = (self.values - self.values.dtype.type(low)).astype(np.int64)  # in their own type: addresses take all bits
+        there = np.zeros(high - low + 1, bool)
+        there[at] = True
+        places: list[int] = np.flatnonzero(there).tolist()
+        return [self.text(low + place) for place in places], (np.cumsum(there) - 1)[at]
 
     def at(self, rows: Rows) -> Coded:
         """The column at the given rows."""
@@ -51,17 +62,27 @@ class Coded(Sequence[Any]):
 
     def where(self, holds: Callable[[str | None], bool]) -> Mask:
         """For each row: does its text meet a condition? Each distinct value is asked once."""
-        distinct, of = np.unique(self.values, return_inverse=True)
-        return np.array([holds(self.text(v)) for v in distinct.tolist()], bool)[of]
+        texts, of = self.distinct()
+        return np.array([holds(text) for text in texts], bool)[of]
 
     def keys(self) -> Values:
         """(n,) numbers by which the rows are sorted, NaN for unknown ones."""
-        distinct, of = np.unique(self.values, return_inverse=True)
-        texts: list[str | None] = [None] * len(distinct) if self.ordered else [self.text(v) for v in distinct.tolist()]
         if self.ordered:
             return self.values
+        texts, of = self.distinct()
         place = {t: i for i, t in enumerate(sorted({t.casefold() for t in texts if t is not None}))}
         return np.array([np.nan if t is None else place[t.casefold()] for t in texts])[of]
+
+
+class Addresses(Coded):
+    """A column of addresses, (n,) of 64 bits without a sign; `NO_ADDRESS` is unknown."""
+
+    def __init__(self, values: Rows) -> None:
+        super().__init__(values, lambda value: None if value == NO_ADDRESS else hex(value), ordered=True)
+
+    def take(self, values: Rows) -> Addresses:
+        """A column of other addresses."""
+        return Addresses(values)
 
 
 class Columns(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from visualprof.reader.graph import Node, Scope
 from visualprof.reader.trace.types import Mask
+from visualprof.views.measure.groups import distinct
 
 FLAT_SHARE = 0.1  # a model with fewer scoped operators than this share is flat
 MAX_PERIOD = 400
@@ -108,7 +109,7 @@ def _longest(types: NDArray[np.int64], free: Mask, period: int) -> _Stretch:
         return _Stretch(0, period, 0, 0)
     at = int(np.argmax(runs))
     start, length = int(starts[at]), int(runs[at]) + period
-    varied = len(np.unique(types[start : start + period])) > 2
+    varied = len(distinct(types[start : start + period])) > 2
     return _Stretch(-(length // period * period) * varied, period, start, length)
 
 

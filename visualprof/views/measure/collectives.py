@@ -12,7 +12,7 @@ import numpy as np
 
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import lengths
 from visualprof.views.measure.launch import launches
 
@@ -82,7 +82,7 @@ def collectives(trace: Trace) -> Collectives:
     """
     events = trace.events
     rows, head, role = _members(trace)
-    heads = np.unique(head)
+    heads = distinct(head)
     asks = np.array([text.startswith("c10d::") for text in trace.strings], bool)
     asks = asks[events.name[heads]] & ~np.isin(heads, head[role == KERNEL])
     heads = heads if asks.all() else heads[~asks]

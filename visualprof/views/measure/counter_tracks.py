@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Trace, TrackKind
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.memory import curve, devices_of
 from visualprof.views.measure.once import once
@@ -56,7 +57,7 @@ def _memory(trace: Trace) -> Iterator[CounterTrack]:
 
 def _utilization(trace: Trace) -> Iterator[CounterTrack]:
     """Share of each part of the recording in which a device ran a kernel, of those on which one ran at all."""
-    edges = np.unique(np.linspace(*trace.span_ns, PARTS + 1).astype(np.int64))
+    edges = distinct(np.linspace(*trace.span_ns, PARTS + 1).astype(np.int64))
     for device, mine in kernels(trace).items():
         share = 100 * covered(mine.spans, edges[:-1], edges[1:]) / np.diff(edges)
         yield CounterTrack(f"{trace.meta.device_type}:{device} utilization %", "", edges[:-1], share)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal
+from math import inf
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -14,17 +15,25 @@ from visualprof.reader.results.report import Report
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import keyed
 from visualprof.views.answers.table import Columns
+from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, alike, doubtful, standings, tail, within
+from visualprof.views.measure.loads import cost_per_million, energy_per_million
+from visualprof.views.measure.significance import interval
 
 ENOUGH = {50: 11, 90: 64, 95: 130, 99: 662}  # samples for 99 % confidence with one over it allowed; docs/remote.md
 FALLS = 0.95  # samples/s below this share of the best size's are a loss
 SLOW_FIRST = 10  # the first run takes longer than so many medians
 Severity = Literal["high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 _LOW_PRECISION = {"bf16", "f16"}
 _ON_GPU = re.compile(r"cuda|tensorrt|rocm|migraphx", re.IGNORECASE)
 
 
 class PointColumns(Columns):
-    """One row a point; None where unknown, or where n is too small for a percentile."""
+    """One row a point; None where unknown, or where n is too small for a percentile.
+
+    repeats: how often it was measured, each time in a process of its own; the numbers are the means. Margins: half of
+    the 95 % confidence interval of the mean, None with a single repeat.
+    """
 
     report: kinds.Texts
     spec: kinds.Names
@@ -39,12 +48,22 @@ class PointColumns(Columns):
     p90_ns: kinds.Durations
     p95_ns: kinds.Durations
     p99_ns: kinds.Durations
+    repeats: kinds.Counts
+    samples_per_s_margin: kinds.Counts
+    p50_margin_ns: kinds.Durations
+    p99_margin_ns: kinds.Durations
     n: kinds.Counts
     first_ns: kinds.Durations
     load_ns: kinds.Durations
     rss_bytes: kinds.Sizes
     gpu_memory_bytes: kinds.Sizes
     energy_j_per_sample: kinds.Energies
+    energy_j_per_million: kinds.Energies
+    cost_per_million: kinds.Counts
+    scenario: kinds.Words
+    concurrency: kinds.Counts
+    offered_per_s: kinds.Counts
+    verdict: kinds.Words
     stable: kinds.Flags
     host_busy: kinds.Flags
     throttled: kinds.Flags
@@ -53,18 +72,28 @@ class PointColumns(Columns):
 
 
 class BestColumns(Columns):
-    """Per report its best point by each objective, None without one, and the ids of its verdicts."""
+    """Per report its best point by each objective, None without one, and the ids of its verdicts.
+
+    alike: sizes of the report that are not significantly worse, None where that cannot be told. standing: `Standing`
+    among the best points of all reports.
+    """
 
     report: kinds.Texts
     spec: kinds.Names
     most_samples_batch: kinds.Counts
     most_samples_per_s: kinds.Counts
+    most_samples_alike: kinds.Lists
+    most_samples_standing: kinds.Words
     least_latency_batch: kinds.Counts
     least_latency_ns: kinds.Durations
+    least_latency_alike: kinds.Lists
+    least_latency_standing: kinds.Words
     slo_batch: kinds.Counts
     slo_samples_per_s: kinds.Counts
     slo_percentile: kinds.Identifiers
     slo_latency_ns: kinds.Durations
+    slo_alike: kinds.Lists
+    slo_standing: kinds.Words
     verdicts: kinds.Lists
 
 
@@ -74,7 +103,7 @@ VerdictEvidence = Annotated[
     keyed(
         pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
         most_p50_ns="ns", samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
-        p50_ns="ns", n="count", needed_n="count", percentile="count", cpu="name", day="word",
+        p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",
     ),
 ]  # fmt: skip
 
@@ -94,62 +123,70 @@ class Verdict(msgspec.Struct, frozen=True):
     evidence: VerdictEvidence
 
 
+MARGINS = {"samples_per_s_margin": "samples_per_s", "p50_margin_ns": "p50_ns", "p99_margin_ns": "p99_ns"}
+
+
 def points_of(reports: Sequence[Report]) -> PointColumns:
     """Every point of the reports, in their order."""
     rows = [(report, point) for report in reports for point in report.points]
-    measured = {name: [getattr(point, name) for _, point in rows] for name in PointColumns.__struct_fields__[2:]}
-    return PointColumns(report=[r.id for r, _ in rows], spec=[r.spec for r, _ in rows], **measured)
+    own = [name for name in PointColumns.__struct_fields__ if name in Point.__dataclass_fields__ and name != "repeats"]
+    return PointColumns(
+        report=[r.id for r, _ in rows],
+        spec=[r.spec for r, _ in rows],
+        repeats=[len(p.repeats) or 1 for _, p in rows],
+        energy_j_per_million=[energy_per_million(p) for _, p in rows],
+        cost_per_million=[cost_per_million(r, p) for r, p in rows],
+        scenario=[p.load.scenario or None for _, p in rows],
+        concurrency=[p.load.step.concurrency for _, p in rows],
+        offered_per_s=[p.load.step.offered_per_s for _, p in rows],
+        verdict=[p.load.verdict or None for _, p in rows],
+        **{name: [margin(p.repeats, of) for _, p in rows] for name, of in MARGINS.items()},
+        **{name: [getattr(point, name) for _, point in rows] for name in own},
+    )
 
 
-def most_samples(report: Report) -> Point | None:
-    """The point of most samples a second; of equal ones the smallest."""
-    known = [p for p in report.points if p.samples_per_s is not None]
-    return max(known, key=lambda p: p.samples_per_s or 0.0, default=None)
-
-
-def least_latency(report: Report) -> Point | None:
-    """The point of least median latency."""
-    return min((p for p in report.points if p.p50_ns is not None), key=lambda p: p.p50_ns or 0, default=None)
-
-
-def tail(point: Point) -> tuple[int, int] | None:
-    """The highest percentile up to 99 for which n suffices, and its latency; None below p90."""
-    for percent, value in ((99, point.p99_ns), (95, point.p95_ns), (90, point.p90_ns)):
-        if value is not None:
-            return percent, value
-    return None
-
-
-def within(report: Report, slo_ns: int) -> Point | None:
-    """The point of most samples a second whose tail stays within a limit."""
-    known = [p for p in report.points if p.samples_per_s is not None and (tail(p) or (0, slo_ns + 1))[1] <= slo_ns]
-    return max(known, key=lambda p: p.samples_per_s or 0.0, default=None)
+def margin(repeats: Sequence[object], number: str) -> float | None:
+    """Half of the 95 % confidence interval of a number of repeats, of its unit; None for fewer than two."""
+    known = [value for repeat in repeats if (value := getattr(repeat, number)) is not None]
+    between = interval(known) if len(known) == len(repeats) else None
+    half = (between[1] - between[0]) / 2 if between else None
+    return round(half) if half is not None and number.endswith("_ns") else half
 
 
 def best(reports: Sequence[Report], slo_ns: int | None, verdicts: Sequence[Verdict]) -> BestColumns:
     """The best points of each report."""
-    most, least = [most_samples(r) for r in reports], [least_latency(r) for r in reports]
+    most, least = ([goal.chosen(r.points) for r in reports] for goal in (MOST_SAMPLES, LEAST_LATENCY))
     held = [within(r, slo_ns) if slo_ns is not None else None for r in reports]
     tails = [tail(p) if p else None for p in held]
+    goals = {"most_samples": (most, MOST_SAMPLES), "least_latency": (least, LEAST_LATENCY), "slo": (held, MOST_SAMPLES)}
+    compared: dict[str, list[Any]] = {}
+    for name, (points, goal) in goals.items():
+        fitting = [[p for p in r.points if name != "slo" or (tail(p) or (0, inf))[1] <= (slo_ns or 0)] for r in reports]
+        compared[f"{name}_batch"] = [p.batch if p else None for p in points]
+        compared[f"{name}_alike"] = [alike(each, p, goal) for each, p in zip(fitting, points, strict=True)]
+        compared[f"{name}_standing"] = standings(points, goal)
     return BestColumns(
         report=[r.id for r in reports],
         spec=[r.spec for r in reports],
-        most_samples_batch=[p.batch if p else None for p in most],
         most_samples_per_s=[p.samples_per_s if p else None for p in most],
-        least_latency_batch=[p.batch if p else None for p in least],
         least_latency_ns=[p.p50_ns if p else None for p in least],
-        slo_batch=[p.batch if p else None for p in held],
         slo_samples_per_s=[p.samples_per_s if p else None for p in held],
         slo_percentile=[t[0] if t else None for t in tails],
         slo_latency_ns=[t[1] if t else None for t in tails],
         verdicts=[list(dict.fromkeys(v.id for v in verdicts if v.report == r.id)) for r in reports],
+        **compared,
     )
 
 
 def judge(reports: Sequence[Report]) -> list[Verdict]:
     """Everything that is to be known of some reports, the most severe first."""
-    every = (verdict for report in reports for rule in RULES for verdict in rule(report))
-    return sorted(every, key=lambda v: ("high", "medium", "low").index(v.severity))
+    alone = (verdict for report in reports for rule in RULES for verdict in rule(report))
+    return sorted([*alone, *judge_together(reports)], key=lambda v: SEVERITIES.index(v.severity))
+
+
+def judge_together(reports: Sequence[Report]) -> list[Verdict]:
+    """What is to be known of them because they are laid over each other."""
+    return [*_precision_differs(reports), *_not_significant(reports)]
 
 
 def _worst(
@@ -207,9 +244,9 @@ def _throttled(report: Report) -> Iterator[Verdict]:
 
 
 def precision_name(text: str) -> str:
-    """`<Type: 'bfloat16'>` as `bf16`; "" for what names none."""
-    match = re.search(r"\b(b?)f(?:loat|p)?_?(16|32|64)\b", text.lower())
-    return f"{match[1]}f{match[2]}" if match else ""
+    """`<Type: 'bfloat16'>` as `bf16`, TensorFloat as `tf32`; "" for what names none."""
+    match = re.search(r"\b([bt]?)f(?:loat|p)?_?(16|32|64)\b", text.lower())
+    return f"{match[1]}f{match[2]}" if match else "int8" if re.search(r"\bint8\b", text.lower()) else ""
 
 
 def _precision_changed(report: Report) -> Iterator[Verdict]:
@@ -221,6 +258,40 @@ def _precision_changed(report: Report) -> Iterator[Verdict]:
         yield from _whole(report, "precision_changed", severity, asked=report.precision or None, effective=really)
 
 
+def ran_in(report: Report) -> str:
+    """The precision that really ran, as far as the runtime says it; else what was asked for."""
+    effective = report.effective.get("precision", "")
+    return precision_name(effective) or effective or report.precision
+
+
+def _precision_differs(reports: Sequence[Report]) -> Iterator[Verdict]:
+    """Beside others of the same model it calculates in a lower precision; a note where that was asked for."""
+    for report in reports:
+        ran = precision_name(ran_in(report))
+        same = [other for other in reports if other is not report and other.model_sha256 == report.model_sha256]
+        others = dict.fromkeys(ran_in(other) for other in same if precision_name(ran_in(other)) in ("", "f32"))
+        if ran not in ("", "f32") and any(others):
+            evidence = {"effective": ran, "others": ", ".join(filter(None, others))}
+            batches = tuple(p.batch for p in report.points)
+            asked = precision_name(report.precision) == ran
+            yield Verdict("precision_differs", "low" if asked else "high", report.id, None, batches, evidence)
+
+
+def _not_significant(reports: Sequence[Report]) -> Iterator[Verdict]:
+    """Its best point gives as many samples a second as the best of all, as far as the repeats can tell."""
+    tops = [MOST_SAMPLES.chosen(r.points) for r in reports]
+    leader = MOST_SAMPLES.chosen(p for p in tops if p and not doubtful(p))
+    known = zip(reports, tops, standings(tops, MOST_SAMPLES), strict=True)
+    for report, top, standing in known:
+        if leader and top and top is not leader and standing == "not_significant":
+            evidence = {
+                "samples_per_s": top.samples_per_s, "best_samples_per_s": leader.samples_per_s,
+                "best_spec": next(r.spec for r, p in zip(reports, tops, strict=True) if p is leader),
+                "chance_ratio": MOST_SAMPLES.chance(leader, top),
+            }  # fmt: skip
+            yield Verdict("not_significant", "low", report.id, top.batch, (top.batch,), evidence)
+
+
 def _fallback(report: Report) -> Iterator[Verdict]:
     """A GPU was asked for, and the first provider is none of a GPU. Our backends end such a task; others need not."""
     effective = report.effective.get("providers") or report.effective.get("device") or ""
@@ -230,7 +301,7 @@ def _fallback(report: Report) -> Iterator[Verdict]:
 
 
 def _slower_with_batch(report: Report) -> Iterator[Verdict]:
-    top = most_samples(report)
+    top = MOST_SAMPLES.chosen(report.points)
     if top is None or not (peak := top.samples_per_s):
         return iter(())
     limit = peak * FALLS

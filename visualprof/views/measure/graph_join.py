@@ -14,7 +14,7 @@ from visualprof.reader.graph import ModelGraph
 from visualprof.reader.trace import Category, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.graph_names import AMBIGUOUS, CONSTANT, NO_NODE, UNKNOWN, NodeNames
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_kernel, launches, operator_times
 
 Longs = NDArray[np.int64]
@@ -97,7 +97,7 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
     if trace.meta.operator_names == "type":  # a node that is called like a type is not every operator of that type
         label = np.maximum(trace.arg("graph_name", rows, 0).astype(np.int64), 0)
     type, layers = (np.maximum(trace.arg(arg, rows, 0).astype(np.int64), 0) for arg in ("type", "layers"))
-    names = NodeNames(model, (trace.strings[int(i)] for i in np.unique(label)))
+    names = NodeNames(model, (trace.strings[int(i)] for i in distinct(label)))
     runs_in = np.array([*map(names.runs, range(len(model.nodes))), UNKNOWN], np.int64)
     around, level = _nesting(trace, rows)
     node = np.full(len(rows), NO_NODE, np.int64)
@@ -125,7 +125,7 @@ def _nodes(model: ModelGraph, trace: Trace, rows: Longs) -> Longs:
 
 def _merged(names: NodeNames, trace: Trace, node: Longs, type: Longs) -> Longs:
     """The same with operators that were made of several nodes on the one of their type."""
-    named = set(np.unique(node).tolist())
+    named = set(distinct(node).tolist())
     pairs = group(node, type)
     kinds: list[int] = type[pairs.first].tolist()
     meant = [

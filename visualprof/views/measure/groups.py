@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from visualprof.reader.trace import Floats, Ints, Mask, Rows, Values
 from visualprof.reader.trace.order import grouped
 
+N = TypeVar("N", bound=np.integer[Any])
 SPARSE = 4  # keys of a larger range than so many times their number are sorted, not counted
 
 
@@ -81,7 +85,7 @@ def group(*keys: Rows | Mask) -> Groups:
     return Groups(first, of, count)
 
 
-def distinct(key: Rows) -> Rows:
+def distinct(key: NDArray[N]) -> NDArray[N]:
     """The distinct ones of some keys (n,), ascending."""
     place, span = _from_zero(key)
     row = np.full(span, -1, np.int64)  # one that has each key

@@ -81,14 +81,15 @@ def thin(ts: Ints, value: Ints, points: int = CURVE_POINTS) -> Ints:
     if len(ts) <= points:
         return np.arange(len(ts))
     edges = np.linspace(0, int(ts[-1] - ts[0]) + 1, points // 4, endpoint=False)
-    first = np.unique(np.searchsorted(ts - ts[0], edges))
+    first = distinct(np.searchsorted(ts - ts[0], edges))
     first = first[first < len(ts)]
     count = np.diff(first, append=len(ts))
-    places = [first, first + count - 1]
+    kept = np.zeros(len(ts), bool)
+    kept[first] = kept[first + count - 1] = True
     for extreme in (np.minimum, np.maximum):
         equal = np.flatnonzero(value == np.repeat(extreme.reduceat(value, first), count))
-        places.append(equal[np.searchsorted(equal, first)])
-    return np.unique(np.concatenate(places))
+        kept[equal[np.searchsorted(equal, first)]] = True
+    return np.flatnonzero(kept)
 
 
 def changes_of_use(trace: Trace) -> Mask:

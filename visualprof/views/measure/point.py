@@ -15,9 +15,11 @@ from visualprof.reader.trace import Floats, Ints, Rows, Trace, TrackKind
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.evaluation import Verdict, judge, tail
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.choice import tail
+from visualprof.views.measure.evaluation import MARGINS, Verdict, judge, margin
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.launch import is_api_call, is_kernel, is_operator, launches, operator_times
+from visualprof.views.measure.loads import cost_per_million, energy_per_million
 from visualprof.views.measure.timing import calls_by_name, names, ordered
 
 BINS = 80
@@ -75,7 +77,7 @@ def over_time(latencies: Ints, duration_ns: int | None) -> charts.Option:
 def stretches(latencies: Ints) -> tuple[Floats, Ints, Floats, Ints]:
     """Start (ns since the first run), shortest, median and longest of at most 600 stretches of equally many runs."""
     n = len(latencies)
-    first = np.unique(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
+    first = distinct(np.linspace(0, n, min(n, MOST_BUCKETS), endpoint=False).astype(np.int64))
     started = (np.cumsum(latencies) - latencies)[first].astype(np.float64)
     middle = np.array([np.median(part) for part in np.split(latencies, first[1:])], np.float64)
     return started, np.minimum.reduceat(latencies, first), middle, np.maximum.reduceat(latencies, first)
@@ -161,11 +163,26 @@ def shares(columns: WorkColumns) -> charts.Option:
     return charts.pie(slices, top=TOP)
 
 
+class RepeatColumns(Columns):
+    """The repeats of a point, each in a process of its own, in their order."""
+
+    start_ns: kinds.Column
+    samples_per_s: kinds.Counts
+    qps: kinds.Counts
+    mean_ns: kinds.Durations
+    p50_ns: kinds.Durations
+    p99_ns: kinds.Durations
+    stable: kinds.Flags
+    host_busy: kinds.Flags
+
+
 class PointFacts(msgspec.Struct):
     """What is known of a point and of how it was measured; null where the files do not say.
 
-    tail: the highest percentile that the number of runs allows. effective: what really ran, as the runtime says.
-    started_ns, start_ns, end_ns: Unix time.
+    tail: the highest percentile that the number of runs allows. limit_tail, limit_bound: latency at the percentile of
+    the load's limit, and what that is at most with 99 % confidence. effective: what really ran, as the runtime says.
+    started_ns, start_ns, end_ns: Unix time. repeats: null for a point that was measured once; else the numbers above
+    are their means, and margins half of their 95 % confidence intervals.
     """
 
     batch: kinds.Count
@@ -195,10 +212,25 @@ class PointFacts(msgspec.Struct):
     rss_bytes: kinds.Size | None
     gpu_memory_bytes: kinds.Size | None
     energy_j_per_sample: kinds.Energy | None
+    energy_j_per_million: kinds.Energy | None
+    cost_per_million: kinds.Number | None
+    scenario: str | None
+    concurrency: kinds.Count | None
+    offered_per_s: kinds.Number | None
+    unserved: kinds.Count | None
+    limit_ns: kinds.Duration | None
+    limit_percentile: kinds.Number | None
+    limit_tail_ns: kinds.Duration | None
+    limit_bound_ns: kinds.Duration | None
+    verdict: kinds.Word | None
     throttled: bool | None
     start_ns: int | None
     end_ns: int | None
     latencies: tuple[int, int] | None
+    repeats: RepeatColumns | None
+    samples_per_s_margin: kinds.Number | None
+    p50_margin_ns: kinds.Duration | None
+    p99_margin_ns: kinds.Duration | None
     tail_percentile: kinds.Count | None
     tail_ns: kinds.Duration | None
     precision: str | None
@@ -217,12 +249,33 @@ class PointFacts(msgspec.Struct):
     profile_batch: kinds.Count | None
 
 
+def repeats_of(point: Point) -> RepeatColumns | None:
+    """The repeats of a point; None for one that was measured once."""
+    names = RepeatColumns.__struct_fields__
+    columns = {name: [getattr(repeat, name) for repeat in point.repeats] for name in names}
+    return RepeatColumns(**columns) if point.repeats else None
+
+
 def facts(report: Report, point: Point, **measured: Any) -> PointFacts:
     """What is known of a point and of how it was measured. measured: fields that come from other files."""
     percent, tail_ns = tail(point) or (None, None)
     reported: dict[str, Any] = {name: getattr(report, name) or None for name in MAY_BE_EMPTY}
+    reported |= {"repeats": repeats_of(point), **{name: margin(point.repeats, of) for name, of in MARGINS.items()}}
+    load, step = point.load, point.load.step
+    own = {name: value for name, value in asdict(point).items() if name in PointFacts.__struct_fields__}
     return PointFacts(
-        **{**asdict(point), **reported, **measured},
+        **{**own, **reported, **measured},
+        energy_j_per_million=energy_per_million(point),
+        cost_per_million=cost_per_million(report, point),
+        scenario=load.scenario or None,
+        concurrency=step.concurrency,
+        offered_per_s=step.offered_per_s,
+        unserved=step.unserved,
+        limit_ns=load.limit_ns,
+        limit_percentile=load.percentile,
+        limit_tail_ns=step.tail_ns,
+        limit_bound_ns=step.tail_bound_ns,
+        verdict=load.verdict or None,
         tail_percentile=percent,
         tail_ns=tail_ns,
         effective=dict(report.effective),

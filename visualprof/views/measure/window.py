@@ -12,7 +12,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, 
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import covered, length, lengths, union
 from visualprof.views.measure.launch import is_kernel, repeats
 from visualprof.views.measure.once import once
@@ -92,7 +92,7 @@ def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:
     rows = np.flatnonzero(is_kernel(trace) & (events.dur > 0) & (events.ts < high) & (events.end > low))
     device_of = np.array([t.device for t in trace.tracks] or [0])[events.track[rows]]
     out: list[DeviceUse] = []
-    for device in np.unique(device_of).tolist():
+    for device in distinct(device_of).tolist():
         mine = rows[device_of == device]
         busy = length(union(np.maximum(events.ts[mine], low), np.minimum(events.end[mine], high)))
         out.append(DeviceUse(device, busy / max(1, high - low)))

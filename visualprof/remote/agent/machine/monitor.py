@@ -1,4 +1,4 @@
-"""The machine while a task runs: CPU, pressure, the child's memory, the GPU; a line of JSON a sample.
+"""The machine while a task runs: CPU with its power, pressure, the child's memory, the GPU; a line of JSON a sample.
 
 It runs in the agent, not in the child, so that it neither disturbs the measured process nor ends with it.
 """
@@ -16,6 +16,7 @@ import psutil
 
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.processes import ProcessTree, Usage
+from visualprof.remote.agent.machine.rapl import POWERCAP, Rapl
 from visualprof.remote.child.host import waited_us
 from visualprof.remote.protocol import MONITOR_SCHEMA
 
@@ -23,9 +24,9 @@ PROFILE_INTERVAL_S = 0.02  # a profile pass is short
 
 
 class Monitor:
-    """Samples of one task, written to a file. phase, batch: set by whoever follows the child."""
+    """Samples of one task while a child of it runs, written to a file. phase, batch: set by whoever follows it."""
 
-    def __init__(self, path: Path, interval_s: float, nvml: Nvml, gpus: list[str]) -> None:
+    def __init__(self, path: Path, interval_s: float, nvml: Nvml, gpus: list[str], powercap: Path = POWERCAP) -> None:
         self.interval_s = interval_s
         self.phase = "preparing"
         self.batch: int | None = None
@@ -33,6 +34,7 @@ class Monitor:
         self._path = path
         self._nvml = nvml
         self._gpus = gpus
+        self._rapl = Rapl(powercap)
         self._tree: ProcessTree | None = None
         self._last: tuple[int, Usage | None, int | None] = (time.time_ns(), None, waited_us())
         self._stop = threading.Event()
@@ -60,6 +62,8 @@ class Monitor:
         try:
             with self._path.open("w", encoding="utf-8") as out:
                 while not self._stop.wait(self.interval_s):
+                    if self._tree is None:  # another task has its turn
+                        continue
                     rows = [self.sample()] if out.tell() else [self._header(), self.sample()]
                     out.writelines(json.dumps(row) + "\n" for row in rows)
                     out.flush()
@@ -75,7 +79,7 @@ class Monitor:
     def sample(self) -> dict[str, Any]:
         """A sample of now; shares of time are since the sample before."""
         now, tree = time.time_ns(), self._tree
-        usage, waited = tree.usage() if tree else None, waited_us()
+        usage, waited, used_j = tree.usage() if tree else None, waited_us(), self._rapl.used_j()
         at, before, waited_before = self._last
         self._last = (now, usage, waited)
         span_s = max(now - at, 1) / 1e9
@@ -89,6 +93,7 @@ class Monitor:
             "pressure": _rate(waited, waited_before, span_s * 1e6),
             "rss_bytes": usage.rss_bytes if usage else None,
             "involuntary_switches": max(0, usage.switches - before.switches) if usage and before else None,
+            "cpu_power_w": None if used_j is None else round(used_j / span_s, 3),
             "gpus": [self._nvml.sample(gpu) for gpu in self._gpus],
         }
 

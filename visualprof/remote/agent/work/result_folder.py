@@ -16,6 +16,7 @@ from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.machine.probe import Machine
 from visualprof.remote.agent.machine.settings import host_settings
 from visualprof.remote.agent.work.child_events import TaskProgress, plain
+from visualprof.remote.agent.work.repeats import combine_points
 from visualprof.remote.agent.work.samples import ProfileTrace, add_counters, complete_points
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
@@ -27,7 +28,8 @@ RESERVED = {
 SMALL = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
 PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")
-HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox")  # of the capabilities
+# Of the capabilities.
+HERE = ("platform", "machine", "system", "hostname", "cpu", "cores", "gpus", "sandbox", "price_per_hour")
 
 
 class WorkFolder:
@@ -49,10 +51,11 @@ class WorkFolder:
         self.monitor = folder / "monitor.jsonl"
         self.log = folder / "log.txt"
 
-    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path]) -> None:
-        """Makes the child's folder, with task.json."""
+    def lay_out(self, lease: Lease, model: Path, inputs: dict[str, Path], cpus: list[int]) -> None:
+        """Makes the child's folder, with task.json. cpus: that it may use, [] all."""
         self.out.mkdir(parents=True)
-        task = {"lease": asdict(lease), "model": str(model), "inputs": {n: str(path) for n, path in inputs.items()}}
+        paths = {name: str(path) for name, path in inputs.items()}
+        task = {"lease": asdict(lease), "model": str(model), "inputs": paths, "cpus": cpus}
         self.task.write_text(json.dumps(task), "utf-8")
 
     def make_room(self) -> None:
@@ -92,6 +95,8 @@ def assemble(
         if file.is_file():
             link(file, work.out / file.name)
     complete_points(work.out / "points.jsonl", work.monitor)
+    if lease.request.repeat > 1:
+        combine_points(work.out / "points.jsonl")
     for profile in progress.profiles:
         _add_counters(work, profile, progress.warnings)
     status = {

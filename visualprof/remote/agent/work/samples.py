@@ -26,6 +26,7 @@ HOST = (
     ("cpu", "CPU %", 100.0),
     ("child_cpu", "child CPU %", 100.0),
     ("pressure", "CPU pressure %", 100.0),
+    ("cpu_power_w", "CPU power W", 1.0),
     ("rss_bytes", "RSS bytes", 1.0),
 )
 ON_GPU = (
@@ -55,8 +56,8 @@ def samples_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class GpuHistory:
-    """Samples of the measured GPU, in order of time. power_w, throttled: None where not known."""
+class DeviceHistory:
+    """Samples of the measured GPU, else of the processors, in order of time; None where not known."""
 
     t_ns: list[int] = field(default_factory=list[int])
     power_w: list[float | None] = field(default_factory=list["float | None"])
@@ -85,32 +86,33 @@ def _power(known: list[tuple[int, float]], t_ns: int) -> float:
     return p + (q - p) * (t_ns - a) / (b - a) if b > a else p
 
 
-def history(path: Path) -> GpuHistory:
-    """The samples of the first GPU in a monitor's file."""
-    gpu = GpuHistory()
+def history(path: Path) -> DeviceHistory:
+    """The samples of the first GPU in a monitor's file; without one, of the processors."""
+    device = DeviceHistory()
     for sample in samples_of(path):
         gpus: list[dict[str, Any]] = sample.get("gpus") or []
-        if gpus:
-            reasons = gpus[0].get("throttle")
-            gpu.t_ns.append(sample["t_ns"])
-            gpu.power_w.append(gpus[0].get("power_w"))
-            gpu.throttled.append(None if reasons is None else bool(reasons))
-    return gpu
+        power_w = gpus[0].get("power_w") if gpus else sample.get("cpu_power_w")
+        if gpus or power_w is not None:
+            reasons = gpus[0].get("throttle") if gpus else None
+            device.t_ns.append(sample["t_ns"])
+            device.power_w.append(power_w)
+            device.throttled.append(None if reasons is None else bool(reasons))
+    return device
 
 
 def complete_points(points: Path, monitor: Path) -> None:
     """Adds `energy_j_per_sample` and `throttled` to the points of a file, where they are known."""
-    gpu = history(monitor)
-    if not gpu.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
+    device = history(monitor)
+    if not device.t_ns or not is_plain(points) or points.stat().st_size > POINTS_MAX:
         return
     part = points.with_name(points.name + ".part")
     clear(part)
     with points.open("rb") as old, part.open("wb") as new:
-        new.writelines(_completed(line, gpu) for line in old)
+        new.writelines(_completed(line, device) for line in old)
     part.replace(points)
 
 
-def _completed(line: bytes, gpu: GpuHistory) -> bytes:
+def _completed(line: bytes, device: DeviceHistory) -> bytes:
     try:
         point = json.loads(line)
         start, end = int(point["start_ns"]), int(point["end_ns"])
@@ -120,9 +122,9 @@ def _completed(line: bytes, gpu: GpuHistory) -> bytes:
         return line
     if not is_object(point) or end <= start or samples <= 0:
         return line
-    if (energy_j := gpu.energy_j(start, end)) is not None:
+    if (energy_j := device.energy_j(start, end)) is not None:
         point["energy_j_per_sample"] = energy_j / samples
-    if (throttled := gpu.was_throttled(start, end)) is not None:
+    if (throttled := device.was_throttled(start, end)) is not None:
         point["throttled"] = throttled
     return json.dumps(point).encode() + b"\n"
 

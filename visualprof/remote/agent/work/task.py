@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from visualprof.remote.agent.child_files import free_bytes, link, remove
 from visualprof.remote.agent.faults import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed
 from visualprof.remote.agent.link import transfer
 from visualprof.remote.agent.link.shipper import Shipper
+from visualprof.remote.agent.machine.cpus import pinned
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.machine.quiet import host_use, wait_for_quiet
 from visualprof.remote.agent.machine.settings import throttled_periods
 from visualprof.remote.agent.machine.turns import turn
 from visualprof.remote.agent.registration import Registration
@@ -25,6 +28,8 @@ from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
+from visualprof.remote.agent.work.relay import Relay, Runner
+from visualprof.remote.agent.work.repeats import Repeats
 from visualprof.remote.agent.work.result_folder import (
     WorkFolder,
     assemble,
@@ -37,6 +42,7 @@ from visualprof.remote.agent.work.stage_runner import StageRunner
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
 
+BUBBLEWRAP = 2  # the level of a sandbox that hides files and network
 MEMORY_SHARE = 0.9
 SPARE_BYTES = 64 << 20
 MEASURED = 0.85  # share of the progress that measuring is, when profile passes follow
@@ -50,7 +56,10 @@ WORTH_SAYING_S = 1.0
 
 @dataclass
 class AgentContext:
-    """What the tasks of an agent share. changed: tells the server soon that there is news. machine: as it is now."""
+    """What the tasks of an agent share.
+
+    changed: tells the server soon that there is news. machine: as it is now. relay: of the tasks on a device.
+    """
 
     settings: Settings
     state: StateFolder
@@ -59,6 +68,7 @@ class AgentContext:
     nvml: Nvml
     changed: Callable[[], None]
     machine: Machine
+    relay: Relay = field(default_factory=Relay)
 
     @property
     def memory_bytes(self) -> int:
@@ -86,6 +96,9 @@ class LeasedTask:
         self._uploading = outcome is not None
         self._stages: list[str] = []
         self._done = 0
+        self._waited_s = 0.0  # for another agent of this host
+        self._settled_s = 0.0  # for a quiet host
+        self._throttled = 0  # periods
         self._started_ns = time.time_ns()
 
     def __str__(self) -> str:
@@ -102,10 +115,11 @@ class LeasedTask:
     def _share(self) -> float:
         if self._uploading:
             return UPLOADING
-        passes = len(self._stages) - 1
-        if self._done == 0:
-            return self._progress.share * (MEASURED if passes > 0 else MEASURED + PASSES)
-        return MEASURED + PASSES * (self._done - 1) / max(passes, 1)
+        rounds, passes = self.lease.request.repeat, len(self._stages) - self.lease.request.repeat
+        if self._done < rounds:
+            done = (self._done + self._progress.share) / rounds
+            return done * (MEASURED if passes > 0 else MEASURED + PASSES)
+        return MEASURED + PASSES * (self._done - rounds) / max(passes, 1)
 
     def end(self, why: str) -> None:
         """Ends the task. why: "cancelled", "stale" (its lease is lost) or "abandoned" (the agent leaves)."""
@@ -170,12 +184,26 @@ class LeasedTask:
             raise StopRequested(self._why)
 
     def _do(self) -> None:
+        lease, relay = self.lease, self._context.relay
+        place = next((i for i, spec in enumerate(lease.request.specs) if spec.id == lease.spec.id), 0)
+        with relay.runner(lease.spec.device, place) as runner:
+            with relay.turn(lease.spec.device, runner, self._check):
+                runtime = self._prepare()
+            self._run_stages(runtime, runner)
+
+    def _prepare(self) -> Runtime:
+        """Fetches the files and lays them out; the runtime that the spec wants."""
         work, lease = self._work, self.lease
         runtime, spec = self._machine.runtime(lease.spec), lease.spec
         if runtime is None:
             wanted = f"{spec.backend}{'==' if spec.version else ''}{spec.version}"
             error = f"agent {self._context.settings.name} has no {wanted} for device {spec.device}"
             raise TaskFailure("no_runtime", error, f"on that machine: visualprof agent install-runtime {wanted}")
+        suffix = Path(lease.request.model.name).suffix.lower()
+        unsafe = any(one.runs_code and suffix in one.suffixes for one in backend(spec.backend).files)
+        if unsafe and self._machine.capabilities.sandbox < BUBBLEWRAP:
+            error = f"a {suffix} may run any code, and this agent has no sandbox"
+            raise TaskFailure("model_error", error, "install bubblewrap there, or dump the model as .mge")
         remove(work.folder)
         work.files.mkdir(parents=True)
         needed = SPARE_BYTES + sum(file.size_bytes for file in lease.files)
@@ -185,9 +213,10 @@ class LeasedTask:
         model, inputs = self._fetch()
         work.code.write_bytes(self._context.settings.code())
         passes = backend(lease.spec.backend).passes if lease.request.profile.runs > 0 else ()
-        self._stages = ["measure", *(f"profile:{name}" for name in passes)]
-        work.lay_out(lease, model, inputs)
-        self._run_stages(runtime)
+        rounds = range(lease.request.repeat)
+        self._stages = [*(f"measure:{n}" for n in rounds), *(f"profile:{name}" for name in passes)]
+        work.lay_out(lease, model, inputs, pinned(lease.request.pin, lease.spec.threads))
+        return runtime
 
     def _fetch(self) -> tuple[Path, dict[str, Path]]:
         """The model, in a folder of its own with the files that it names, and the inputs, as plain files."""
@@ -208,14 +237,14 @@ class LeasedTask:
             raise TaskFailure("agent_error", "the server gave out the task without a model")
         return model, inputs
 
-    def _run_stages(self, runtime: Runtime) -> None:
+    def _run_stages(self, runtime: Runtime, runner: Runner) -> None:
         lease, work, context = self.lease, self._work, self._context
         log = CappedLog(work.log)
-        shipper = Shipper(self._client, lease, work.log, lambda: self.end("stale"))
-        self._progress.on_point = shipper.point
+        shipper, repeats = Shipper(self._client, lease, work.log, lambda: self.end("stale")), Repeats()
+        self._progress.on_point = lambda point: shipper.point(repeats.add(point))
         gpus = [lease.spec.device] if lease.spec.device.startswith("cuda") else []
         monitor = Monitor(work.monitor, max(MONITOR_MIN_S, lease.request.monitor_interval_s), context.nvml, gpus)
-        runner = StageRunner(
+        stages = StageRunner(
             work=work,
             lease=lease,
             python=Path(runtime.python),
@@ -229,38 +258,68 @@ class LeasedTask:
             started=lambda child: context.journal.child(lease, child.pid, child.started),
         )
         try:
-            with turn(lease.spec.device, self._check) as waited_s:
-                if waited_s > WORTH_SAYING_S:
-                    told = (
-                        f"waited {waited_s:.0f} s for another agent of this host, which measured on {lease.spec.device}"
-                    )
-                    self._progress.warnings.append(told)
-                before = throttled_periods()
-                self._run_each(runner)
-                if periods := throttled_periods() - before:
-                    told = f"the control group of the agent had used up its CPU quota in {periods:,} periods"
-                    self._progress.warnings.append(f"{told}: latencies have waits in them")
+            self._run_each(stages, runner)
+            self._tell_waits()
         finally:
             monitor.close()
             log.close()
             shipper.close(0.0 if self._leave.is_set() else SHIPPING_S)
 
-    def _run_each(self, runner: StageRunner) -> None:
+    def _run_each(self, stages: StageRunner, runner: Runner) -> None:
         """Runs the stages; a profile pass that fails is a warning, for the measured points stand."""
         timeout_s, progress = self.lease.request.timeout_s, self._progress
-        end = time.monotonic() + timeout_s
+        left_s = timeout_s
         for stage in self._stages:
-            measures = stage == "measure"
-            try:
-                self._check()
-                runner.run(stage, end if measures else end - min(PASSES_END_S, timeout_s / 10))
-            except TaskFailure as failure:
+            kind, _, name = stage.partition(":")
+            measures = kind == "measure"
+            with self._device(runner):
                 if measures:
-                    raise
-                name = stage.removeprefix("profile:")
-                progress.warnings.append(f"profile pass {name}: {failure.error}")
-                progress.profiles.append({"pass": name, "error": failure.error})
+                    self._settle(stages.log)
+                began = time.monotonic()
+                try:
+                    self._check()
+                    stages.run(stage, began + left_s - (0 if measures else min(PASSES_END_S, timeout_s / 10)))
+                except TaskFailure as failure:
+                    if measures:
+                        raise
+                    progress.warnings.append(f"profile pass {name}: {failure.error}")
+                    progress.profiles.append({"pass": name, "error": failure.error})
+                left_s -= time.monotonic() - began
             self._done += 1
+
+    @contextmanager
+    def _device(self, runner: Runner) -> Generator[None]:
+        """Holds the device for a stage: no other task of this agent, and no other agent of the host, has it."""
+        device, self._progress.phase = self.lease.spec.device, "preparing"
+        with self._context.relay.turn(device, runner, self._check), turn(device, self._check) as waited_s:
+            before = throttled_periods()
+            yield
+            self._waited_s += waited_s
+            self._throttled += throttled_periods() - before
+
+    def _settle(self, log: CappedLog) -> None:
+        """Waits until the host is quiet, as long as the job allows for all repeats together."""
+        left_s = self.lease.request.quiet_s - self._settled_s
+        if left_s <= 0:
+            return
+        self._progress.phase = "settling"
+        self._context.changed()
+        took_s, busy = wait_for_quiet(left_s, host_use(), self._check)
+        self._settled_s += took_s
+        told = f"waited {took_s:.0f} s for a quiet host"
+        if busy:
+            told = f"{told}, which it never was ({busy}); measured all the same"
+            self._progress.warnings.append(told)
+        log.write(f"[agent] {told}\n".encode())
+
+    def _tell_waits(self) -> None:
+        """Warns of what is not the spec's own and in its numbers, or in the time that they took."""
+        if self._waited_s > WORTH_SAYING_S:
+            told = f"waited {self._waited_s:.0f} s for another agent of this host, which measured on"
+            self._progress.warnings.append(f"{told} {self.lease.spec.device}")
+        if self._throttled:
+            told = f"the control group of the agent had used up its CPU quota in {self._throttled:,} periods"
+            self._progress.warnings.append(f"{told}: latencies have waits in them")
 
 
 def work_folder(state: StateFolder, lease: Lease) -> Path:

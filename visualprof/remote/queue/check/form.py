@@ -17,7 +17,7 @@ from visualprof.remote.protocol import Request, build
 MAX_BYTES = 1 << 20
 MAX_ERRORS = 200
 MAX_ITEMS = 2000
-NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "null"}
 
 
 @dataclass(frozen=True)

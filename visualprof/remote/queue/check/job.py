@@ -66,6 +66,7 @@ def _specs(request: Request, model: InspectedModel | None, known: Known) -> Find
     agents = known.agents()
     online = [a for a in agents if a.online(known.intervals.lease_s)]
     errors = [*machines.backend_errors(request.specs, model), *machines.agent_errors(request.specs, agents)]
+    errors += machines.lane_errors(request.specs, max([1, *request.measure.load.concurrency]))
     return errors, list(machines.agent_warnings(request.specs, agents, online))
 
 
@@ -127,7 +128,8 @@ def array_of(kept: dict[str, Any] | None) -> shapes.Array | None:
 
 def _time(request: Request) -> list[FieldError]:
     """A deadline that the points cannot keep."""
-    needed = shapes.points_of_spec(request) * request.measure.min_s
+    steps = shapes.points_of_spec(request) * request.measure.load.steps * request.repeat
+    needed = steps * request.measure.min_s
     if not needed > request.timeout_s:
         return []
     error = f"is {request.timeout_s:g} s, but the points of a spec take {needed:g} s and more"

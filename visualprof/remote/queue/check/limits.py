@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import get_args
 
-from visualprof.remote.protocol import DTYPES, INPUT_NAME_MAX, SPEC_ID, Input, ModelRef, Platform, Request, Spec
+from visualprof.remote.protocol import (
+    DTYPES,
+    INPUT_NAME_MAX,
+    SPEC_ID,
+    Input,
+    Load,
+    ModelRef,
+    Platform,
+    Request,
+    Spec,
+    cpu_numbers,
+)
 from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
 from visualprof.remote.queue.check.form import FieldError, nearest
 from visualprof.remote.queue.check.names import check_distinct, check_name
@@ -20,6 +31,9 @@ MAX_SIZE = 2**31 - 1
 MAX_RANK = 32
 MAX_INPUTS = 256
 MAX_NAME = 200
+MAX_LANES = 256
+MAX_RATE = 1e6
+MAX_STEPS = 16  # of concurrency, and of rates
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 DEVICE = re.compile(r"[a-z][a-z0-9_]{0,15}(:\d{1,3})?")
@@ -33,12 +47,17 @@ RANGES = (
     ("monitor_interval_s", 0.01, 60),
     ("timeout_s", 1, 86_400),
     ("retries", 0, 10),
+    ("repeat", 1, 30),
+    ("quiet_s", 0, 3600),
 )
 
 
 def limit_errors(request: Request) -> list[FieldError]:
     """Everything that no model and no agent could make right."""
-    parts = (_texts(request), _numbers(request), _sweep(request), _all_inputs(request), _all_specs(request.specs))
+    parts = (
+        _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
+        _all_inputs(request), _all_specs(request.specs),
+    )  # fmt: skip
     return [error for part in parts for error in part]
 
 
@@ -76,12 +95,48 @@ def _numbers(request: Request) -> Iterator[FieldError]:
     measure, at = request.measure, request.profile.at
     if measure.min_s > measure.max_s:
         yield FieldError("measure.max_s", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s")
+    if request.price_per_hour is not None:
+        yield from _within("price_per_hour", request.price_per_hour, 0, 1e9)
     if at and at not in request.sweep.values:
         yield FieldError("profile.at", f"{at} is not among the swept sizes", "0 takes the first")
     if len(request.dims) > MAX_INPUTS:
         yield FieldError("dims", f"has {len(request.dims):,} names", f"at most {MAX_INPUTS}")
     for name, size in request.dims.items():
         yield from _within(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+
+
+def _pin(request: Request) -> Iterator[FieldError]:
+    if request.pin in ("", "auto"):
+        return
+    try:
+        cpu_numbers(request.pin)
+    except ValueError as error:
+        yield FieldError("pin", str(error), "0-3,8 or auto")
+
+
+def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
+    """What no load can ask for, and what a scenario of MLPerf does not have."""
+    for name, values, low, high in (
+        ("concurrency", load.concurrency, 1, MAX_LANES),
+        ("rates", load.rates, 0.001, MAX_RATE),
+    ):
+        if len(values) > MAX_STEPS:
+            yield FieldError(f"{path}.{name}", f"has {len(values)} values", f"at most {MAX_STEPS}")
+        for i, value in enumerate(values[:MAX_STEPS]):
+            yield from _within(f"{path}.{name}[{i}]", value, low, high)
+            if value in values[:i]:
+                yield FieldError(f"{path}.{name}[{i}]", f"{value:g} is there twice")
+    if load.percentile:
+        yield from _within(f"{path}.percentile", load.percentile, 50, 99.9)
+    yield from _within(f"{path}.limit_ms", load.limit_ms, 0, 3_600_000)
+    if load.mlperf == "Server" and not load.limit_ms:
+        yield FieldError(f"{path}.limit_ms", "Server has a limit of its latency", "for example: p99<=50ms")
+    if load.mlperf not in ("", "Server") and load.rates:
+        yield FieldError(f"{path}.rates", f"{load.mlperf} has no rate", "Server has one")
+    if load.mlperf in ("SingleStream", "MultiStream") and load.concurrency not in ([], [1]):
+        yield FieldError(f"{path}.concurrency", f"{load.mlperf} has one query after another", "leave it out")
+    if load.mlperf == "Offline" and load.limit_ms:
+        yield FieldError(f"{path}.limit_ms", "Offline has no limit of its latency", "leave it out")
 
 
 def _sweep(request: Request) -> Iterator[FieldError]:

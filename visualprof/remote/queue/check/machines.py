@@ -35,6 +35,15 @@ def backend_errors(specs: Sequence[Spec], model: InspectedModel | None) -> Itera
         yield from _options(f"specs[{i}].options", spec, backend)
 
 
+def lane_errors(specs: Sequence[Spec], most: int) -> Iterator[FieldError]:
+    """Backends that run one at a time. most: lanes that are asked for."""
+    alone = {b.name for b in all_backends() if not b.lanes}
+    for i, spec in enumerate(specs):
+        if most > 1 and spec.backend in alone:
+            error = f"{spec.backend} runs a model once at a time, {most} at once are asked for"
+            yield FieldError(f"specs[{i}].backend", error, "leave the concurrency out, or the backend")
+
+
 def _options(path: str, spec: Spec, backend: Backend) -> Iterator[FieldError]:
     for name, value in spec.options.items():
         values = backend.options.get(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from visualprof.remote.protocol import Runtime, Spec, version_order
 from visualprof.remote.queue.check.form import FieldError
@@ -43,9 +44,24 @@ def takers(spec: Spec, agents: Sequence[Agent]) -> list[Agent]:
     return [a for a in working if spec.agent in ("", a.id) and not any(lacks(spec, a))]
 
 
-def placed(agent: Agent, task: AnyRow, devices: Sequence[str]) -> tuple[str, str]:
-    """The free device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
+@dataclass(frozen=True)
+class Free:
+    """Where a machine takes tasks: its free devices, and for jobs that it has begun, by id, the device that they have.
+
+    The specs of a job that is measured repeatedly take turns on one device.
+    """
+
+    devices: Sequence[str]
+    begun: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, job: str) -> list[str]:
+        """The devices for a task of that job, the first that fits."""
+        return [*([self.begun[job]] if job in self.begun else []), *self.devices]
+
+
+def placed(agent: Agent, task: AnyRow, free: Free) -> tuple[str, str]:
+    """The device that a task gets, the first CUDA device for `cuda`, and the newest version that serves it."""
     runtimes = serving(agent.capabilities.runtimes, task.backend, task.version)
     served = {device for runtime in runtimes for device in runtime.devices}
-    device = next(d for d in devices if d in served and task.device in device_names([d]))
+    device = next(d for d in free.of(task.job) if d in served and task.device in device_names([d]))
     return device, max((r.version for r in runtimes if device in r.devices), key=version_order)

@@ -15,6 +15,7 @@ from visualprof.remote.queue.check.limits import MAX_INPUTS
 from visualprof.remote.queue.check.shapes import Array, array_sizes
 from visualprof.remote.queue.draft.forms import Draft, Drafted, DraftError, DraftInput, DraftSpec
 from visualprof.remote.queue.draft.grammar import EXAMPLES, batch_of, dims_text, parse_dims, parse_sizes, sizes_text
+from visualprof.remote.queue.draft.loads import load_texts, parse_load
 from visualprof.remote.queue.draft.specs import Machines, choices, expanded, first_specs, made_id
 from visualprof.remote.queue.store.records import Agent
 
@@ -28,6 +29,10 @@ MEASURES = {
     "profile_at": "profile.at",
     "timeout_s": "timeout_s",
     "retries": "retries",
+    "repeat": "repeat",
+    "quiet_s": "quiet_s",
+    "pin": "pin",
+    "price_per_hour": "price_per_hour",
 }
 _OWNERS: tuple[tuple[str, Any], ...] = (("measure", Measure), ("profile", Profile), ("", Request))
 _NUMBER = re.compile(r"\d{1,18}(\.\d*)?(e[+-]?\d{1,3})?", re.IGNORECASE)
@@ -48,7 +53,8 @@ def compose(draft: Draft, known: Known) -> Drafted:
     wanted = draft.specs if draft.specs is not None else first_specs(model, machines) if model else []
     specs, spec_errors = expanded(wanted, model, machines)
     numbers, number_errors = _numbers(draft.measure)
-    errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors]
+    load, load_errors = parse_load(draft.measure)
+    errors += [*sweep_errors, *size_errors, *spec_errors, *number_errors, *load_errors]
     request = Request(
         key=draft.key or "draft",
         model=ModelRef(draft.model, name, [Part(path, blob) for path, blob in draft.parts.items()]),
@@ -57,7 +63,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         inputs=inputs,
         dims=dims,
         sweep=sweep,
-        measure=Measure(**numbers["measure"]),
+        measure=Measure(**numbers["measure"], load=load),
         profile=Profile(**numbers["profile"]),
         spread=draft.spread,
         priority=draft.priority,
@@ -107,13 +113,17 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
 
 
 def measure_texts(request: Request) -> dict[str, str]:
-    """The numbers of `MEASURES` in a request as people write them; profile_at "" is the first size."""
+    """The numbers of `MEASURES` and the load of a request as people write them.
+
+    "": profile_at the first size, price_per_hour unknown.
+    """
     texts: dict[str, str] = {}
     for name, path in MEASURES.items():
         owner, _, field = path.rpartition(".")
         value = getattr(getattr(request, owner) if owner else request, field)
-        texts[name] = "" if name == "profile_at" and not value else f"{value:.15g}"
-    return texts
+        nothing = value is None or (name == "profile_at" and not value)
+        texts[name] = "" if nothing else value if isinstance(value, str) else f"{value:.15g}"
+    return texts | load_texts(request.measure.load)
 
 
 USUAL = measure_texts(Request("", ModelRef("", ""), []))
@@ -206,12 +216,15 @@ def _sizes(
 
 
 def _numbers(texts: Mapping[str, str]) -> tuple[dict[str, dict[str, Any]], list[DraftError]]:
-    """The fields of the request's parts that were typed, and what is no number."""
+    """The fields of the request's parts that were typed, and what should be a number and is none."""
     numbers, errors = {owner: dict[str, Any]() for owner, _ in _OWNERS}, list[DraftError]()
     kinds = {owner: get_type_hints(kind) for owner, kind in _OWNERS}
     for name, text in texts.items():
         owner, _, field = MEASURES.get(name, "").rpartition(".")
         if not text or not field:
+            continue
+        if kinds[owner][field] is str:
+            numbers[owner][field] = text
             continue
         whole = kinds[owner][field] is int
         if re.fullmatch(r"\d{1,18}", text) if whole else _NUMBER.fullmatch(text):

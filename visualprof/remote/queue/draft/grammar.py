@@ -10,7 +10,7 @@ from visualprof.remote.queue.check.limits import MAX_SIZE, MAX_VALUES
 EXAMPLES = "for example 1:64, 8:64:8 or 1, 2, 4"
 _SCALAR = re.compile(r"\(\s*\)|\[\s*\]|（\s*）")
 _BETWEEN_DIMS = re.compile(r"[\s,，×]+|(?<=\d)x(?=\d)")
-_BETWEEN_SIZES = re.compile(r"[\s,，、]+")
+BETWEEN = re.compile(r"[\s,，、]+")
 _RANGE = re.compile(r"(\d{1,18})(?::(\d{1,18})(?::\+?(\d{1,18}))?)?")
 _BATCH = re.compile(r"batch|batch_?size|n|b", re.IGNORECASE)
 
@@ -21,7 +21,7 @@ def parse_sizes(text: str) -> list[int]:
     Raises: ValueError: it is not 1 to 64 sizes from 1 up.
     """
     sizes: list[int] = []
-    for part in filter(None, _BETWEEN_SIZES.split(text)):
+    for part in filter(None, BETWEEN.split(text)):
         match = _RANGE.fullmatch(part)
         if match is None:
             raise ValueError(f"{part[:40]!r} is no size")

@@ -60,7 +60,8 @@ class Store:
                 try:
                     os.utime(final)  # it is wanted again: `remove_leftovers` looks at the time
                 except FileNotFoundError:
-                    arriving.chmod(0o444)  # results are links to it: an overwriting copy there must not change it
+                    if os.name != "nt":  # where it could not be removed then
+                        arriving.chmod(0o444)  # results are links to it: an overwriting copy must not change it
                     arriving.replace(final)
             finally:
                 arriving.unlink(missing_ok=True)

@@ -6,15 +6,15 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
-from visualprof.remote.protocol import FINAL, File, Lease, Request, State
-from visualprof.remote.queue.check.matching import device_names, lacks, placed
+from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
+from visualprof.remote.queue.check.matching import Free, lacks, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
@@ -25,11 +25,10 @@ from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
 from visualprof.remote.queue.tasks.told import Beat, Report
+from visualprof.remote.queue.tasks.turns import OWNER, SERVED, WAITS, in_turn, offer
 
-LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 RECHECK_S = 0.5  # another server on the same database may have got a job
-TRANSFER_NS = 2 * 3600 * 10**9  # what fetching and uploading may take, beside the task's own time
-_TRANSFERS = ("preparing", "uploading")
+TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
 # Statements are made once: making one takes longer than running it.
 _TASK = select(tasks).where(tasks.c.id == bindparam("of"))
@@ -37,44 +36,22 @@ _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
 _ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
 _ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
-_WAITS = tasks.c.state == "waiting"
-_OWNER = func.coalesce(tasks.c.owner, "")
-_SERVED = serves(bindparam("taker"), _OWNER, bindparam("now"))
-# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-_FITTING = and_(
-    or_(
-        tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
-    ),
-    tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
-    _SERVED,
-)
-# Whose tasks go first: the urgent ones; of those of one priority the user's of whom the fewest run, then who had a turn
-# the longest ago, then who came first.
-_others = tasks.alias("others")
-_theirs = _others.c.owner.is_not_distinct_from(tasks.c.owner)
-_running = select(func.count()).select_from(_others).where(_others.c.state == "running", _theirs).scalar_subquery()
-_latest = select(func.coalesce(func.max(_others.c.started_ns), 0)).where(_theirs).scalar_subquery()
-_TURNS = (
-    select(tasks.c.priority, tasks.c.owner)
-    .where(_WAITS)
-    .group_by(tasks.c.priority, tasks.c.owner)
-    .order_by(tasks.c.priority.desc(), _running, _latest, func.min(tasks.c.seq))
-)
-_NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
-_OF_TURN = (tasks.c.priority == bindparam("turn")) & tasks.c.owner.is_not_distinct_from(bindparam("whose"))
-_WAITING = select(tasks).where(_WAITS, _OF_TURN, _FITTING).order_by(tasks.c.seq).limit(LOOKED_AT)
 # What allowed it may be gone since the task was looked for.
-_CLAIM = _CHANGE.where(_WAITS, tasks.c.attempt == bindparam("earlier"), _SERVED)
+_CLAIM = _CHANGE.where(WAITS, tasks.c.attempt == bindparam("earlier"), SERVED)
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
-_TIMEOUT = select(jobs.c.timeout_ns).where(jobs.c.id == bindparam("of"))
+_TIMEOUT = (  # of a job, with the number of its specs
+    select(jobs.c.timeout_ns, func.count())
+    .join(tasks, tasks.c.job == jobs.c.id)
+    .where(jobs.c.id == bindparam("of"))
+    .group_by(jobs.c.timeout_ns)
+)
 _NAME = select(agents.c.name).where(agents.c.id == bindparam("of"))
 _BLOBS = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _BEGAN = (  # the machines that began a spec which any may run, the first one first
     select(agents)
     .join(tasks, tasks.c.agent == agents.c.id)
     .where(tasks.c.job == bindparam("of"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
-    .where(serves(agents.c.id, _OWNER, bindparam("now")))
+    .where(serves(agents.c.id, OWNER, bindparam("now")))
     .order_by(tasks.c.started_ns)
     .limit(1)
 )
@@ -91,18 +68,25 @@ class Leases:
         self._claiming = threading.Lock()
 
     def lease(
-        self, agent: Agent, devices: Sequence[str], wait_s: float, gone: Callable[[], bool] = lambda: False
+        self,
+        agent: Agent,
+        devices: Sequence[str],
+        wait_s: float,
+        gone: Callable[[], bool] = lambda: False,
+        begun: Mapping[str, str] | None = None,
     ) -> Lease | None:
         """The next task for an agent with these free devices; None when none came within `wait_s`.
 
         gone: is nobody there any more to take it? A task that nobody takes would be lost for a lease.
+        begun: jobs of which the agent takes more specs on a device that is not free, where they take turns.
 
         Raises: Crowded: there is none now, and no place to wait for one.
         """
         end = time.monotonic() + wait_s
-        offered = offer(agent, devices)
+        free = Free(devices, begun or {})
+        offered = offer(agent, free)
         known = self._notifier.notices
-        lease = self._claim(agent, devices, offered)
+        lease = self._claim(agent, free, offered)
         if lease or wait_s <= 0:
             return lease
         with self._notifier.slot():
@@ -111,7 +95,7 @@ class Leases:
                 if gone():
                     break
                 told, known = known != self._notifier.notices, self._notifier.notices
-                lease = self._claim(agent, devices, offered)
+                lease = self._claim(agent, free, offered)
                 if told and lease is None:
                     self._notifier.pass_on()
             if lease is None:
@@ -229,7 +213,7 @@ class Leases:
         with self._database.write() as connection:
             return task_of(self.hold(connection, agent.id, task, token))
 
-    def _claim(self, agent: Agent, devices: Sequence[str], offered: dict[str, Any]) -> Lease | None:
+    def _claim(self, agent: Agent, free: Free, offered: dict[str, Any]) -> Lease | None:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
@@ -241,7 +225,7 @@ class Leases:
                     row, job, request = found
                     again = _again(connection, row)
                     files = self._files(connection, request)
-                taken = self._taken(row, agent.id, *placed(agent, row, devices), job.timeout_ns, again)
+                taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
                     claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
                     if connection.execute(_CLAIM, claim).rowcount:
@@ -253,7 +237,7 @@ class Leases:
     ) -> tuple[AnyRow, AnyRow, Request] | None:
         """The first task that no other machine is to have, with its job and what that asks for."""
         seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
-        for row in _in_turn(connection, offered):
+        for row in in_turn(connection, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
                 request = REQUEST.decode(job.request)
@@ -313,29 +297,16 @@ class Leases:
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
         if beat.warnings is not None:
             values["warnings"] = _texts(beat.warnings)
-        if beat.phase in _TRANSFERS and not row.cancel:
-            own = connection.execute(_TIMEOUT, {"of": row.job}).scalar_one()
-            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS)
+        if beat.phase in NOT_ITS_OWN and not row.cancel:
+            own, specs = connection.execute(_TIMEOUT, {"of": row.job}).one()
+            waiting = own * (specs - 1)  # for the turns of the others
+            values["deadline_ns"] = self._lease_ns + own + min(now, row.started_ns + TRANSFER_NS + waiting)
         shown = any(name in values and getattr(row, name) != values[name] for name in ("phase", "progress", "warnings"))
         if shown:
             values["updated_ns"] = now
         connection.execute(_CHANGE, {"of": row.id, **values})
         if shown:
             touch(connection, row.job)
-
-
-def _in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    """Waiting tasks that fit, in the order of turns. Mostly the first user has one; else all are looked through."""
-    turns = connection.execute(_NEXT_TURNS).all()
-    for turn in turns[:1]:
-        yield from _of_turn(connection, turn, offered)
-    for turn in connection.execute(_FITTING_TURNS, offered).all() if turns[1:] else ():
-        if turn != turns[0]:
-            yield from _of_turn(connection, turn, offered)
-
-
-def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    yield from connection.execute(_WAITING, {**offered, "turn": turn.priority, "whose": turn.owner})
 
 
 def _lease(
@@ -362,18 +333,3 @@ def _same(row: AnyRow, agent: str, token: str) -> bool:
 
 def _texts(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()
-
-
-def offer(agent: Agent, devices: Sequence[str]) -> dict[str, Any]:
-    """The parameters of `_FITTING`: what a machine serves while these devices are free."""
-    served = {
-        (runtime.backend, version, device)
-        for runtime in agent.capabilities.runtimes
-        for version in ("", runtime.version)
-        for device in device_names([device for device in devices if device in runtime.devices])
-    }
-    return {
-        "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "served": sorted(served),
-    }

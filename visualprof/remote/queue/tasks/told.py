@@ -45,6 +45,32 @@ class Announced:
     sha256: str
 
 
+class RepeatHead(msgspec.Struct):
+    """What the server reads of a repeat of a point."""
+
+    samples_per_s: float | None = None
+    p50_ns: int | None = None
+    p99_ns: int | None = None
+
+
+class StepHead(msgspec.Struct):
+    """What the server reads of the step that stands for a point. tail_ns: latency at the load's percentile."""
+
+    concurrency: int | None = None
+    offered_per_s: float | None = None
+    tail_ns: int | None = None
+
+
+class LoadHead(msgspec.Struct):
+    """What the server reads of a point's load. verdict: PASS, FAIL or INCONCLUSIVE, null without a limit."""
+
+    scenario: str = ""
+    percentile: float | None = None
+    limit_ns: int | None = None
+    verdict: str | None = None
+    step: StepHead = msgspec.field(default_factory=StepHead)
+
+
 class PointHead(msgspec.Struct):
     """What the server reads of a point; null where it is not known, or n is too small for it."""
 
@@ -59,6 +85,8 @@ class PointHead(msgspec.Struct):
     p99_ns: int | None = None
     host_busy: bool | None = None
     throttled: bool | None = None
+    repeats: list[RepeatHead] | None = None
+    load: LoadHead | None = None
 
 
 _HEAD = msgspec.json.Decoder(PointHead)

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
 import type { ReportRow } from "../../api/model";
 import { labels_of, list_text, newest, parse_list, place_of } from "../../state/chosen";
+import { speak } from "../../locales";
 import { with_latency_axis, with_limit } from "./limit";
-import { ordered_rows, why_unknown } from "./points";
+import { facts_of, ordered_rows, why_unknown, worded } from "./points";
 
 function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
   return {
@@ -50,6 +51,16 @@ describe("points", () => {
   });
 });
 
+describe("a load", () => {
+  const facts = { scenario: "closed", concurrency: 1, verdict: null, qps: 5 } as unknown as Parameters<typeof facts_of>[0];
+  it("is no fact where one run followed another", () => expect(facts_of(facts)).not.toHaveProperty("scenario"));
+  it("is told in the page's words", async () => {
+    await speak("en", true);
+    expect(facts_of({ ...facts, concurrency: 4, verdict: "FAIL" })).toMatchObject({ concurrency: 4, verdict: "exceeded", scenario: "closed loop" });
+    expect([worded("verdict", "PASS"), worded("scenario", "Server"), worded("spec", "pass")]).toEqual(["kept", "Server", "pass"]);
+  });
+});
+
 describe("with_latency_axis", () => {
   it("names the axis for what all of its lines are", () => expect(with_latency_axis({ latency: { yAxis: { name: "p50" } } })).toEqual({ latency: { yAxis: { name: "@t:evaluation.latency" } } }));
 });
@@ -60,6 +71,11 @@ describe("with_limit", () => {
     const drawn = with_limit(charts, 5);
     expect(drawn["throughput"]).toEqual({ series: [] });
     expect(JSON.stringify(drawn["latency"])).toContain('"yAxis":5');
+  });
+  it("draws that of the loads in their chart alone", () => {
+    const drawn = with_limit({ ...charts, load: { series: [] } }, 0, 7);
+    expect(JSON.stringify(drawn["load"])).toContain('"yAxis":7');
+    expect(drawn["latency"]).toEqual({ series: [] });
   });
   it("draws nothing without a limit", () => expect(with_limit(charts, 0)).toBe(charts));
 });

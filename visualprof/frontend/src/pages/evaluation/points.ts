@@ -1,6 +1,7 @@
 // Rows of the table of points: their order, and why a cell is empty.
 import { in_order } from "../../lib/order";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
+import { said_value } from "../../locales";
 
 /** Samples that a percentile needs for 99 % confidence (docs/remote.md). */
 const NEEDED: Record<string, number> = { p50_ns: 11, p90_ns: 64, p95_ns: 130, p99_ns: 662, p999_ns: 6636 };
@@ -20,10 +21,20 @@ export function ordered_rows(table: Columns, sort: string, order: string): numbe
 
 // In the order of reading; what else a point has is in the table.
 const FACTS = [
-  "samples_per_s", "qps", "whole_samples_per_s", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "p999_ns", "mean_ns", "min_ns", "max_ns", "iqr_ns",
-  "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "pressure", "involuntary_switches", "threads",
+  "samples_per_s", "samples_per_s_margin", "qps", "whole_samples_per_s", "p50_ns", "p50_margin_ns", "p90_ns", "p95_ns", "p99_ns", "p99_margin_ns", "p999_ns", "mean_ns", "min_ns", "max_ns", "iqr_ns",
+  "n", "duration_ns", "warmup_n", "first_ns", "load_ns", "rss_bytes", "gpu_memory_bytes", "energy_j_per_sample", "energy_j_per_million", "cost_per_million",
+  "pressure", "involuntary_switches", "threads",
 ] as const;
+// Where more was asked for than one run after another.
+const LOAD = ["scenario", "concurrency", "offered_per_s", "unserved", "limit_ns", "limit_percentile", "limit_tail_ns", "limit_bound_ns", "verdict"] as const;
+const WORDS: readonly string[] = ["scenario", "verdict"];
 
 export function facts_of(facts: PointAnswer["facts"]): Record<string, Cell> {
-  return Object.fromEntries(FACTS.map((name) => [name, facts[name]]));
+  const plain = facts.scenario === null || (facts.scenario === "closed" && (facts.concurrency ?? 1) === 1);
+  return Object.fromEntries([...FACTS, ...(plain ? [] : LOAD)].map((name) => [name, worded(name, facts[name])]));
+}
+
+/** The page's word for one of the server's own about a load; anything else as it is. */
+export function worded<T extends Cell>(column: string, value: T): T | string {
+  return WORDS.includes(column) && typeof value === "string" ? said_value(value) : value;
 }

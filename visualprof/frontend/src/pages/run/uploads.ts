@@ -1,6 +1,6 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error, ask_token, is_trusted, session_headers, type ErrorBody, type UploadAnswer } from "../../api";
+import { address, ApiError, as_error, ask_token, is_trusted, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer } from "../../api";
 import { t } from "../../locales";
 
 interface Sending {
@@ -40,6 +40,17 @@ function transfer(file: File, part: boolean, one: Sending, request: XMLHttpReque
   });
 }
 
+/** What is read into memory to know a file by it. A larger one is sent. */
+const MOST_KNOWN = 1 << 30;
+
+/** The answer to a file that the server has; no browser tells over plain http from another machine. */
+async function known(file: File, part: boolean): Promise<UploadAnswer | null> {
+  if (!isSecureContext || file.size > MOST_KNOWN) return null;
+  const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
+  const blob = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return (await send<FilesAnswer>("POST", address("uploads/known"), { blob, name: file.name, part })).files[0] ?? null;
+}
+
 /** The server's answer (part: the file has weights of a model); null when it was cancelled or refused, which `sendings` then tells. */
 export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   const request = new XMLHttpRequest();
@@ -58,8 +69,9 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
     try {
       // A file is not sent to be refused.
       if (!(await is_trusted()) && !(await ask_token())) throw new ApiError(401, t("session.lacking"));
+      const there = await known(file, part);
       if (cancelled) return null;
-      const answer = await Promise.race([transfer(file, part, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
+      const answer = there ?? await Promise.race([transfer(file, part, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
       dismiss(one);
       return answer;
     } catch (failure) {

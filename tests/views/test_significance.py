@@ -1,0 +1,156 @@
+"""How sure a mean of repeats is, which point is the best, and whether that is more than chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import atan, pi, sqrt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import Report, report_of
+from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
+from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, alike, standings
+from visualprof.views.measure.evaluation import judge, margin
+from visualprof.views.measure.significance import chance, interval, outside, quantile
+
+
+def test_quantiles_are_those_of_students_table() -> None:
+    table = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 29: 2.045, 120: 1.980}
+    assert {n: round(quantile(n), 3) for n in table} == table
+
+
+@given(st.floats(0.01, 300))
+def test_the_distribution_is_that_of_its_closed_forms(t: float) -> None:
+    assert outside(t, 1) == pytest.approx(1 - 2 * atan(t) / pi, rel=1e-9, abs=1e-12)
+    assert outside(t, 2) == pytest.approx(1 - t / sqrt(2 + t * t), rel=1e-7, abs=1e-12)
+
+
+def test_an_interval_is_the_mean_and_t_times_its_standard_error() -> None:
+    # 10, 12, 14: mean 12, standard deviation 2, t for two degrees of freedom 4.303: 4.303 * 2 / sqrt(3) = 4.968
+    assert interval([10, 12, 14]) == pytest.approx((12 - 4.968, 12 + 4.968), abs=0.001)
+    assert interval([7, 7]) == (7, 7)
+    assert interval([7]) is None
+
+
+def test_welchs_test_is_that_of_hand() -> None:
+    # a: mean 11.5, variance 5/3, n 4; b: mean 14, variance 2.5, n 5: t = 2.5 / sqrt(5/12 + 1/2) = 2.6112
+    # freedom (11/12)^2 / ((5/12)^2 / 3 + (1/2)^2 / 4) = 0.84028 / 0.12037 = 6.981
+    a, b = [10, 11, 12, 13], [12, 13, 15, 16, 14]
+    assert chance(a, b) == pytest.approx(outside(2.6112, 6.981), rel=1e-4)
+    assert chance(a, b) == pytest.approx(0.0349, abs=1e-4)
+    assert chance(b, a) == chance(a, b)
+    assert (chance([5, 5], [5, 5]), chance([5, 5], [6, 6]), chance([5], [6, 7])) == (1.0, 0.0, None)
+
+
+def point(batch: int, rates: list[float], **fields: Any) -> dict[str, Any]:
+    """A line of points.jsonl of which each repeat had that many samples a second, of 1e9 / rate ns."""
+    plain = {"batch": batch, "n": 700, "trusted": [50, 99], "stable": True, **fields}
+    repeats = [{**plain, "samples_per_s": rate, "qps": rate, "p50_ns": round(1e9 / rate)} for rate in rates]
+    mean = sum(rates) / len(rates)
+    one = {**plain, "samples_per_s": mean, "qps": mean, "p50_ns": round(1e9 / mean), "p99_ns": round(2e9 / mean)}
+    return {**one, "repeats": repeats} if len(rates) > 1 else one
+
+
+def report(spec: str, *points: dict[str, Any], precision: str = "", asked: str = "") -> Report:
+    job = {"spec": {"id": spec, "precision": asked}, "model": {"sha256": "a"}}
+    return report_of(f"m/{spec}", job, {"effective": {"precision": precision}}, {"state": "succeeded"}, points)
+
+
+QUICK, ALIKE, SLOW = [1000.0, 1010, 990], [995.0, 1015, 985], [700.0, 705, 695]
+
+
+def columns(*reports: Report, slo_ns: int | None = None) -> Any:
+    return compute(reports, EvaluationParams(slo_ns)).best.columns
+
+
+def test_the_margin_is_half_the_interval() -> None:
+    (one,) = report("a", point(1, QUICK)).points
+    assert len(one.repeats) == 3
+    assert margin(one.repeats, "samples_per_s") == pytest.approx(4.3027 * 10 / sqrt(3), abs=0.001)
+    assert margin(one.repeats[:1], "samples_per_s") is None
+    assert margin(one.repeats, "p99_ns") is None, "no repeat tells it"
+    table = compute([report("a", point(1, QUICK), point(2, [500.0]))], EvaluationParams()).columns
+    assert table.repeats == [3, 1]
+    assert table.samples_per_s_margin == [pytest.approx(24.84, abs=0.01), None]
+
+
+def test_the_best_report_is_told_from_others_only_beyond_chance() -> None:
+    best = columns(report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW)))
+    assert best.most_samples_standing == ["not_significant", "not_significant", "worse"]
+    assert best.least_latency_standing == ["not_significant", "not_significant", "worse"]
+    best = columns(report("quick", point(1, QUICK)), report("slow", point(1, SLOW)))
+    assert best.most_samples_standing == ["best", "worse"]
+
+
+def test_a_single_repeat_cannot_tell() -> None:
+    best = columns(report("quick", point(1, [1000.0])), report("slow", point(1, SLOW)))
+    assert best.most_samples_standing == ["one_repeat", "one_repeat"]
+    assert best.most_samples_alike == [None, []]
+    assert columns(report("alone", point(1, QUICK))).most_samples_standing == [None]
+
+
+def test_sizes_that_are_not_significantly_worse_are_named() -> None:
+    best = columns(report("a", point(1, SLOW), point(2, ALIKE), point(4, QUICK), point(8, [1.0])), slo_ns=10**9)
+    assert (best.most_samples_batch, best.most_samples_alike, best.slo_alike) == ([4], [[2]], [[2]])
+    assert columns(report("a", point(1, SLOW), point(2, ALIKE)), slo_ns=2_500_000).slo_alike == [[]]
+
+
+def test_busy_and_unstable_points_are_the_best_only_where_there_is_no_other() -> None:
+    noisy, busy = point(2, [5000.0, 5001], stable=False), point(4, [4000.0, 4001], host_busy=True)
+    best = columns(report("a", point(1, SLOW), noisy, busy), report("b", noisy), report("c", point(1, [600.0, 601])))
+    assert best.most_samples_batch == [1, 2, 1]
+    assert best.least_latency_batch == [1, 2, 1]
+    assert best.most_samples_standing == ["best", "doubtful", "worse"]
+    assert best.most_samples_alike == [[], None, []]
+
+
+def test_the_best_of_equals_is_the_first_and_without_a_point_there_is_none() -> None:
+    points = [Point(4, 700, samples_per_s=10.0, p50_ns=5), Point(8, 700, samples_per_s=10.0, p50_ns=5), Point(1, 9)]
+    assert MOST_SAMPLES.chosen(points) == LEAST_LATENCY.chosen(points) == points[0]
+    assert MOST_SAMPLES.chosen(points[2:]) is None
+    assert standings([None, points[0]], MOST_SAMPLES) == [None, None]
+    assert alike(points, None, MOST_SAMPLES) is None
+
+
+def told(*reports: Report) -> list[tuple[str, str, str]]:
+    return [(v.id, v.severity, v.report) for v in judge(reports) if v.id not in ("precision_changed", "n_too_small")]
+
+
+def test_a_difference_that_chance_explains_is_a_verdict() -> None:
+    assert told(report("quick", point(1, QUICK)), report("alike", point(1, ALIKE)), report("slow", point(1, SLOW))) == [
+        ("not_significant", "low", "m/alike")
+    ]
+    (verdict,) = judge([report("quick", point(1, QUICK)), report("alike", point(1, ALIKE))])
+    assert verdict.evidence["best_spec"] == "quick"
+    assert verdict.evidence["chance_ratio"] == pytest.approx(chance(QUICK, ALIKE))
+
+
+def test_specs_of_different_precisions_are_not_compared_in_silence() -> None:
+    plain, same = (
+        report("ort", point(1, SLOW), precision="as the model"),
+        report("ov", point(1, QUICK), precision="f32"),
+    )
+    assert told(plain, same) == []
+    lower = report("ov", point(1, QUICK), precision="bf16")
+    assert told(plain, lower) == [("precision_differs", "high", "m/ov")]
+    assert told(plain, report("ov", point(1, QUICK), precision="bf16", asked="bf16")) == [
+        ("precision_differs", "low", "m/ov")
+    ]
+    assert told(plain, replace(lower, model_sha256="another")) == []
+    assert told(lower) == []
+
+
+def test_charts_have_the_intervals_as_strokes() -> None:
+    reports = [report("a", point(1, QUICK), point(2, [500.0])), report("b", point(1, SLOW))]
+    option: Any = overlay_charts(reports)["throughput"]
+    (stroke, other) = [series for series in option["series"] if series.get("id", "").endswith("|interval")]
+    assert (stroke["name"], other["name"]) == ("a", "b")
+    assert stroke["data"] == [
+        [1, pytest.approx(1000 - 24.84, abs=0.01)],
+        [1, pytest.approx(1024.84, abs=0.01)],
+        [1, None],
+    ]

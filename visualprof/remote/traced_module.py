@@ -1,0 +1,68 @@
+"""Inputs of a MegEngine TracedModule (`.tm`), a pickle, read without importing or calling anything that it names.
+
+A graph is kept by the structure of its arguments; the first of its inputs is the module itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+from visualprof.remote.protocol import Input, TaskFailure
+
+_CLASS = b"megengine.traced_module.traced_module"
+#: What numpy calls a type in a pickle; an agent may have no numpy.
+_DTYPES = {
+    "f4": "float32", "f2": "float16", "i4": "int32", "i2": "int16", "i1": "int8", "u1": "uint8", "u2": "uint16",
+    "b1": "bool",
+}  # fmt: skip
+
+
+class _Inert:
+    """What stands for an object of any class: what it was made of, and its state."""
+
+    state: Any = None
+
+    def __init__(self, *made_of: Any) -> None:
+        self.made_of = made_of
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Entries of a dictionary of some class are not of interest."""
+
+    def append(self, value: Any) -> None:
+        """Nor are those of a list."""
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        """A class of our own for every name; so nothing is imported, and a call makes one of these."""
+        return type(global_name, (_Inert,), {})
+
+
+def sniff(head: bytes) -> bool:
+    """Is it the pickle of one?"""
+    return head.startswith(b"\x80") and _CLASS in head[:100]
+
+
+def inputs(path: Path) -> list[Input]:
+    """Names, types and shapes of a module's inputs.
+
+    Raises: TaskFailure: it is damaged, or takes more than tensors.
+    """
+    try:
+        with path.open("rb") as file:
+            (graph,) = _Reader(file).load().state["argdef_graph_map"].values()
+        nodes = [(type(node).__name__, node.state) for node in graph.state["_inputs"][1:]]
+        tensors = [state for kind, state in nodes if kind == "TensorNode"]
+        found = [Input(s["_name"], _DTYPES[s["_dtype"].made_of[0]], list(s["_shape"])) for s in tensors]
+    except Exception as error:  # noqa: BLE001 - a pickle can fail in any way
+        hint = "write it again: megengine.save(trace_module(...), path)"
+        raise TaskFailure("input_error", f"not a whole TracedModule ({error})", hint) from None
+    if len(found) < len(nodes):
+        hint = "trace a module whose inputs are single tensors"
+        raise TaskFailure("input_error", "this TracedModule takes nested inputs", hint)
+    return found
