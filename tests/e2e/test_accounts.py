@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import SAMPLES
 from tests.e2e.live import ROOT, Dashboard, Page, Visits, expect
 from tests.e2e.test_accessibility import AXE, violations
+from tests.remote.queue_sites import FakeAgent
 
 PASSWORD = "four words are enough"
 
@@ -85,3 +86,26 @@ def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview")
     page.locator("main h1").first.wait_for()
     expect(page.get_by_role("button", name="Share")).to_have_count(0)
+
+
+def test_a_machine_is_added_granted_and_booked(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of (401|409)")
+    page = visit(team, "agents", token="")
+    log_in(page, "root@example.org")
+    page.get_by_role("button", name="Make a command").click()
+    shown = page.locator(".command-line", has_text="--token").first
+    command = shown.inner_text().removesuffix("Copy").split()
+    FakeAgent(command[3], command[5], "gpu-lab").register()
+    card = page.get_by_role("region", name="gpu-lab")
+    expect(card).to_contain_text("root@example.org")
+    expect(card.get_by_role("switch")).not_to_be_checked()
+    card.get_by_text("Who uses it, and when").click()
+    card.get_by_label("E-mail address").fill("root@example.org")
+    card.get_by_role("button", name="Grant").click()
+    expect(card.get_by_role("list", name="It also works for")).to_contain_text("root@example.org")
+    card.get_by_role("button", name="Keep it").click()
+    expect(card.get_by_text("maintenance: ")).to_be_visible()
+    card.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("alert")).to_contain_text("is booked from")
+    card.get_by_role("button", name="End: maintenance").click()
+    expect(card.get_by_text("maintenance: ")).to_have_count(0)
