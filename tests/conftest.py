@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import postgres as _postgres
+from tests.postgres import database_of_queues, postgres
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
 from visualprof.views.answers.encoding import encode
 
+__all__ = ["database_of_queues", "postgres"]
+pytest_generate_tests = _postgres.parametrize
 Write = Callable[..., Path]  # what `write` gives
 
 settings.register_profile("visualprof", deadline=None)  # the machine may be busy; a slow example is no failure

@@ -11,6 +11,8 @@ from teams import PASSWORD, SHELL, Browser, Team
 from visualprof.accounts import passwords, sessions, users
 from visualprof.server.session_token import HEADER
 
+pytestmark = pytest.mark.both_databases(slow=True)
+
 NEW = "another four words here"
 
 

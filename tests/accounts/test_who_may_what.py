@@ -12,6 +12,8 @@ from werkzeug.test import TestResponse
 
 from visualprof.remote.queue.uploads import graph_of
 
+pytestmark = pytest.mark.both_databases
+
 # What each route needs, and whose thing it is about: of "ann" the others see nothing.
 OPEN, VIEWER, MEMBER, ADMIN = "anyone", "viewer", "member", "admin"
 TABLE: dict[str, tuple[str, str]] = {

@@ -34,10 +34,10 @@ GONE = (OSError, http.client.HTTPException, Refused)
 
 
 class Network:
-    """A way to a port of this machine that can be cut."""
+    """A way to a port of this machine that can be cut; of several, to the first that takes a connection."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, *ports: int) -> None:
+        self._targets = ports
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.up = True
@@ -54,10 +54,7 @@ class Network:
     def _accept(self) -> None:
         while True:
             near, _ = self._listener.accept()
-            try:
-                far = socket.create_connection(("127.0.0.1", self._target), 5) if self.up else None
-            except OSError:
-                far = None
+            far = self._reach() if self.up else None
             if far is None:
                 near.close()
                 continue
@@ -65,6 +62,12 @@ class Network:
             self._open |= {near, far}
             for pair in ((near, far), (far, near)):
                 threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _reach(self) -> socket.socket | None:
+        for port in random.sample(self._targets, len(self._targets)):
+            with suppress(OSError):
+                return socket.create_connection(("127.0.0.1", port), 5)
+        return None
 
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):

@@ -20,6 +20,8 @@ from visualprof.remote.queue.service import Remote
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
 
+pytestmark = pytest.mark.both_databases(slow=True)
+
 API = "/api/v1/agent/"
 
 

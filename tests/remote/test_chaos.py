@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.remote import chaos
+from tests.postgres import Postgres
+from tests.remote import chaos, replicas
 
 pytestmark = pytest.mark.slow
 
@@ -16,3 +17,8 @@ def test_what_was_acknowledged_ends_with_all_its_points(tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     told = chaos.run(tmp_path, 4, 1, patience_s=60)
     assert told["jobs"] >= 3
+
+
+def test_servers_that_share_a_database_lose_nothing_and_run_nothing_twice(tmp_path: Path, postgres: Postgres) -> None:
+    told = replicas.run(tmp_path, postgres.new(), 6, 1)
+    assert told["jobs"] >= 18

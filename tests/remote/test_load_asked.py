@@ -115,6 +115,7 @@ def test_the_command_line_names_what_a_draft_has() -> None:
 
 
 POINT: dict[str, Any] = {
+    "p50_margin_ns": None,
     "spec": "s", "batch": 4, "qps": 199.5, "p50_ns": 2_000_000, "p99_ns": None, "stable": True, "host_busy": False,
     "throttled": None,
     "load": {

@@ -16,8 +16,8 @@ from sqlalchemy import event
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent
-from visualprof.remote.queue.tasks import leases
 from visualprof.remote.queue.tasks.leases import Beat
+from visualprof.remote.queue.tasks.notifier import Notifier
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def ended(queue: Queue, threads: list[threading.Thread]) -> None:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks again by himself."""
-    monkeypatch.setattr(leases, "RECHECK_S", 60)
+    monkeypatch.setattr(Notifier, "recheck_s", 60)
 
 
 @pytest.mark.usefixtures("_patient")

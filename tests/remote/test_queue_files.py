@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from queue_sites import MODEL, member, opened, request, tiny_disk, upload
+from queue_sites import MODEL, member, opened, request, tiny_disk, together, upload
 
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.scan import Root
@@ -244,6 +244,25 @@ def test_a_new_registration_token_replaces_the_old_one_for_every_server(tmp_path
     assert (file.read_text(), file.stat().st_mode & 0o777) == (remote.token, 0o600)
     remote.close()
     other.close()
+
+
+def test_servers_that_start_at_once_have_one_token(tmp_path: Path) -> None:
+    for number in range(20):
+        remotes = [Remote(Root(tmp_path / f"{number}", "")) for _ in range(4)]
+        tokens = set[str]()
+        together(4, lambda i, remotes=remotes, tokens=tokens: tokens.add(remotes[i].token))
+        assert len(tokens) == 1
+        assert "" not in tokens
+        assert len(list((tmp_path / f"{number}" / ".visualprof").iterdir())) == 1, "nothing half-written stays"
+
+
+def test_on_a_disk_without_links_a_token_is_kept_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", refuse)
+    remote = Remote(Root(tmp_path, ""))
+    assert remote.token == Remote(Root(tmp_path, "")).token != ""
 
 
 def test_in_a_single_file_nothing_can_be_kept(tmp_path: Path) -> None:

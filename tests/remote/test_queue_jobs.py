@@ -19,6 +19,8 @@ from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.tasks.jobs import folder_of
 from visualprof.remote.queue.tasks.leases import Beat, Report
 
+pytestmark = pytest.mark.both_databases
+
 SPECS = Spec("a", "onnxruntime"), Spec("b", "onnxruntime"), Spec("c", "onnxruntime")
 
 

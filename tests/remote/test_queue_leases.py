@@ -20,6 +20,8 @@ from visualprof.remote.queue.store.tables import agents, tasks
 from visualprof.remote.queue.tasks.leases import Beat, Report
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
+pytestmark = pytest.mark.both_databases
+
 LEASE_S = 30.0
 
 

@@ -43,6 +43,7 @@ def slowly(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> list[Queue]:
     return made
 
 
+@pytest.mark.both_databases
 def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote) -> None:
     remote.start()
     queue = until(lambda: remote._queue)
@@ -50,6 +51,7 @@ def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote
     assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
 
 
+@pytest.mark.both_databases
 def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     made, found = slowly(remote, monkeypatch), list[Queue | None]()
     remote.start()
@@ -58,6 +60,7 @@ def test_who_asks_while_it_opens_waits_for_the_same_queue(remote: Remote, monkey
     assert found == made * 8
 
 
+@pytest.mark.both_databases
 def test_a_server_that_ends_while_it_opens_leaves_nothing_behind(
     remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:

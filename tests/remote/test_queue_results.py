@@ -28,6 +28,8 @@ from visualprof.remote.queue.tasks.leases import Report
 from visualprof.remote.queue.tasks.results import Announced
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
+pytestmark = pytest.mark.both_databases
+
 
 @dataclass
 class Bench:

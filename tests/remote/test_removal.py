@@ -21,6 +21,8 @@ from visualprof.remote.queue.store import agents as agents_module
 from visualprof.remote.queue.store.tables import metadata, tasks
 from visualprof.remote.queue.tasks.removal import DAY_NS
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:

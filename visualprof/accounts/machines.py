@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -110,7 +109,7 @@ class Machines:
     def bookings(self) -> dict[str, list[Booking]]:
         """Those that are not over, by machine, the earliest first."""
         query = select(bookings, users.c.email).outerjoin(users, users.c.id == bookings.c.user)
-        query = query.where(bookings.c.until_ns > time.time_ns()).order_by(bookings.c.from_ns)
+        query = query.where(bookings.c.until_ns > self._database.now_ns()).order_by(bookings.c.from_ns)
         found: dict[str, list[Booking]] = {}
         with self._database.read() as connection:
             for row in connection.execute(query):
@@ -147,7 +146,7 @@ class Machines:
 
         Raises: NotFound. BadParameter: the time is over. Conflict: another one overlaps, or the user may not use it.
         """
-        if until_ns <= max(from_ns, time.time_ns()):
+        if until_ns <= max(from_ns, self._database.now_ns()):
             raise BadParameter("until: it has to be after the beginning, and to come")
         when = f"{_text(from_ns)} to {_text(until_ns)}"
         with self._database.write() as connection:
@@ -156,7 +155,7 @@ class Machines:
             machine = self._changed(connection, actor, agent, action, f"{email} {when}".lstrip())
             if user and not connection.execute(visible_agents(user).where(agents.c.id == agent)).first():
                 raise Conflict(f"{machine.name} does not work for {email}", "grant it first")
-            connection.execute(delete(bookings).where(bookings.c.until_ns <= time.time_ns()))
+            connection.execute(delete(bookings).where(bookings.c.until_ns <= self._database.now_ns()))
             overlaps = (bookings.c.agent == agent) & (bookings.c.from_ns < until_ns) & (bookings.c.until_ns > from_ns)
             other = connection.execute(select(bookings).where(overlaps).order_by(bookings.c.from_ns)).first()
             if other:

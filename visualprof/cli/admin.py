@@ -11,6 +11,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visualprof.cli.serve import add_database
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One command a task."""
     parser.add_argument("--logdir", default="", metavar="DIR", help="the first log directory of the server")
     parser.add_argument("--data", default="", metavar="DIR", help="where the server keeps jobs, if not in there")
+    add_database(parser)
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
     person = argparse.ArgumentParser(add_help=False)
     person.add_argument("email")
@@ -38,14 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Does one task."""
-    folder = _folder(args)
     if args.task == "backup":
-        _backup(folder / "jobs.sqlite", args.file)
+        if args.database:
+            raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")
+        _backup(_folder(args) / "jobs.sqlite", args.file)
         return 0
     from visualprof.accounts.principal import Actor, Principal
 
     actor = Actor(Principal(email=f"{getpass.getuser()} in the shell", role="admin", sees_all=True), "")
-    with _accounts(folder) as accounts:
+    with _accounts(args) as accounts:
         users = accounts.users
         if args.task == "create-user":
             users.create(actor, args.email, args.name, args.role, _password())
@@ -65,18 +68,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _folder(args: argparse.Namespace) -> Path:
     if not (args.logdir or args.data):
-        raise BadParameter("whose accounts?", "name the server's folder: visualprof admin --logdir DIR ...")
+        raise BadParameter("whose accounts?", "name the server's folder or database: visualprof admin --logdir DIR ...")
     return Path(args.data) if args.data else Path(args.logdir) / ".visualprof"
 
 
 @contextlib.contextmanager
-def _accounts(folder: Path) -> Generator[Accounts]:
+def _accounts(args: argparse.Namespace) -> Generator[Accounts]:
     from visualprof.accounts.service import Accounts
-    from visualprof.remote.queue.store.database import open_sqlite
+    from visualprof.remote.queue.store.postgresql import open_database
 
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (folder / "jobs.sqlite").touch(0o600)
-    database = open_sqlite(folder / "jobs.sqlite")
+    file = Path() if args.database else _folder(args) / "jobs.sqlite"
+    if not args.database:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(0o600)
+    database = open_database(args.database, file)
     try:
         yield Accounts(database)
     finally:

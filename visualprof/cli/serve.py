@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import logging
+import os
 import signal
 import sys
 import threading
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where jobs are kept (default: .visualprof in the first log directory)",
     )
+    add_database(parser)
     kept = "remove jobs, with their results, so many days after they ended (default: never)"
     parser.add_argument("--keep-days", type=_days, default=0.0, metavar="N", help=kept)
     parser.add_argument(
@@ -70,6 +72,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=30.0,
         metavar="S",
         help="seconds of silence after which an agent is lost; its other times follow (default %(default)g)",
+    )
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """The option that `admin` shares. It is in the list of processes, so that a password is better in the variable."""
+    parser.add_argument(
+        "--database",
+        default=os.environ.get("VISUALPROF_DATABASE", ""),
+        metavar="URL",
+        help="of PostgreSQL: postgresql+psycopg://user@host/name (default: VISUALPROF_DATABASE, or a file of SQLite)",
     )
 
 
@@ -108,6 +120,7 @@ def run(args: argparse.Namespace) -> int:
         host=args.host,
         allowed_hosts=tuple(args.allow_host),
         data=Path(args.data) if args.data else None,
+        database=args.database,
         with_agent=args.with_agent,
         lease_s=args.lease,
         keep_days=args.keep_days,
@@ -163,7 +176,13 @@ def serve(
             print(f"visualprof: port {port} is in use, {server.port} is taken instead", file=sys.stderr)
         print(f"visualprof shows {', '.join(paths)} at {server.link}{page}  (Ctrl-C ends it)", flush=True)
         if server.lacks_people:
-            where = f"--data {settings.data}" if settings.data else f"--logdir {paths[0]}"
+            where = (
+                "--database URL"
+                if settings.database
+                else f"--data {settings.data}"
+                if settings.data
+                else f"--logdir {paths[0]}"
+            )
             print(f"nobody has an account yet: visualprof admin {where} create-user you@example.org --role admin")
         if open_page:
             import webbrowser

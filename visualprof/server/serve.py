@@ -73,6 +73,7 @@ class Server:
             lease_s=self._settings.lease_s,
             waiters=_THREADS // 2,
             keep_days=self._settings.keep_days,
+            database=self._settings.database,
         )
         self.models = open_models(cache)
         self._resources.callback(self.models.close)

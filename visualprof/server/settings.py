@@ -18,6 +18,7 @@ class Settings:
     read_only: refuse everything that is not a question. host: the address it is bound to.
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
+    database: its URL, with a password perhaps; "" is a file there.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
     keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
@@ -32,6 +33,7 @@ class Settings:
     allowed_hosts: tuple[str, ...] = ()
     dist: Path = field(default=DIST)
     data: Path | None = None
+    database: str = field(default="", repr=False)
     with_agent: bool = False
     lease_s: float = 30.0
     keep_days: float = 0.0

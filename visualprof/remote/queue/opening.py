@@ -7,14 +7,15 @@ from pathlib import Path
 
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
-from visualprof.remote.queue.store.database import open_sqlite
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
+from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
 from visualprof.remote.queue.tasks.notifier import Notifier
+from visualprof.remote.queue.tasks.relay import Relay
 from visualprof.remote.queue.tasks.removal import Removal
 from visualprof.remote.queue.tasks.results import Results
 from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
@@ -24,7 +25,13 @@ _log = logging.getLogger(__name__)
 
 
 def open_queue(
-    folder: Path, root: Path, secret: str, notifier: Notifier, lease_s: float, keep_days: float | None
+    folder: Path,
+    root: Path,
+    secret: str,
+    notifier: Notifier,
+    lease_s: float,
+    keep_days: float | None,
+    url: str = "",
 ) -> Queue:
     """The queue of a folder; from now on lost tasks are taken back.
 
@@ -35,13 +42,14 @@ def open_queue(
         notifier: wakes agents that wait.
         lease_s: how long an agent may be silent.
         keep_days: jobs that ended longer ago are removed with their results; 0 keeps them, None changes nothing at all.
+        url: of the database; "" is a file of SQLite in the folder.
 
     Raises: VisualprofError: the database cannot be used.
     """
     signer = Signer(secret.encode())
     store = Store(folder, signer)
-    database = open_sqlite(folder / DATABASE)
-    number = file_number(folder / DATABASE)
+    database = open_database(url, folder / DATABASE)
+    number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
     leases = Leases(database, store, notifier, lease_s)
     results = Results(database, store, root)
@@ -62,6 +70,10 @@ def open_queue(
         tidy()
         upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy)
         upkeep.start()
+    relay = Relay(database, notifier) if url else None
+    if relay:
+        relay.start()
     return Queue(
-        database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal, upkeep
-    )
+        database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
+        upkeep, relay,
+    )  # fmt: skip

@@ -45,6 +45,7 @@ class Remote:
         intervals: of leases, heartbeats and polls, for the agents.
         waiters: how many agents may wait at a time.
         keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
+        database: its URL; "" is a file in the folder.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class Remote:
         intervals: Intervals | None = None,
         waiters: int = WAITERS,
         keep_days: float = 0.0,
+        database: str = "",
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
+        self._url = database
         self._file = self.folder / DATABASE
         self.read_only = read_only
         self._keep_days = keep_days
@@ -121,7 +124,7 @@ class Remote:
 
     def existing(self) -> Queue | None:
         """The queue if anything was kept before; None also where it cannot be opened."""
-        if self._present() is None and not self._notifier.closed and self._file.is_file():
+        if self._present() is None and not self._notifier.closed and self._kept:
             if self._failure and time.monotonic() - self._failed_at < _AGAIN_S:
                 return None
             try:
@@ -163,7 +166,7 @@ class Remote:
 
         The first page does not wait for the libraries of the database; who asks for the queue does.
         """
-        if not self.root.path.is_file() and self._file.is_file():
+        if not self.root.path.is_file() and self._kept:
             threading.Thread(target=self.existing, name="queue", daemon=True).start()
 
     def wake(self) -> None:
@@ -193,13 +196,23 @@ class Remote:
     def _present(self) -> Queue | None:
         """The queue that is open. One whose database somebody took away is left: what it knew is gone with it."""
         queue = self._queue
-        if queue is None or file_number(self._file) == queue.number:
+        if queue is None or self._number == queue.number:
             return queue
         with self._opening:
-            if self._queue is queue and file_number(self._file) != queue.number:
+            if self._queue is queue and self._number != queue.number:
                 _log.warning("%s is not the file that was opened; it is left", self._file)
                 self._leave()
         return self._queue
+
+    @property
+    def _kept(self) -> bool:
+        """Was anything kept before? A database that is named is there."""
+        return bool(self._url) or self._file.is_file()
+
+    @property
+    def _number(self) -> tuple[int, int] | None:
+        """That of the file; a database that is named is always the same."""
+        return None if self._url else file_number(self._file)
 
     def _leave(self) -> None:
         if self._queue:
@@ -212,13 +225,14 @@ class Remote:
             secret = _kept(self.folder / "secret", secrets.token_hex(32))
             _kept(self.folder / "agent-token", self._known_token())
             if not self.read_only:
-                self._file.touch(0o600)  # SQLite gives its other files the same mode
+                if not self._url:
+                    self._file.touch(0o600)  # SQLite gives its other files the same mode
                 _shut(self.folder)
         from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
 
         return open_queue(
             self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s,
-            None if self.read_only else self._keep_days,
+            None if self.read_only else self._keep_days, self._url,
         )  # fmt: skip
 
     def _known_token(self) -> str:
@@ -250,12 +264,25 @@ def _shut(folder: Path) -> None:
             path.chmod(mode)
 
 
-def _kept(path: Path, text: str) -> str:
-    """What a file holds, which is written with `text` when it is not there; only its owner may read it."""
+def _place(part: Path, path: Path) -> None:
+    """Raises: FileExistsError: it is there already."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.link(part, path)
     except FileExistsError:
-        return path.read_text().strip()
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    return text
+        raise
+    except OSError:  # a disk without links
+        part.rename(path)
+
+
+def _kept(path: Path, text: str) -> str:
+    """What a file holds, which is made with `text`, whole, when it is not there; only its owner may read it."""
+    if not path.exists():
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+        try:
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+            with contextlib.suppress(FileExistsError):  # another server was faster
+                _place(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    return path.read_text().strip()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.tasks.leases import Leases
     from visualprof.remote.queue.tasks.logs import Logs
     from visualprof.remote.queue.tasks.notifier import Notifier
+    from visualprof.remote.queue.tasks.relay import Relay
     from visualprof.remote.queue.tasks.removal import Removal
     from visualprof.remote.queue.tasks.results import Results
     from visualprof.remote.queue.tasks.upkeep import Upkeep
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
 
 @dataclass(frozen=True)
 class Queue:
-    """Everything. number: of the database's file; upkeep: None where nothing is changed."""
+    """Everything. number: of the database's file, None for a URL. upkeep: None where nothing is changed.
+
+    relay: None where no other server can tell of work.
+    """
 
     database: Database
     number: tuple[int, int] | None
@@ -39,6 +43,7 @@ class Queue:
     finisher: Finisher
     removal: Removal
     upkeep: Upkeep | None = None
+    relay: Relay | None = None
 
     def keep(self, name: str, read: Read) -> tuple[str, int]:
         """Stores an uploaded file, for which jobs may wait; its sha256 and size.
@@ -50,7 +55,9 @@ class Queue:
         return sha256, size
 
     def close(self) -> None:
-        """Ends its thread and its connections."""
+        """Ends its threads and its connections."""
+        if self.relay:
+            self.relay.close()
         if self.upkeep:
             self.upkeep.close()
         self.database.close()

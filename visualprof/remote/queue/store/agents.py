@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -91,7 +90,7 @@ class Agents:
 
         Raises: PutOut. Oversize: it says too much of itself. Crowded: too many new ones at once, or at all.
         """
-        now = time.time_ns()
+        now = self._database.now_ns()
         values = {
             "name": name[:200],
             "local": local,
@@ -143,12 +142,14 @@ class Agents:
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
         if row.standing == "out":
             raise Untrusted(f"{row.name} was put out of this server", "the Machines page lets it in again")
-        return agent_of(row)
+        return agent_of(row, self._database.ahead_ns)
 
     def seen(self, agent: Agent, capabilities: Capabilities | None = None) -> None:
         """It gave a sign of life. Those that come often are noted a few times a lease."""
-        now = time.time_ns()
-        if capabilities is None and abs(now - agent.seen_ns) < self._lease_s * 1e9 / 6:  # a clock may go back
+        now = self._database.now_ns()
+        if (
+            capabilities is None and abs(now - self._database.ahead_ns - agent.seen_ns) < self._lease_s * 1e9 / 6
+        ):  # a clock may go back
             return
         values: dict[str, object] = {"seen_ns": now}
         if capabilities is not None:
@@ -164,7 +165,7 @@ class Agents:
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""
         with self._database.read() as connection:
-            return [agent_of(row) for row in connection.execute(visible_agents(viewer))]
+            return [agent_of(row, self._database.ahead_ns) for row in connection.execute(visible_agents(viewer))]
 
     def change(
         self,
@@ -209,7 +210,8 @@ class Agents:
             if row is None:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
             holds = select(tasks.c.id).where(tasks.c.agent == identity, tasks.c.state == "running").limit(1)
-            if (agent_of(row).online(self._lease_s) and row.standing != "out") or connection.execute(holds).first():
+            online = agent_of(row, self._database.ahead_ns).online(self._lease_s)
+            if (online and row.standing != "out") or connection.execute(holds).first():
                 raise Conflict(f"{row.name} is online", "end it there, or put it out: it would come back by itself")
             connection.execute(delete(agents).where(agents.c.id == identity))
             for table in (grants, bookings):

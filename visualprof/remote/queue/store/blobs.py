@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ class Blobs:
         Raises: Oversize, DiskFull.
         """
         sha256, size = self._store.put(read, limit)
-        row = {"name": shown(name), "size_bytes": size, "kept_ns": time.time_ns()}
+        row = {"name": shown(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
         try:
             with self._database.write() as connection:
                 connection.execute(insert(blobs).values(sha256=sha256, **row))
@@ -54,7 +53,7 @@ class Blobs:
         path, found = self.path(sha256), blobs.c.inspected.is_not(None)
         with self._database.write() as connection:
             here = update(blobs).where((blobs.c.sha256 == sha256) & found)
-            if not connection.execute(here.values(name=shown(name), kept_ns=time.time_ns())).rowcount:
+            if not connection.execute(here.values(name=shown(name), kept_ns=self._database.now_ns())).rowcount:
                 raise NotFound(f"the file {sha256} is not here", "upload it")
         os.utime(path)  # `remove_leftovers` looks at the time
         return path.stat().st_size

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, bindparam, create_engine, event, insert, select, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
+from sqlalchemy.exc import DatabaseError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
@@ -20,6 +22,7 @@ from visualprof.remote.queue.store.tables import REVISIONS, metadata, revisions
 _BUSY_S = 30
 _CONNECTIONS = 64  # more than the server has threads; they are opened as they are needed, and kept
 _WRITE = "visualprof_write"
+UNUSABLE = "the database of jobs cannot be used: "
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
@@ -33,17 +36,21 @@ _migrating = threading.Lock()  # alembic keeps what it works on in a global
 
 
 class Database:
-    """Transactions over an engine.
+    """Transactions over an engine: here a file of SQLite; `PostgreSQL` is the other kind.
 
-    On SQLite writers take turns inside the process: its own waiting sleeps up to 100 ms at a time.
+    Writers take turns, also those of several servers, so that what one has read is still so when it writes. Inside the
+    process they wait for each other here: SQLite's own waiting sleeps up to 100 ms at a time.
     """
+
+    ahead_ns = 0  # what the database's clock shows beyond that of this machine
+    own_clock = True  # it is this machine's
+    remedy = "move it away to begin anew"  # where it cannot be used
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._reader = engine
         self._writer = engine.execution_options(**{_WRITE: True})
-        self._turn: contextlib.AbstractContextManager[Any] = (
-            threading.Lock() if engine.dialect.name == "sqlite" else contextlib.nullcontext()
-        )
+        self._turn = threading.Lock()
 
     @contextlib.contextmanager
     def read(self) -> Generator[Connection]:
@@ -51,7 +58,7 @@ class Database:
 
         Raises: Damaged.
         """
-        with _named(), self.engine.connect() as connection:
+        with self._named(), self._reader.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -60,31 +67,49 @@ class Database:
 
         Raises: DiskFull, Damaged.
         """
-        with _named(), self._turn, self._writer.begin() as connection:
+        with self._named(), self._turn, self._writer.begin() as connection:
+            self._begun(connection)
             yield connection
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[bool]:
+        """Is no other server of this database in such a block? On a file any number may be."""
+        yield True
+
+    def now_ns(self) -> int:
+        """Now, by the clock that all servers of this database share."""
+        return time.time_ns() + self.ahead_ns
 
     def close(self) -> None:
         """Closes every connection."""
         self.engine.dispose()
 
+    def _begun(self, connection: Connection) -> None:
+        """A writer's transaction has begun."""
 
-@contextlib.contextmanager
-def _named() -> Generator[None]:
-    """Says what is wrong with the file, instead of calling it unexpected.
+    @contextlib.contextmanager
+    def _named(self) -> Generator[None]:
+        """Says what is wrong with the database, instead of calling it unexpected.
 
-    Raises: DiskFull, Damaged.
-    """
-    try:
-        yield
-    except IntegrityError:
-        raise
-    except (DatabaseError, sqlite3.DatabaseError) as error:  # `_begin` asks the driver itself
-        reason = str(error.orig if isinstance(error, DatabaseError) else error)
-        if "disk is full" in reason or "readonly database" in reason:
-            raise DiskFull(f"the database cannot grow: {reason}", "free some space on the server's disk") from error
-        if isinstance(error, (OperationalError, sqlite3.OperationalError)) and "locked" in reason:
+        Raises: DiskFull, Crowded, Damaged.
+        """
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except PoolExhausted as error:
             raise Crowded("the database of jobs is busy", "try again soon") from error
-        raise Damaged(f"the database of jobs cannot be used: {reason}", _DAMAGED) from error
+        except (DatabaseError, sqlite3.DatabaseError) as error:  # `_begin` asks the driver itself
+            raise self._refusal(error.orig if isinstance(error, DatabaseError) else error) from error
+
+    def _refusal(self, error: BaseException | None) -> VisualprofError:
+        """What the driver's error means."""
+        reason = str(error)
+        if "disk is full" in reason or "readonly database" in reason:
+            return DiskFull(f"the database cannot grow: {reason}", "free some space on the server's disk")
+        if isinstance(error, sqlite3.OperationalError) and "locked" in reason:
+            return Crowded("the database of jobs is busy", "try again soon")
+        return Damaged(f"{UNUSABLE}{reason}", _DAMAGED)
 
 
 def open_sqlite(path: Path) -> Database:
@@ -139,11 +164,11 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
             else:
                 raise VisualprofError(
                     f"{name} was made by a newer visualprof (schema {current})",
-                    "install that version, or choose another folder with --data DIR",
+                    "install that version, or begin in another place: --data DIR, --database URL",
                 )
     except Damaged as error:
-        reason = error.error.removeprefix("the database of jobs cannot be used: ")
-        raise Damaged(f"{name} cannot be used: {reason}", "move it away to begin anew") from error
+        reason = error.error.removeprefix(UNUSABLE)
+        raise Damaged(f"{name} cannot be used: {reason}", database.remedy) from error
 
 
 def changed(connection: Connection, name: str = "jobs") -> int:

@@ -115,9 +115,10 @@ class Job:
         return max((task.updated_ns for task in self.tasks), default=self.submitted_ns)
 
 
-def agent_of(row: AnyRow) -> Agent:
-    """From a row of `agents`."""
-    return Agent(**_columns(_AGENT, row), capabilities=_capabilities(row.capabilities))
+def agent_of(row: AnyRow, ahead_ns: int) -> Agent:
+    """From a row of `agents`. ahead_ns: see `Database`; `seen_ns` becomes a time of this machine."""
+    seen = row.seen_ns - ahead_ns
+    return Agent(**_columns(_AGENT, row), seen_ns=seen, capabilities=_capabilities(row.capabilities))
 
 
 def task_of(row: AnyRow) -> Task:
@@ -135,10 +136,10 @@ def _columns(names: Sequence[str], row: AnyRow) -> dict[str, Any]:
 
 
 def _plain(kind: type[Any], *decoded: str) -> list[str]:
-    """The fields that are columns as they are; the others are decoded from JSON, or of another table."""
+    """The fields that are columns as they are; the others are made of them, or of another table."""
     return [field.name for field in fields(kind) if field.name not in decoded]
 
 
-_AGENT = _plain(Agent, "capabilities")
+_AGENT = _plain(Agent, "seen_ns", "capabilities")
 _TASK = _plain(Task, "spec", "warnings")
 _JOB = _plain(Job, "request", "tasks")

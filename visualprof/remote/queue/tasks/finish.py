@@ -15,10 +15,11 @@ from typing import Any
 
 from sqlalchemy import bindparam, exists, or_, select, update
 
+from visualprof.errors import NotFound
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
 from visualprof.remote.queue.check.names import REQUIRED, model_name
 from visualprof.remote.queue.check.shapes import points_of_spec
-from visualprof.remote.queue.refusals import DiskFull, Unfit
+from visualprof.remote.queue.refusals import DiskFull, Stale, Unfit
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
@@ -82,6 +83,10 @@ class Finisher:
                     self._results.forget(connection, held)
                 self._remove_arrived(held)
                 raise
+            except (Stale, Unfit, NotFound):
+                if self._leases.ending(agent, task, token, report.state) is not None:
+                    raise
+                return  # another server had the same report at the same time
             self._remove_arrived(held)
             self.salvage(task)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -71,7 +70,7 @@ class Jobs:
             with self._database.write() as connection:
                 before = _with_key(connection, owner, request.key)
                 if before is None:
-                    identity = _insert(connection, request, owner, text, digest)
+                    identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
             with self._database.read() as connection:
                 before = _with_key(connection, owner, request.key)
@@ -96,8 +95,8 @@ class Jobs:
 
         Raises: NotFound.
         """
-        now = time.time_ns()
         with self._database.write() as connection:
+            now = self._database.now_ns()
             self._row(connection, job)
             of_job = tasks.c.job == job
             waiting = of_job & tasks.c.state.in_(("initiated", "waiting"))
@@ -122,7 +121,11 @@ class Jobs:
             chosen = (tasks.c.job == job) & ((tasks.c.id == task) if task else (tasks.c.job == job))
             if task and connection.execute(select(tasks.c.id).where(chosen)).first() is None:
                 raise NotFound(f"job {job} has no task {task[:60]!r}")
-            again = update(tasks).where(chosen, tasks.c.state.in_(("failed", "cancelled"))).values(_fresh())
+            again = (
+                update(tasks)
+                .where(chosen, tasks.c.state.in_(("failed", "cancelled")))
+                .values(_fresh(self._database.now_ns()))
+            )
             queued = connection.execute(again).rowcount
             if not queued:
                 raise Conflict("nothing to try again", "only failed and cancelled tasks are")
@@ -139,7 +142,7 @@ class Jobs:
                 if _lacks(connection, REQUEST.decode(row.request)):
                     continue
                 ready = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
-                queued = connection.execute(ready.values(state="waiting", updated_ns=time.time_ns())).rowcount
+                queued = connection.execute(ready.values(state="waiting", updated_ns=self._database.now_ns())).rowcount
                 touch(connection, row.id)
             self._notifier.notify(queued)
 
@@ -253,8 +256,8 @@ def _same(before: AnyRow, request: Request, digest: str) -> str:
     return before.id
 
 
-def _insert(connection: Connection, request: Request, owner: str | None, text: str, digest: str) -> str:
-    now, job = time.time_ns(), short_id()
+def _insert(connection: Connection, now: int, request: Request, owner: str | None, text: str, digest: str) -> str:
+    job = short_id()
     folder = folder_of(request.model.name, job)
     if owner is not None:
         connection.execute(insert(runs).values(folder=folder, owner=owner, visibility="private", project=None))
@@ -300,7 +303,7 @@ def _lacks(connection: Connection, request: Request) -> bool:
     return here < len(named)
 
 
-def _fresh() -> dict[str, Any]:
+def _fresh(now: int) -> dict[str, Any]:
     """A task as if nobody had ever tried it, but for the number of its attempts."""
     empty = ("phase", "agent", "on_device", "on_version", "lease", "lease_until_ns", "deadline_ns")
     empty += ("reason", "error", "hint", "run")
@@ -313,7 +316,7 @@ def _fresh() -> dict[str, Any]:
         "warnings": "[]",
         "log_bytes": 0,
         "log_cut": 0,
-        "updated_ns": time.time_ns(),
+        "updated_ns": now,
     }
 
 

@@ -27,7 +27,6 @@ from visualprof.remote.queue.tasks.points import keep_point, replace_points
 from visualprof.remote.queue.tasks.told import Beat, Report
 from visualprof.remote.queue.tasks.turns import OWNER, SERVED, WAITS, in_turn, offer
 
-RECHECK_S = 0.5  # another server on the same database may have got a job
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
 # Statements are made once: making one takes longer than running it.
@@ -91,7 +90,7 @@ class Leases:
             return lease
         with self._notifier.slot():
             while lease is None and not self._notifier.closed and (left := end - time.monotonic()) > 0:
-                self._notifier.wait(known, min(RECHECK_S, left))
+                self._notifier.wait(known, min(self._notifier.recheck_s, left))
                 if gone():
                     break
                 told, known = known != self._notifier.notices, self._notifier.notices
@@ -137,7 +136,7 @@ class Leases:
         if row is None or not _same(row, agent, token) or row.state not in ("running", "waiting"):
             raise Stale(task)
         if row.state == "waiting":
-            now = time.time_ns()
+            now = self._database.now_ns()
             back = {"state": "running", "lease_until_ns": now + self._lease_ns, "updated_ns": now}
             connection.execute(_ADOPTED, {"of": task, "token": token, **back})
             touch(connection, row.job)
@@ -193,14 +192,14 @@ class Leases:
             "hint": report.hint[:2000] if report.hint else None,
             "warnings": _texts(report.warnings),
             "run": run,
-            "updated_ns": time.time_ns(),
+            "updated_ns": self._database.now_ns(),
         }
         connection.execute(_ENDED, {"of": task, "token": token, **values})
         touch(connection, row.job)
 
     def grace(self) -> None:
         """At start: the server's own absence must not cost an agent its work."""
-        later = time.time_ns() + self._lease_ns
+        later = self._database.now_ns() + self._lease_ns
         with self._database.write() as connection:
             for column in (tasks.c.lease_until_ns, tasks.c.deadline_ns):
                 late = update(tasks).where(tasks.c.state == "running", column < later)
@@ -217,7 +216,7 @@ class Leases:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
-                offered["now"] = time.time_ns()
+                offered["now"] = self._database.now_ns()
                 with self._database.read() as connection:
                     found = self._first(connection, agent, offered)
                     if found is None:
@@ -253,14 +252,14 @@ class Leases:
         """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
         if request.spread or len(request.specs) == 1:
             return None
-        row = connection.execute(_BEGAN, {"of": job, "now": time.time_ns()}).first()
-        began = agent_of(row) if row else None
+        row = connection.execute(_BEGAN, {"of": job, "now": self._database.now_ns()}).first()
+        began = agent_of(row, self._database.ahead_ns) if row else None
         return began if began and began.online(self._lease_ns / 1e9) else None
 
     def _taken(
         self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
     ) -> dict[str, Any]:
-        now = time.time_ns()
+        now = self._database.now_ns()
         return {
             "state": "running",
             "phase": "preparing",
@@ -292,7 +291,7 @@ class Leases:
         return [File(role, name, url(f"blobs/{blob}", name), sizes[blob], blob) for role, name, blob in files]
 
     def _renew(self, connection: Connection, row: AnyRow, beat: Beat) -> None:
-        now = time.time_ns()
+        now = self._database.now_ns()
         progress = min(max(beat.progress, 0.0), 1.0)
         values: dict[str, Any] = {"lease_until_ns": now + self._lease_ns, "phase": beat.phase, "progress": progress}
         if beat.warnings is not None:

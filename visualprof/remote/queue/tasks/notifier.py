@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from visualprof.remote.queue.refusals import Crowded
+
+RECHECK_S = 0.5  # another server on the same database may have got a job
 
 
 class Notifier:
@@ -16,7 +18,11 @@ class Notifier:
     on, and the others sleep: a task is not looked for by everybody.
 
     limit: how many may wait at a time; each holds a thread of the server.
+    relay: told of every notice, for other servers. recheck_s: until who waits looks by itself: theirs may be missing.
     """
+
+    relay: Callable[[int], object] | None = None
+    recheck_s = RECHECK_S
 
     def __init__(self, limit: int) -> None:
         self._slots = threading.Semaphore(limit)
@@ -26,6 +32,12 @@ class Notifier:
 
     def notify(self, tasks: int = 1) -> None:
         """There may be so many tasks more."""
+        self.heard(tasks)
+        if self.relay:
+            self.relay(tasks)
+
+    def heard(self, tasks: int) -> None:
+        """As `notify`; the others know it already."""
         with self._condition:
             self.notices += 1
             self._condition.notify(tasks)

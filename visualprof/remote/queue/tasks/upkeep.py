@@ -29,6 +29,8 @@ _OLD_S = 3600  # younger files may be the work of another server on the same fol
 class Upkeep:
     """A thread that looks every quarter of a lease. Any number of servers may: a task is taken back once.
 
+    On PostgreSQL one of them looks at a time, and leases follow the clock of the database.
+
     Args:
         database, notifier, lease_s: of the queue.
         ended: called with each task that ended here, so that what it had measured is not lost.
@@ -66,9 +68,11 @@ class Upkeep:
 
     def look(self) -> None:
         """One round."""
-        self._follow_clock()
-        for task in self._taken_back():
-            self._ended(task)
+        if self._database.own_clock:
+            self._follow_clock()
+        with self._database.alone() as mine:
+            for task in self._taken_back() if mine else ():
+                self._ended(task)
         if time.monotonic() - self._removed > REMOVE_EVERY_S:
             self._removed = time.monotonic()
             self._remove()
@@ -89,14 +93,15 @@ class Upkeep:
         jump = offset - self._offset
         if abs(jump) >= self._lease_ns / 2:
             _log.warning("the clock jumped by %.0f s; leases and deadlines move with it", jump / 1e9)
-            moved = {"lease_until_ns": time.time_ns() + self._lease_ns, "deadline_ns": tasks.c.deadline_ns + jump}
+            later = self._database.now_ns() + self._lease_ns
+            moved = {"lease_until_ns": later, "deadline_ns": tasks.c.deadline_ns + jump}
             with self._database.write() as connection:
                 connection.execute(update(tasks).where(tasks.c.state == "running").values(moved))
         self._offset = offset
 
     def _taken_back(self) -> list[str]:
         """Tasks that ended now; those that are given out again are none of them."""
-        now, ended = time.time_ns(), list[str]()
+        now, ended = self._database.now_ns(), list[str]()
         late = or_(tasks.c.lease_until_ns < now, tasks.c.deadline_ns < now)
         never_sent = (tasks.c.state == "initiated") & (tasks.c.updated_ns < now - UPLOAD_NS)
         due = select(tasks, jobs.c.retries, jobs.c.timeout_ns).join(jobs, jobs.c.id == tasks.c.job)
@@ -105,12 +110,10 @@ class Upkeep:
             rows = connection.execute(due).all()
         for row in rows:
             unchanged, outcome = _outcome(row, now)
-            values = {**outcome, "phase": None, "updated_ns": time.time_ns()}
+            values = {**outcome, "phase": None, "updated_ns": self._database.now_ns()}
             with self._database.write() as connection:
                 same = update(tasks).where(tasks.c.id == row.id, tasks.c.state == row.state, unchanged)
-                moved = connection.execute(
-                    same.values({**values, "phase": None, "updated_ns": time.time_ns()})
-                ).rowcount
+                moved = connection.execute(same.values(values)).rowcount
                 if moved:
                     touch(connection, row.job)
             if moved and values["state"] == "waiting":
@@ -182,7 +185,7 @@ def _live(connection: Connection) -> set[str]:
 
 
 def _remove_unused(database: Database, folder: Path) -> None:
-    old = blobs.c.kept_ns < time.time_ns() - UNUSED_S * 10**9
+    old = blobs.c.kept_ns < database.now_ns() - UNUSED_S * 10**9
     unused = old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
     with database.read() as connection:
         names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())

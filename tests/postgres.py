@@ -1,0 +1,135 @@
+"""A private PostgreSQL of Debian's: one for each process of the tests, and a database for each queue.
+
+What has the mark `both_databases` runs on SQLite and on it, and is skipped there where it is not installed; with
+`slow=True` its second round is slow.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_FOLDERS = ("/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/15/bin")
+_NAMES = itertools.count()
+_SET = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=400"
+
+
+def _as_user(folder: Path) -> list[str]:
+    """Before a command: PostgreSQL refuses to run as root."""
+    if os.geteuid():
+        return []
+    os.chown(folder, 65534, 65534)
+    return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+@dataclass
+class Postgres:
+    """A running server, by a socket in its folder."""
+
+    folder: Path
+    programs: Path
+    before: list[str]
+    password: str = ""
+    databases: dict[str, str] = field(default_factory=dict[str, str])
+
+    def start(self, more: str = "") -> None:
+        control = [str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), "-w", "-l", str(self.folder / "log")]
+        self._run(*control, "-o", f"{_SET} -k {self.folder} {more}", "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run(str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), "-m", mode, "-w", "stop")
+
+    def make(self) -> None:
+        self._run(
+            *(str(self.programs / "initdb"), "-D", str(self.folder / "data"), "-U", "visualprof", "-A", "trust"),
+            *("--no-sync", "--locale=C.UTF-8", "-E", "UTF8"),
+        )
+        rules = self.folder / "data" / "pg_hba.conf"
+        rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
+
+    def sql(self, text: str, database: str = "postgres") -> list[Any]:
+        """What a statement gives."""
+        import psycopg
+
+        with psycopg.connect(host=str(self.folder), user="visualprof", dbname=database, autocommit=True) as connection:
+            cursor = connection.execute(text)  # type: ignore[arg-type]
+            return cursor.fetchall() if cursor.description else []
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://visualprof@/{database}?host={self.folder}"
+
+    def new(self, template: str = "template0") -> str:
+        """The URL of a new database."""
+        name = f"t{next(_NAMES)}"
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def of(self, folder: Path) -> str:
+        """The URL of the database of a queue's folder, which has its tables already."""
+        from visualprof.remote.queue.store.postgresql import open_database
+
+        if not self.databases:
+            self.databases[""] = self.new()
+            open_database(self.databases[""], Path()).close()
+        template = self.databases[""].partition("@/")[2].partition("?")[0]
+        key = str(folder.absolute())
+        return self.databases.get(key) or self.databases.setdefault(key, self.new(template))
+
+    def _run(self, *command: str) -> None:
+        subprocess.run([*self.before, *command], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Skipped clearly where there is none, or the driver is missing."""
+    pytest.importorskip("psycopg", reason="needs psycopg")
+    found = shutil.which("initdb", path=os.pathsep.join((*_FOLDERS, os.environ["PATH"])))
+    if not found or (not os.geteuid() and not shutil.which("setpriv")):
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    folder = Path(tempfile.mkdtemp(prefix="vp-", dir="/tmp"))  # short: the name of a socket
+    server = Postgres(folder, Path(found).resolve().parent, _as_user(folder))
+    try:
+        server.make()
+        server.start()
+        yield server
+        server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Queues that name no database are kept in the one that the parameter says."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield
+        return
+    from visualprof.remote.queue.service import Remote
+
+    server: Postgres = request.getfixturevalue("postgres")
+    made, open_ones = Remote.__init__, list[Remote]()
+
+    def make(self: Remote, root: Any, data: Path | None = None, **settings: Any) -> None:
+        settings["database"] = settings.get("database") or server.of(data or root.path / ".visualprof")
+        made(self, root, data, **settings)
+        open_ones.append(self)
+
+    request.getfixturevalue("monkeypatch").setattr(Remote, "__init__", make)
+    yield
+    [remote.close() for remote in open_ones]
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """For `pytest_generate_tests`."""
+    mark = metafunc.definition.get_closest_marker("both_databases")
+    if mark:
+        second = pytest.param("postgresql", marks=[pytest.mark.slow] if mark.kwargs.get("slow") else [])
+        metafunc.parametrize("database_of_queues", ["sqlite", second], indirect=True)

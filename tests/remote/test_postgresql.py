@@ -1,0 +1,383 @@
+"""What is particular to PostgreSQL: opening and migrating it, its clock, its turns, notices, and its errors."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queue_sites import FAILED, capabilities, member, opened, request, together, until
+from sqlalchemy import insert, inspect
+from test_queue_database import HEAD, later
+
+from tests.postgres import Postgres
+from visualprof.cli import main
+from visualprof.errors import BadParameter, VisualprofError
+from visualprof.reader.logdir.scan import Root
+from visualprof.remote.protocol import Spec
+from visualprof.remote.queue.refusals import Crowded, Damaged, Stale
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.store import postgresql as module
+from visualprof.remote.queue.store.agents import Agents
+from visualprof.remote.queue.store.database import Database, changed, migrate, revision
+from visualprof.remote.queue.store.postgresql import open_database
+from visualprof.remote.queue.store.tables import metadata, runs
+from visualprof.remote.queue.tasks import relay
+from visualprof.remote.queue.tasks.upkeep import Upkeep
+
+NOWHERE = Path("/nowhere")
+
+
+@pytest.fixture
+def url(postgres: Postgres, tmp_path: Path) -> str:
+    """Of a database with its tables."""
+    return postgres.of(tmp_path)
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Database]:
+    database = open_database(url, NOWHERE)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def pair(url: str, tmp_path: Path) -> Iterator[tuple[Remote, Remote]]:
+    """Two servers on one database and one folder."""
+    with opened(tmp_path / "runs", database=url) as one, opened(tmp_path / "runs", database=url) as other:
+        yield one, other
+
+
+def columns(database: Database) -> dict[str, set[str]]:
+    found = inspect(database.engine)
+    return {
+        table.name: {column["name"] for column in found.get_columns(table.name)} for table in metadata.sorted_tables
+    }
+
+
+EXPECTED = {table.name: {column.name for column in table.columns} for table in metadata.sorted_tables}
+
+
+def test_a_new_database_gets_the_tables_and_indexes(postgres: Postgres) -> None:
+    database = open_database(postgres.new(), NOWHERE)
+    assert columns(database) == EXPECTED
+    found = inspect(database.engine)
+    made = {index["name"] for table in metadata.tables for index in found.get_indexes(table)}
+    assert {str(index.name) for table in metadata.tables.values() for index in table.indexes} <= made
+    database.close()
+
+
+def test_two_servers_that_start_at_once_make_the_tables_once(postgres: Postgres) -> None:
+    url = postgres.new()
+    together(4, lambda _: open_database(url, NOWHERE).close())
+    database = open_database(url, NOWHERE)
+    with database.read() as connection:
+        assert revision(connection) == 0
+    database.close()
+
+
+def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Postgres) -> None:
+    url = postgres.new()
+    database = open_database(url, NOWHERE)
+    Agents(database, 30).register("box", True, False, "", capabilities())
+    new = set(EXPECTED) - {"revisions", "agents", "jobs", "tasks", "points", "artefacts", "blobs"}
+    with database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE agents DROP COLUMN standing")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+        connection.exec_driver_sql("DELETE FROM revisions WHERE name NOT IN ('jobs', 'agents')")
+        for name in new:
+            connection.exec_driver_sql(f"DROP TABLE {name} CASCADE")
+    database.close()
+    database = open_database(url, NOWHERE)
+    assert columns(database) == EXPECTED
+    assert [(agent.name, agent.standing) for agent in Agents(database, 30).all()] == [("box", "works")]
+    database.close()
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database, tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        migrate(database, "it", later(tmp_path, "    1 / 0\n"))
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar() == HEAD
+    assert columns(database) == EXPECTED
+
+
+def test_a_newer_database_is_refused(url: str, database: Database, tmp_path: Path) -> None:
+    migrate(database, "it", later(tmp_path))
+    with pytest.raises(VisualprofError, match=r"the database t\d+ was made by a newer visualprof \(schema 9999\)"):
+        open_database(url, NOWHERE)
+
+
+# --- errors, in which no password is ---
+
+
+def refusal(url: str) -> VisualprofError:
+    with pytest.raises(VisualprofError) as caught:
+        open_database(url, NOWHERE)
+    assert "guess" not in f"{caught.value.error} {caught.value.hint}"
+    return caught.value
+
+
+def test_a_wrong_password_is_said_and_not_repeated(postgres: Postgres) -> None:
+    postgres.sql("DROP ROLE IF EXISTS locked; CREATE ROLE locked LOGIN PASSWORD 'right'")
+    error = refusal(f"postgresql+psycopg://locked:guess@/postgres?host={postgres.folder}")
+    assert 'password authentication failed for user "locked"' in error.error
+    assert "--database" in error.hint
+
+
+def test_a_server_that_is_not_there_is_said(postgres: Postgres) -> None:
+    error = refusal(f"postgresql+psycopg://visualprof:guess@/postgres?host={postgres.folder}/none")
+    assert error.error.startswith("the database postgres cannot be used: connection")
+    assert isinstance(error, Damaged)
+
+
+def test_a_database_that_is_not_there_is_said(postgres: Postgres) -> None:
+    assert 'database "nope" does not exist' in refusal(postgres.url("nope")).error
+
+
+@pytest.mark.parametrize(
+    "text", ["mysql://u:guess@h/d", "postgresql+psycopg://u:gu/guess@h:x/d", "guess", "sqlite:///guess", "postgresql://u:guess@h:99x/d"]
+)  # fmt: skip
+def test_what_is_no_address_is_not_repeated(text: str) -> None:
+    assert isinstance(refusal(text), (BadParameter, Damaged))
+
+
+def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_OLDEST", 99)
+    assert "is too old" in refusal(url).error
+
+
+def test_a_database_that_cannot_keep_every_text_is_refused(postgres: Postgres) -> None:
+    postgres.sql("DROP DATABASE IF EXISTS ascii")
+    postgres.sql("CREATE DATABASE ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    assert "keeps texts as SQL_ASCII" in refusal(postgres.url("ascii")).error
+
+
+def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert refusal("postgresql+psycopg://u:guess@h/d").hint == "pip install 'visualprof[team]'"
+
+
+def test_a_writer_that_hangs_makes_the_others_busy(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LIMITS", "SET lock_timeout = '100ms'")
+    one, other = open_database(url, NOWHERE), open_database(url, NOWHERE)
+    with one.write():
+        with pytest.raises(Crowded, match="busy"), other.write():
+            pytest.fail("the other one writes")
+        with other.read() as connection:
+            assert revision(connection) == 0, "who reads does not wait"
+    with other.write() as connection:
+        assert changed(connection) == 1
+    one.close()
+    other.close()
+
+
+# --- what differs from SQLite, and must not show ---
+
+
+def test_texts_may_have_any_length_and_a_nul(database: Database) -> None:
+    agents = Agents(database, 30)
+    agents.register("a\0b", True, False, "x" * 200, capabilities())
+    assert [agent.name for agent in agents.all()] == ["a�b"]
+    with database.write() as connection:
+        connection.execute(insert(runs).values(folder="f" * 1000, visibility="public"))
+
+
+def test_who_reads_sees_one_state(pair: tuple[Remote, Remote]) -> None:
+    one, other = (remote.opened() for remote in pair)
+    with one.database.read() as connection:
+        before = revision(connection)
+        other.jobs.submit(request())
+        assert revision(connection) == before
+    assert one.jobs.revision() > before
+
+
+def test_writers_of_two_servers_take_turns(url: str) -> None:
+    databases = [open_database(url, NOWHERE) for _ in range(2)]
+
+    def write(number: int) -> None:
+        for _ in range(20):
+            with databases[number % 2].write() as connection:
+                known = revision(connection)
+                assert changed(connection) == known + 1
+
+    together(6, write)
+    with databases[0].read() as connection:
+        assert revision(connection) == 120
+    [database.close() for database in databases]
+
+
+def test_a_machine_that_is_drained_gets_nothing(pair: tuple[Remote, Remote]) -> None:
+    queue = pair[0].opened()
+    agent = member(queue)
+    queue.jobs.submit(request())
+    assert queue.leases.lease(replace(agent, standing="drained"), ["cpu"], 0) is None
+    assert queue.leases.lease(agent, ["cpu"], 0)
+
+
+# --- the clock ---
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_server_with_a_wrong_clock_neither_ends_a_task_nor_an_agent(
+    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    one, other = (remote.opened() for remote in pair)
+    one.jobs.submit(request())
+    agent = member(one)
+    lease = one.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + hours * 3600 * 10**9)
+    assert other.upkeep
+    other.upkeep.look()
+    assert one.jobs.one(lease.job).tasks[0].state == "running"
+    assert other.agents.all()[0].online(30)
+    assert abs(other.database.now_ns() - real()) < 1e9
+    assert abs(other.agents.all()[0].seen_ns - time.time_ns()) < 2e9, "told by the clock of the server that is asked"
+
+
+def test_one_server_at_a_time_takes_tasks_back(pair: tuple[Remote, Remote]) -> None:
+    one, other = (remote.opened() for remote in pair)
+    one.jobs.submit(request(retries=0))
+    lease = one.leases.lease(member(one), ["cpu"], 0)
+    assert lease
+    with one.database.write() as connection:
+        connection.exec_driver_sql("UPDATE tasks SET lease_until_ns = 1")
+    upkeep = Upkeep(other.database, other.notifier, 30, lambda _: None)
+    with one.database.alone() as mine:
+        assert mine
+        upkeep.look()
+        assert one.jobs.one(lease.job).tasks[0].state == "running"
+    upkeep.look()
+    assert one.jobs.one(lease.job).tasks[0].reason == "agent_lost"
+
+
+# --- notices ---
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks again by himself."""
+    monkeypatch.setattr(relay, "LISTENING_S", 60.0)
+    monkeypatch.setattr(relay, "RECHECK_S", 61.0)
+    monkeypatch.setattr(relay, "_AGAIN_S", 0.1)
+
+
+def listening(*remotes: Remote) -> None:
+    for remote in remotes:
+        until(lambda remote=remote: remote._notifier.recheck_s == relay.LISTENING_S and remote._notifier.notices)
+
+
+def told(waiting: Remote, submitting: Remote, key: str) -> float:
+    """Seconds from a submission to one server until an agent that waits at the other one has the task."""
+    queue, got = waiting.opened(), list[float]()
+    agent = member(queue)
+    thread = threading.Thread(
+        target=lambda: got.append(time.monotonic() if queue.leases.lease(agent, ["cpu"], 20) else 0)
+    )
+    thread.start()
+    time.sleep(0.2)
+    begun = time.monotonic()
+    submitting.opened().jobs.submit(request(key))
+    thread.join(25)
+    return got[0] - begun
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_job_wakes_an_agent_that_waits_at_another_server(pair: tuple[Remote, Remote]) -> None:
+    listening(*pair)
+    assert 0 < told(*pair, "there") < 5
+    assert 0 < told(*reversed(pair), "back") < 5
+
+
+@pytest.mark.usefixtures("patient")
+def test_after_the_database_was_away_everything_goes_on(
+    postgres: Postgres, pair: tuple[Remote, Remote], caplog: pytest.LogCaptureFixture
+) -> None:
+    listening(*pair)
+    before = [remote._notifier.notices for remote in pair]
+    postgres.stop("immediate")
+    with pytest.raises(Damaged, match="see the server's log"):  # which address it has is not for all
+        pair[0].opened().jobs.revision()
+    postgres.start()
+    for remote, notices in zip(pair, before, strict=True):
+        until(lambda remote=remote, notices=notices: remote._notifier.notices > notices)
+    listening(*pair)
+    assert 0 < told(*pair, "again") < 5
+    assert "does not tell of new tasks" in caplog.text
+    assert str(postgres.folder) in caplog.text
+
+
+def test_without_notices_the_database_is_asked(pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch) -> None:
+    listening(*pair)
+    monkeypatch.setattr(pair[1]._notifier, "relay", None)  # it ends before it tells
+    assert 0 < told(*pair, "unheard") < 5
+
+
+def test_a_failed_task_that_is_tried_again_is_told_to_the_others(pair: tuple[Remote, Remote]) -> None:
+    one, other = (remote.opened() for remote in pair)
+    listening(*pair)
+    job, _ = one.jobs.submit(request("k", Spec("a", "onnxruntime"), Spec("b", "onnxruntime")))
+    agent = member(one)
+    for _ in range(2):
+        lease = other.leases.lease(agent, ["cpu"], 0)
+        assert lease
+        one.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    before = other.notifier.notices
+    one.jobs.retry(job)
+    assert until(lambda: other.notifier.notices > before)
+
+
+def test_a_report_that_two_servers_get_at_once_ends_the_task_once(
+    pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (remote.opened() for remote in pair)
+    agent = member(one)
+    one.jobs.submit(request())
+    lease = one.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    end, known = other.finisher._end, list[int]()
+
+    def late(*report: Any) -> None:
+        one.finisher.finish(agent, lease.task, lease.lease, FAILED)
+        known.append(one.jobs.revision())
+        end(*report)
+
+    monkeypatch.setattr(other.finisher, "_end", late)
+    other.finisher.finish(agent, lease.task, lease.lease, FAILED)
+    assert one.jobs.revision() == known[0]
+    with pytest.raises(Stale):
+        other.finisher.finish(agent, lease.task, lease.lease, replace(FAILED, state="cancelled"))
+
+
+# --- commands ---
+
+
+def test_an_administrator_is_made_in_the_shell(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("four words are enough\n"))
+    assert main(["admin", "--database", url, "create-user", "kim@example.org", "--role", "admin"]) == 0
+    assert main(["admin", "--database", url, "list"]) == 0
+    assert capsys.readouterr().out.split() == ["kim@example.org", "admin", "kim"] * 2
+    monkeypatch.setenv("VISUALPROF_DATABASE", url)
+    assert main(["admin", "list"]) == 0
+    assert "kim@example.org" in capsys.readouterr().out
+    assert main(["admin", "backup", str(tmp_path / "copy")]) != 0
+    assert "pg_dump" in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_folder_of_a_named_database_has_no_file_of_sqlite(url: str, tmp_path: Path) -> None:
+    with opened(tmp_path / "runs", database=url) as remote:
+        assert not list(remote.folder.glob("jobs.sqlite*"))
+    later = Remote(Root(tmp_path / "runs", ""), database=url)
+    assert later.existing(), "it was kept before"
+    later.close()

@@ -1,0 +1,150 @@
+"""A database of PostgreSQL: opening it, its clock, its turns, and what its errors mean."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, String, create_engine, event, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.ext.compiler import compiles
+
+from visualprof.errors import BadParameter, VisualprofError
+from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
+from visualprof.remote.queue.store.database import UNUSABLE, Database, migrate, open_sqlite
+
+_log = logging.getLogger(__name__)
+
+FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
+_OLDEST = 14
+_CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
+_CONNECT = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+# Who hangs while others wait for it must not stop them for ever.
+_LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '300s'"
+_LOCK = 0x76705F77  # "vp_w": the turn of writers; the next number is that of `alone`
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_TURN = f"SELECT pg_advisory_xact_lock({_LOCK}), {_CLOCK}"
+_ALONE = f"SELECT pg_try_advisory_xact_lock({_LOCK + 1}), {_CLOCK}"
+_BUSY = ("53300", "55P03", "57014")  # too many connections, a lock that is not to be had, a query that took too long
+_FULL = "53100"
+
+
+@compiles(String, "postgresql")
+def _any_length(*_: Any, **__: Any) -> str:
+    """As on SQLite: what comes in is checked where it comes in, and not once more by the database."""
+    return "TEXT"
+
+
+class PostgreSQL(Database):
+    """Transactions over a server of PostgreSQL, which several servers of ours may use."""
+
+    own_clock = False
+    remedy = "see that it runs, and that --database names it, its user and the password rightly"
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._writer = engine
+        self._since_ns: int | None = None
+
+    def now_ns(self) -> int:
+        """As the database's clock was when it was last seen, which is at the beginning of every change, and since."""
+        return time.time_ns() if self._since_ns is None else time.monotonic_ns() + self._since_ns
+
+    @property
+    def ahead_ns(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """See `Database`."""
+        return self.now_ns() - time.time_ns()
+
+    @contextlib.contextmanager
+    def alone(self) -> Generator[bool]:
+        """Is no other server of this database in such a block? The lock ends with the transaction, or its server."""
+        with self.read() as connection:
+            yield bool(self._told_time(connection, _ALONE))
+
+    def _begun(self, connection: Connection) -> None:
+        self._told_time(connection, _TURN)
+
+    def _told_time(self, connection: Connection, statement: str) -> object:
+        given, now_us = connection.exec_driver_sql(statement).one()
+        self._since_ns = now_us * 1000 - time.monotonic_ns()
+        return given
+
+    def _refusal(self, error: BaseException | None) -> VisualprofError:
+        state, reason = getattr(error, "sqlstate", None), " ".join(str(error).split())
+        for secret in (self.engine.url.password, self.engine.url.query.get("password")):
+            reason = reason.replace(str(secret), "***") if secret else reason
+        if state == _FULL:
+            return DiskFull(f"the database cannot grow: {reason}", "free some space on its server's disk")
+        if state in _BUSY:
+            return Crowded("the database of jobs is busy", "try again soon")
+        if self._since_ns is not None:  # it worked before; from now on everybody who asks gets the answer
+            _log.warning("the database: %s", reason)
+            reason = "see the server's log"
+        return Damaged(UNUSABLE + reason, self.remedy)
+
+
+def open_database(url: str, file: Path) -> Database:
+    """The database that is named, or else that of a file; it is made or brought up to date.
+
+    Raises: VisualprofError: it cannot be used; no error tells of the password.
+    """
+    if not url:
+        return open_sqlite(file)
+    address = _address(url)
+    try:
+        importlib.import_module("psycopg")
+    except ImportError as error:
+        raise VisualprofError("PostgreSQL needs psycopg", "pip install 'visualprof[team]'") from error
+    given = {name: value for name, value in _CONNECT.items() if name not in address.query}
+    engine = create_engine(address, connect_args=given, pool_size=_CONNECTIONS, max_overflow=0, pool_pre_ping=True)
+    event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
+    database = PostgreSQL(engine)
+    try:
+        migrate(database, f"the database {address.database or ''}".rstrip())
+    except BaseException:
+        engine.dispose()
+        raise
+    return database
+
+
+def _address(url: str) -> URL:
+    """Raises: BadParameter: it is none; what it is has a password in it, and is not said."""
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):
+        address = None
+    if address is None or address.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise BadParameter("this is no address of a database", f"--database {FORM}")
+    return address.set(drivername="postgresql+psycopg")
+
+
+def _configure(connection: Any, _: Any) -> None:
+    """A new connection.
+
+    Raises: VisualprofError: the server is too old, or cannot keep every text.
+    """
+    from psycopg.types.string import StrDumper
+
+    class Text(StrDumper):
+        """PostgreSQL keeps no NUL, which the words of a program that crashed may have."""
+
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\0", "\ufffd"))
+
+    version, encoding = connection.info.server_version // 10000, connection.info.parameter_status("server_encoding")
+    if version < _OLDEST or encoding != "UTF8":
+        connection.close()
+        if version < _OLDEST:
+            raise VisualprofError(f"PostgreSQL {version} is too old", f"{_OLDEST} or newer is needed")
+        raise VisualprofError(f"the database keeps texts as {encoding}", "CREATE DATABASE ... ENCODING 'UTF8'")
+    connection.adapters.register_dumper(str, Text)
+    connection.autocommit = True
+    connection.execute(_LIMITS)
+    connection.autocommit = False
