@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "remote"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from sites import make_site

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from queue_sites import capabilities
 from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
+from visualprof.remote.protocol import PROTOCOL
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.session_token import HEADER
 
@@ -64,6 +66,20 @@ class Team:
         if name:
             assert browser.log_in(f"{name}@example.org").status_code == 200
         return browser
+
+
+def machine(browser: Browser, name: str = "box") -> tuple[str, str]:
+    """A machine that somebody adds: its id and token."""
+    answer = register(browser, browser.ask("POST", "agents/codes").get_json()["code"], name)
+    assert answer.status_code == 200, answer.get_json()
+    return answer.get_json()["agent"], answer.get_json()["token"]
+
+
+def register(browser: Browser, by: str, name: str = "box", **more: Any) -> TestResponse:
+    """What a machine sends: no cookies, and the code."""
+    body = {"protocol": PROTOCOL, "name": name, "public": True, "capabilities": asdict(capabilities()), **more}
+    client = browser.client.application.test_client()
+    return client.post("/api/v1/agent/register", json=body, headers={"Authorization": f"Bearer {by}"})
 
 
 ROLES = {"root": "admin", "ann": "member", "bob": "member", "eve": "viewer"}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from teams import MODEL_FILE, Browser, Team
+from teams import MODEL_FILE, Browser, Team, machine
 from werkzeug.test import TestResponse
 
 from visualprof.accounts.notices.rows import tell
@@ -93,9 +93,14 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET tasks/<task>/log": (VIEWER, "ann"),
     "GET backends": (VIEWER, ""),
     "GET agents": (VIEWER, ""),
-    "PATCH agents/<agent>": (ADMIN, ""),
-    "DELETE agents/<agent>": (ADMIN, ""),
+    "PATCH agents/<agent>": (MEMBER, "ann"),
+    "DELETE agents/<agent>": (MEMBER, "ann"),
     "POST agents/token": (ADMIN, ""),
+    "POST agents/codes": (MEMBER, ""),
+    "POST agents/<agent>/grants": (MEMBER, "ann"),
+    "DELETE agents/<agent>/grants/<holder>": (MEMBER, "ann"),
+    "POST agents/<agent>/bookings": (ADMIN, ""),
+    "DELETE agents/<agent>/bookings/<booking>": (ADMIN, ""),
     "GET evaluation": (VIEWER, ""),
     "GET evaluation/overlay": (VIEWER, "ann"),
     "GET evaluation/point": (VIEWER, "ann"),
@@ -159,6 +164,8 @@ BODIES: dict[str, Any] = {
     "POST jobs/check": {},
     "POST jobs/draft": {"model": "BLOB"},
     "PATCH agents/<agent>": {},
+    "POST agents/<agent>/grants": {"email": "bob@example.org"},
+    "POST agents/<agent>/bookings": {"from_ns": 0, "until_ns": 1 << 61},
 }
 
 
@@ -203,8 +210,8 @@ def asked(team: Team) -> Asked:
         "<job>": team.job, "<task>": team.task, "RUN": team.run, "BLOB": team.blob,
         "MODEL": graph_of(team.blob, "onnx") or "",
         "<name>": "operator", "<session>": account["sessions"][0]["id"], "<token>": account["tokens"][0]["id"],
-        "<project>": project, "<user>": team.ids["ann"], "<agent>": "nobody",
-        "<link>": link,
+        "<project>": project, "<user>": team.ids["ann"], "<agent>": machine(ann, "ann's box")[0],
+        "<link>": link, "<holder>": team.ids["ann"], "<booking>": "none",
     })  # fmt: skip
 
 

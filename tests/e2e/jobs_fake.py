@@ -79,8 +79,12 @@ def agent(id: str, name: str, platform: str, runtimes: list[Json], **more: Any) 
         "registered_ns": ago(86_400),
         "capabilities": capabilities,
         "tasks": [],
+        "owner": None,
+        "changeable": True,
+        "grants": [],
+        "bookings": [],
     }
-    return row | more
+    return {"lost": not more.get("online", True), **row, **more}
 
 
 def agents() -> list[Json]:
@@ -484,6 +488,7 @@ class JobsFake:
             "agents": self.agents,
             "command": f"visualprof agent --server http://192.168.7.2:8040 --token {self.token}",
             "token_hidden": False,
+            "by_code": False,
             "install": "visualprof agent install-runtime onnxruntime==1.31.1",
             "local_agent": any(row["local"] for row in self.agents),
         }

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import SAMPLES
 from tests.e2e.live import ROOT, Dashboard, Page, Visits, expect
 from tests.e2e.test_accessibility import AXE, violations, violations_now
+from tests.remote.queue_sites import FakeAgent
 
 PASSWORD = "four words are enough"
 
@@ -73,7 +74,7 @@ def test_a_team_from_the_invitation_to_a_shared_run(team: Dashboard, visit: Visi
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
-@pytest.mark.parametrize("page", ["account", "people"])
+@pytest.mark.parametrize("page", ["account", "people", "agents"])
 def test_nobody_is_shut_out_of_their_account(team: Dashboard, visit: Visits, page: str) -> None:
     visit.tolerate("status of 401")
     for theme in ("light", "dark"):
@@ -208,3 +209,26 @@ def test_a_link_shows_one_run_without_an_account(team: Dashboard, visit: Visits)
     expect(guest.get_by_text("The link that you came by is over")).to_be_visible()
     log_in(guest, "root@example.org")
     expect(guest.get_by_role("button", name="Account of root")).to_be_visible()
+
+
+def test_a_machine_is_added_granted_and_booked(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of (401|409)")
+    page = visit(team, "agents", token="")
+    log_in(page, "root@example.org")
+    page.get_by_role("button", name="Make a command").click()
+    shown = page.locator(".command-line", has_text="--token").first
+    command = shown.inner_text().removesuffix("Copy").split()
+    FakeAgent(command[3], command[5], "gpu-lab").register()
+    card = page.get_by_role("region", name="gpu-lab")
+    expect(card).to_contain_text("root@example.org")
+    expect(card.get_by_role("switch")).not_to_be_checked()
+    card.get_by_text("Who uses it, and when").click()
+    card.get_by_label("E-mail address").fill("root@example.org")
+    card.get_by_role("button", name="Grant").click()
+    expect(card.get_by_role("list", name="It also works for")).to_contain_text("root@example.org")
+    card.get_by_role("button", name="Keep it").click()
+    expect(card.get_by_text("maintenance: ")).to_be_visible()
+    card.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_role("alert")).to_contain_text("is booked from")
+    card.get_by_role("button", name="End: maintenance").click()
+    expect(card.get_by_text("maintenance: ")).to_have_count(0)

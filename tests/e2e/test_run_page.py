@@ -435,7 +435,7 @@ def test_machines_show_what_they_have_and_do(open_page: Callable[..., Page]) -> 
     card = page.get_by_role("region", name="gpu-box")
     for text in ("NVIDIA H200, 141 GiB", "96 cores", "PyTorch 2.13.0", "an own user", "online", "measuring"):
         expect(card).to_contain_text(text)
-    expect(page.get_by_role("region", name="树莓派-5")).to_contain_text("offline")
+    expect(page.get_by_role("region", name="树莓派-5")).to_contain_text("probably lost")
     expect(page.locator("main")).to_contain_text("python3 agent.pyz --server http://192.168.7.2:8040 --token")
     card.get_by_role("link", name="ResNet-50 nightly").click()
     expect(line(page, "ResNet-50 nightly")).to_be_visible()

@@ -17,6 +17,8 @@ class Known:
     machines: list[Agent] = field(default_factory=list)
     intervals: Intervals = field(default_factory=lambda: Intervals(lease_s=3600))  # longer than any run of tests
 
+    urgent = True
+
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         return self.files.get(sha256)
 

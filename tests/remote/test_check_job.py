@@ -37,6 +37,8 @@ class Known:
     machines: list[Agent] = field(default_factory=list)
     intervals: Intervals = field(default_factory=Intervals)
 
+    urgent = True
+
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         if sha256 in self.arrays:
             return self.arrays[sha256]

@@ -21,10 +21,10 @@ from visualprof.remote.queue.store import database as module
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.database import changed, migrate, open_sqlite
 from visualprof.remote.queue.store.tables import metadata
-from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results
+from visualprof.remote.queue.tasks import finish, jobs, leases, logs, points, results, turns
 from visualprof.remote.queue.tasks.jobs import revision
 
-PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results)
+PARTS = (agents, blobs, module, finish, jobs, leases, logs, points, results, turns)
 REAL = Path(module.__file__).parent / "migrations"
 HEAD = max(path.name[:4] for path in (REAL / "versions").glob("0*.py"))
 LATER = f"""
@@ -101,26 +101,14 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     older = sqlite3.connect(path)
     older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
     new = [
-        "deliveries",
-        "notices",
-        "contacts",
-        "links",
-        "quotas",
-        "device_use",
-        "members",
-        "sessions",
-        "api_tokens",
-        "codes",
-        "failures",
-        "audit",
-        "projects",
-        "users",
-        "holders",
-        "runs",
+        *("deliveries", "notices", "contacts", "links", "quotas", "device_use", "grants", "bookings"),
+        *("members", "sessions", "api_tokens", "codes", "failures", "audit", "projects", "users", "holders", "runs"),
     ]
     older.executescript(
         "".join(f"DROP TABLE {name};" for name in new) + "DELETE FROM revisions WHERE name IN ('runs', 'told')"
     )
+    older.executescript("DROP INDEX tasks_by_turn; DROP INDEX tasks_by_start; ALTER TABLE tasks DROP COLUMN priority")
+    older.executescript("CREATE INDEX tasks_by_state ON tasks (state, seq)")
     row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)
     names = "id, name, token_sha256, public, local, address, capabilities, registered_ns, seen_ns"
     older.execute(f"INSERT INTO agents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)

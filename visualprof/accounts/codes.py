@@ -1,4 +1,4 @@
-"""Codes that do one thing once, within a time: an invitation to register, a new password."""
+"""Codes that do one thing once, within a time: an invitation to register, a new password, a machine that joins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from visualprof.errors import BadParameter
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import codes
 
-Purpose = Literal["invitation", "reset"]
-LASTS_S: dict[Purpose, int] = {"invitation": 7 * 86400, "reset": 3600}
+Purpose = Literal["invitation", "reset", "machine"]
+LASTS_S: dict[Purpose, int] = {"invitation": 7 * 86400, "reset": 3600, "machine": 600}
 
 
 def make(connection: Connection, purpose: Purpose, email: str, role: Role, made_by: str | None) -> str:

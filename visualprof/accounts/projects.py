@@ -14,7 +14,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import members, projects, runs, users
+from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ class Projects:
             theirs = update(runs).where(runs.c.project == project)
             connection.execute(theirs.values(project=None, visibility="private"))
             connection.execute(delete(members).where(members.c.project == project))
+            connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))
             changed(connection, "runs")
             note(connection, actor, "remove project", name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from visualprof.accounts.audit import Deed, deeds
 from visualprof.accounts.links import Links
+from visualprof.accounts.machines import Machines
 from visualprof.accounts.notices.contacts import Contacts
 from visualprof.accounts.notices.rows import Notices
 from visualprof.accounts.passwords import Passwords
@@ -36,6 +37,7 @@ class Accounts:
         self.contacts = Contacts(database)
         self.quotas = UserQuotas(database)
         self.links = Links(database, self.sharing)
+        self.machines = Machines(database)
 
     def deeds(self, before: int | None, limit: int) -> list[Deed]:
         """The latest rows of the log, the newest first. before: only those with a lower number."""

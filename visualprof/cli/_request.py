@@ -91,6 +91,7 @@ def draft(args: argparse.Namespace, key: str, files: Files) -> Json:
         "dims": pairs(args.dim, "--dim", "seq=64"),
         "specs": [spec],
         "spread": args.spread,
+        "priority": args.priority,
         "measure": {name: str(value) for name, value in measure.items() if value is not None},
     }
 

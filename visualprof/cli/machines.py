@@ -1,4 +1,4 @@
-"""Lists the machines that measure for a server, and says which of them get tasks.
+"""Lists the machines that measure for a server, and says which of them get tasks, and whose.
 
 visualprof machines               every machine
 visualprof machines drain NAME    gets no further task; what it is doing goes on
@@ -6,6 +6,15 @@ visualprof machines out NAME      put out: what it is doing goes to others, and 
 visualprof machines work NAME     gets tasks again
 visualprof machines remove NAME   forgotten, when it is offline or put out
 visualprof machines new-token     another registration token; machines that are registered stay
+
+On a server with accounts:
+
+visualprof machines enrol                                  a command by which one machine joins, for ten minutes
+visualprof machines grant NAME [EMAIL] [--project P]       a private machine works for them, too; revoke takes it back
+visualprof machines public NAME                            works for everybody; private: for its owner and those granted
+visualprof machines reserve NAME EMAIL --until T           kept for one user; --from T, else from now
+visualprof machines maintain NAME --until T                gets no task in that time
+visualprof machines free NAME [ID]                         ends its booking; ID: where it has several
 """
 
 from __future__ import annotations
@@ -14,12 +23,13 @@ import argparse
 import json
 import shutil
 import urllib.parse
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from visualprof.cli import _server
 from visualprof.cli._server import Json, Server
 from visualprof.cli._watch import plain
-from visualprof.errors import NotFound
+from visualprof.errors import BadParameter, NotFound
 
 if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
@@ -28,7 +38,10 @@ SHOWN: dict[str, Kind] = {
     "name": "name", "id": "name", "standing": "name", "online": "flag", "platform": "name", "cpu": "name",
     "runtimes": "text",
 }  # fmt: skip
-STANDINGS = {"drain": "drained", "out": "out", "work": "works"}
+CHANGES: dict[str, Json] = {
+    "drain": {"standing": "drained"}, "out": {"standing": "out"}, "work": {"standing": "works"},
+    "public": {"public": True}, "private": {"public": False},
+}  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,37 +54,93 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("out", "put it out: its task goes to others, and it is refused"),
         ("work", "give it tasks again"),
         ("remove", "forget one that is offline or put out"),
+        ("public", "let it work for everybody"),
+        ("private", "let it work for its owner and those it is granted to"),
+        ("grant", "let a private one work for a user or a project, too"),
+        ("revoke", "take that back"),
+        ("reserve", "keep it for a user"),
+        ("maintain", "give it no task for a time"),
+        ("free", "end its booking"),
     ):
-        actions.add_parser(name, help=what).add_argument("machine", metavar="NAME", help="name or id")
+        action = actions.add_parser(name, help=what)
+        action.add_argument("machine", metavar="NAME", help="name or id")
+        if name in ("grant", "revoke", "reserve"):
+            action.add_argument("email", metavar="EMAIL", nargs=None if name == "reserve" else "?", default="")
+        if name in ("grant", "revoke"):
+            action.add_argument("--project", metavar="P", default="", help="its name or id")
+        if name in ("reserve", "maintain"):
+            action.add_argument("--from", dest="begin", type=_time, metavar="T", help="default: now")
+            action.add_argument("--until", type=_time, metavar="T", required=True, help="as 2026-11-23T18:00")
+        if name == "free":
+            action.add_argument("booking", metavar="ID", nargs="?", default="", help="of the booking")
+    actions.add_parser("enrol", help="make a command by which one machine joins; with accounts")
     actions.add_parser("new-token", help="make another registration token; registered machines stay")
 
 
 def run(args: argparse.Namespace) -> int:
     """Lists the machines, after a change that was asked for."""
     server = Server(args.server, args.token)
-    answer = server.get("agents")
-    if args.action == "new-token":
-        answer = server.post("agents/token")
-    elif args.action:
-        path = f"agents/{urllib.parse.quote(_named(answer['agents'], args.machine), safe='')}"
-        standing = STANDINGS.get(args.action)
-        answer = server.send("PATCH", path, {"standing": standing}) if standing else server.send("DELETE", path)
+    commands = {"new-token": "agents/token", "enrol": "agents/codes"}
+    if args.action in commands:
+        answer = server.post(commands[args.action])
+    else:
+        answer = server.get("agents")
+        if args.action:
+            answer = _changed(server, _named(answer["agents"], args.machine, "machine"), args)
     if args.json:
         print(json.dumps(answer))
-    elif args.action == "new-token":
+    elif args.action in commands:
         print(answer["command"])
     else:
         _print(answer["agents"])
     return 0
 
 
-def _named(agents: list[Json], name: str) -> str:
-    """The id of a machine. Raises: NotFound: none, or several have that name."""
-    found = [agent["id"] for agent in agents if name in (agent["id"], agent["name"])]
+def _changed(server: Server, agent: Json, args: argparse.Namespace) -> Json:
+    """The answer to a change of a machine."""
+    path, action = f"agents/{urllib.parse.quote(agent['id'], safe='')}", args.action
+    if action in CHANGES:
+        return server.send("PATCH", path, CHANGES[action])
+    if action == "grant":
+        project = _project(server, args.project)["id"] if args.project else ""
+        return server.post(f"{path}/grants", {"email": args.email, "project": project})
+    if action == "revoke":
+        holders = [{**grant, "id": grant["holder"]} for grant in agent["grants"]]
+        return server.send("DELETE", f"{path}/grants/{_named(holders, args.email or args.project, 'grant')['id']}")
+    if action in ("reserve", "maintain"):
+        begin = args.begin or datetime.now().astimezone()
+        times = {"from_ns": _ns(begin), "until_ns": _ns(args.until)}
+        return server.post(f"{path}/bookings", {**times, "email": args.email if action == "reserve" else ""})
+    if action == "free":
+        bookings = [{**one, "name": one["id"] if args.booking else ""} for one in agent["bookings"]]
+        return server.send("DELETE", f"{path}/bookings/{_named(bookings, args.booking, 'booking')['id']}")
+    return server.send("DELETE", path)
+
+
+def _project(server: Server, name: str) -> Json:
+    return _named(server.get("projects")["projects"], name, "project")
+
+
+def _named(rows: list[Json], name: str, what: str) -> Json:
+    """The row of that id or name. Raises: NotFound: none, or several have that name."""
+    found = [row for row in rows if name in (row["id"], row["name"])]
     if len(found) != 1:
-        names = ", ".join(f"{plain(agent['name'])} ({agent['id']})" for agent in agents) or "none"
-        raise NotFound(f"{len(found) or 'no'} machine{'s' if found else ''} called {name!r}", f"there is {names}")
+        names = ", ".join(f"{plain(row['name'])} ({row['id']})" for row in rows) or "none"
+        raise NotFound(
+            f"{len(found) or 'no'} {what}{'s' if len(found) > 1 else ''} called {name!r}", f"there is {names}"
+        )
     return found[0]
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()  # without a zone: the one here
+    except ValueError:
+        raise BadParameter(f"{text!r} is no time", "it looks like 2026-11-23T18:00") from None
+
+
+def _ns(when: datetime) -> int:
+    return int(when.timestamp()) * 10**9
 
 
 def _print(agents: list[Json]) -> None:
@@ -81,6 +150,9 @@ def _print(agents: list[Json]) -> None:
     rows = [_row(agent) for agent in agents]
     columns = {name: [row[name] for row in rows] for name in SHOWN}
     print(render(Table(columns=columns, kinds=SHOWN), "", shutil.get_terminal_size().columns, len(rows)), end="")
+    for agent in agents:
+        for one in agent["bookings"]:
+            print(f"{plain(agent['name'])}: {_booked(one)}")
 
 
 def _row(agent: Json) -> Json:
@@ -89,3 +161,11 @@ def _row(agent: Json) -> Json:
     texts = {name: plain(agent[name]) for name in ("name", "id", "standing")}
     machine = {"platform": plain(has["platform"]), "cpu": plain(has["cpu"]), "runtimes": runtimes}
     return {**texts, "online": agent["online"], **machine}
+
+
+def _booked(one: Json) -> str:
+    whom = "maintenance" if one["kind"] == "maintenance" else f"for {plain(one['email'] or 'somebody else')}"
+    begin, end = (
+        datetime.fromtimestamp(one[name] // 10**9).strftime("%Y-%m-%d %H:%M") for name in ("from_ns", "until_ns")
+    )
+    return f"{whom} {begin} to {end} ({plain(one['id'])})"

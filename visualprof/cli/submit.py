@@ -13,7 +13,7 @@ from pathlib import Path
 from visualprof.cli import _fail_on, _request, _server, _watch
 from visualprof.cli._server import Json, Server, Unreachable
 from visualprof.errors import BadParameter, VisualprofError
-from visualprof.remote.protocol import SCENARIOS
+from visualprof.remote.protocol import PRIORITIES, SCENARIOS
 
 TRIES = 3
 INPUT = ".npy of an input, or FILE.npz with arrays of the inputs' names; random values without"
@@ -40,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     quiet = "a spec waits at most so long, all in all, until the host is quiet; without, it measures at once"
     parser.add_argument("--quiet-host", type=float, metavar="S", help=quiet)
     parser.add_argument("--profile-runs", type=int, metavar="N", help="runs that are profiled; 0: no profile")
+    urgency = "before or after other jobs; high is for administrators (default %(default)s)"
+    parser.add_argument("--priority", choices=PRIORITIES, default="normal", help=urgency)
     parser.add_argument("--timeout", type=float, metavar="S", help="end a spec that takes longer")
     parser.add_argument("--wait", action="store_true", help="until it is over: exit 0 succeeded, 1 failed, 3 cancelled")
     when = "with --wait: exit 4 where this is so, e.g. 'unstable|busy|p99>5ms'"

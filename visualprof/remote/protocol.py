@@ -42,6 +42,8 @@ Reason = Literal[
 Platform = Literal["x86", "cuda", "arm"]
 Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
+Priority = Literal["low", "normal", "high"]
+PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
 DTYPES = (
     "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
 )  # fmt: skip
@@ -194,6 +196,7 @@ class Request:
     pin: CPUs that the child may use, `0-3,8` or `auto`, "" all. quiet_s: how long a spec waits for a quiet host.
     price_per_hour: of a machine, in whatever currency; None: what the machine itself says.
     sample: it comes with visualprof for a first look: pages and commands say that nobody here measured it.
+    priority: of its tasks before those of other jobs.
     """
 
     key: str
@@ -214,6 +217,7 @@ class Request:
     quiet_s: float = 0.0
     price_per_hour: float | None = None
     sample: bool = False
+    priority: Priority = "normal"
 
     @property
     def blobs(self) -> dict[str, str]:

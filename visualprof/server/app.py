@@ -68,7 +68,7 @@ def create_app(
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),
         Jobs(remote, visible),
-        Agents(remote),
+        Agents(remote, accounts, settings.base_url),
         Session(settings, accounts),
         People(settings, accounts),
         QuotaRoutes(accounts),
@@ -77,7 +77,7 @@ def create_app(
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
         OpenApi(),
-        AgentLink(remote),
+        AgentLink(remote, accounts),
         AgentFiles(remote),
     )
     for resource in resources:

@@ -140,8 +140,13 @@ class Seen:
         return self._remote.inspected(sha256) if self._visible.holds(sha256) else None
 
     def agents(self) -> list[Agent]:
-        """The machines."""
-        return self._remote.agents(who().viewer)
+        """The machines. An administrator sees others' private ones, but they do not work for them."""
+        return self._remote.agents(who().user)
+
+    @property
+    def urgent(self) -> bool:
+        """Administrators decide what is more urgent than the work of others."""
+        return who().may("admin")
 
     @property
     def intervals(self) -> Intervals:

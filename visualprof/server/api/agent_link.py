@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from flask import Blueprint, Response, g, request, send_file
@@ -16,8 +16,12 @@ from visualprof.remote.queue.refusals import Elsewhere, Untrusted
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.told import MAX_POINT, Announced, Beat, Report, batch_of
 from visualprof.server.answers import answer
+from visualprof.server.identity import sender
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query, Resource, change, get, read
+
+if TYPE_CHECKING:
+    from visualprof.accounts.service import Accounts
 
 LOG_PIECE = 64 << 10
 _BROWSER = ("Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode")
@@ -101,8 +105,9 @@ class Announcement(msgspec.Struct):
 class AgentLink(Resource):
     """The routes for agents: who sends is asked before anything is read."""
 
-    def __init__(self, remote: Remote) -> None:
+    def __init__(self, remote: Remote, accounts: Accounts | None) -> None:
         self._remote = remote
+        self._machines = accounts.machines if accounts else None
 
     def blueprint(self) -> Blueprint:
         """The routes for an application."""
@@ -116,7 +121,7 @@ class AgentLink(Resource):
             raise Forbidden("this address is for agents", "a browser uses the Run page")
         self._remote.refuse_read_only()
         if request.path.endswith("/register"):
-            g.local = _registers(self._remote)
+            g.local = _registers(self._remote, self._machines is not None)
         else:
             g.sender = _sender(self._remote)
 
@@ -127,25 +132,32 @@ class AgentLink(Resource):
         if asked.protocol != PROTOCOL:
             error = f"this server speaks version {PROTOCOL} of the protocol, not {asked.protocol}"
             raise BadParameter(error, "install the same version of visualprof on both sides")
-        address, known = asked.address or request.remote_addr or "", (asked.agent, asked.token)
+        address, known = asked.address or sender(), (asked.agent, asked.token)
         agents, local = self._remote.opened().agents, bool(g.local)
-        agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known)
+        join = self._machines.join(_bearer(), asked.name, sender()) if self._machines else None
+        agent, token = agents.register(asked.name, asked.public, local, address, asked.capabilities, known, join)
         return Registered(agent, token, self._remote.intervals)
 
     def _asked(self, body: bytes) -> Registration:
-        """The body, of somebody who may register: with the registration token, or as one that was there before.
+        """The body, of somebody who may register.
+
+        That is with the registration token, with a code where people have accounts, or as one that was there before.
 
         Raises: Untrusted. BadParameter.
         """
-        refused = Untrusted("this is not the server's token", "the Machines page shows it")
+        if self._machines:
+            refused = Untrusted("this code was used, or is none", "the Machines page makes one: it lasts ten minutes")
+        else:
+            refused = Untrusted("this is not the server's token", "the Machines page shows it")
+        may = g.local is not None or (self._machines is not None and self._machines.enrols(_bearer()))
         try:
             asked = _REGISTRATION.decode(body)
         except (ValueError, RecursionError) as error:
-            if g.local is None:
+            if not may:
                 raise refused from error
             raise BadParameter(f"this is no registration: {error}", "docs/remote.md describes it") from error
         queue = self._remote.existing()
-        if g.local is None and not (queue and queue.agents.known((asked.agent, asked.token))):
+        if not may and not (queue and queue.agents.known((asked.agent, asked.token))):
             raise refused
         return asked
 
@@ -252,13 +264,15 @@ def _elsewhere(error: Elsewhere) -> Response:
     return answer({"error": error.error, "hint": error.hint, "size": error.size}, error.status)
 
 
-def _registers(remote: Remote) -> bool | None:
+def _registers(remote: Remote, accounts: bool) -> bool | None:
     """Is the sender the agent that this server started? None: it has no token by which a new one may register.
+
+    That of the server is none where people have accounts.
 
     Raises: Untrusted: it has none at all.
     """
     token = _bearer().encode("utf-8", "replace")
-    if hmac.compare_digest(token, remote.token.encode()):
+    if not accounts and hmac.compare_digest(token, remote.token.encode()):
         return False
     if hmac.compare_digest(token, remote.local_token.encode()):
         return True

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
 import msgspec
 from flask import Response, request
+from msgspec import Meta
 
-from visualprof.errors import BadParameter
+from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.protocol import Capabilities, Phase
-from visualprof.remote.queue.store.records import Standing
+from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.records import Agent, Standing
 from visualprof.server.answers import row
-from visualprof.server.identity import who
+from visualprof.server.api.session import existing
+from visualprof.server.identity import actor, who
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import READ_ONLY, Resource, change, get
 
+if TYPE_CHECKING:
+    from visualprof.accounts.machines import Booking, Machines
+    from visualprof.accounts.service import Accounts
+
 INSTALL = "visualprof agent install-runtime onnxruntime"
-CHANGED = {**READ_ONLY, 404: "there is no such agent"}
+LOST_AFTER = 10  # leases
+CHANGED = {403: "the server is read-only, or the machine is another's", 404: "there is no such agent"}
+When = Annotated[int, Meta(ge=0, lt=2**62)]
 
 
 class AgentTask(msgspec.Struct):
@@ -28,10 +40,34 @@ class AgentTask(msgspec.Struct):
     progress: float
 
 
+class GrantRow(msgspec.Struct):
+    """For whom a private machine works beside its owner. holder: id of a user or project; name: the user's address."""
+
+    holder: str
+    kind: Literal["user", "project"]
+    name: str
+
+
+class BookingRow(msgspec.Struct):
+    """When a machine is kept: for one user, or during maintenance for nobody.
+
+    mine: for whoever asks. email: of the user, for administrators and the machine's owner.
+    """
+
+    id: str
+    kind: Literal["reservation", "maintenance"]
+    mine: bool
+    email: str | None
+    from_ns: int
+    until_ns: int
+
+
 class AgentRow(msgspec.Struct):
-    """A machine that measures. online: its last heartbeat is not older than a lease.
+    """A machine that measures. online: its last heartbeat is not older than a lease. lost: it is older than ten.
 
     standing: `drained` gets no further task, `out` is refused until it is let in again.
+    owner: address of whoever added it, null where nobody did. changeable: whoever asks may change it; others are not
+    told its owner and grants. bookings: those that are not over, the earliest first.
     """
 
     id: str
@@ -41,22 +77,29 @@ class AgentRow(msgspec.Struct):
     local: bool
     standing: Standing
     online: bool
+    lost: bool
     last_seen_ns: int
     registered_ns: int
     capabilities: Capabilities
     tasks: list[AgentTask]
+    owner: str | None
+    changeable: bool
+    grants: list[GrantRow]
+    bookings: list[BookingRow]
 
 
 class AgentsAnswer(msgspec.Struct):
     """Agents by name. command: what to type on another machine, with the registration token in it.
 
-    token_hidden: it is not, because whoever asks lacks the session's token.
+    token_hidden: it is not, because whoever asks lacks the session's token. by_code: it needs a code instead, because
+    people have accounts.
     """
 
     revision: int
     agents: list[AgentRow]
     command: str
     token_hidden: bool
+    by_code: bool
     install: str
     local_agent: bool
 
@@ -69,42 +112,94 @@ class AgentChange(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True
     standing: Standing | None = None
 
 
+class Enrolment(msgspec.Struct):
+    """What to type on the machine that is to be added, once and within the time; it belongs to whoever asked."""
+
+    command: str
+    code: str
+
+
+class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
+    """For whom a private machine is to work, too: the address of a user, or the id of a project."""
+
+    email: str = ""
+    project: str = ""
+
+
+class NewBooking(msgspec.Struct, forbid_unknown_fields=True):
+    """When a machine is to be kept. email: for whom; "" is maintenance."""
+
+    from_ns: When
+    until_ns: When
+    email: str = ""
+
+
 class Agents(Resource):
     """The routes over the queue of a server."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    def __init__(self, remote: Remote, accounts: Accounts | None, base_url: str = "") -> None:
+        self._remote, self._accounts, self._base_url = remote, accounts, base_url
 
     @get("/agents")
     def agents(self) -> AgentsAnswer:
         """Every agent."""
-        return _agents(self._remote)
+        return self._agents()
 
-    @change(
-        "PATCH",
-        "/agents/<agent>",
-        refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"},
-        needs="admin",
-    )
+    @change("PATCH", "/agents/<agent>", refuses={**CHANGED, 409: "it belongs to the server, which cannot put it out"})
     def change_agent(self, agent: str, body: AgentChange) -> AgentsAnswer:
         """Change an agent."""
         if body.name is not None and not (body.name.isprintable() and 0 < len(body.name.strip()) <= 200):
             raise BadParameter("name: 1 to 200 visible characters")
-        self._changing().agents.change(agent, body.name, body.public, body.standing)
-        return _agents(self._remote)
+        if body.public is not None and not who().may("admin"):
+            raise Forbidden("only administrators make a machine public or private")
+        queue, told = self._changing(), msgspec.json.encode(body).decode()
+        queue.agents.change(agent, body.name, body.public, body.standing, self._allow(agent, told))
+        return self._agents()
 
-    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"}, needs="admin")
+    @change("DELETE", "/agents/<agent>", refuses={**CHANGED, 409: "it is online, and was not put out"})
     def forget(self, agent: str) -> AgentsAnswer:
         """Forget an agent."""
-        self._changing().agents.remove(agent)
-        return _agents(self._remote)
+        self._changing().agents.remove(agent, self._allow(agent, "removed"))
+        return self._agents()
 
-    @change("POST", "/agents/token", refuses=READ_ONLY, needs="admin")
+    @change("POST", "/agents/token", refuses={**READ_ONLY, 409: "machines join by codes here"}, needs="admin")
     def rotate(self) -> AgentsAnswer:
         """Make another registration token; machines that are registered stay."""
         self._remote.refuse_read_only()
+        if self._accounts:
+            raise Conflict("people have accounts here: each machine joins by a code of its own", "POST /agents/codes")
         self._remote.rotate_token()
-        return _agents(self._remote)
+        return self._agents()
+
+    @change("POST", "/agents/codes", status=201, refuses={404: "there are no accounts"})
+    def enrol(self) -> Enrolment:
+        """Make a code by which one machine registers."""
+        code = self._machines.enrol(actor())
+        return Enrolment(self._command(f" --token {code}"), code)
+
+    @change("POST", "/agents/<agent>/grants", refuses=CHANGED)
+    def grant(self, agent: str, body: NewGrant) -> AgentsAnswer:
+        """Let a private machine work for somebody else."""
+        self._machines.grant(actor(), agent, body.email, body.project)
+        return self._agents()
+
+    @change("DELETE", "/agents/<agent>/grants/<holder>", refuses=CHANGED)
+    def revoke(self, agent: str, holder: str) -> AgentsAnswer:
+        """Take that back."""
+        self._machines.revoke(actor(), agent, holder)
+        return self._agents()
+
+    @change("POST", "/agents/<agent>/bookings", refuses={**CHANGED, 409: "another one overlaps"}, needs="admin")
+    def book(self, agent: str, body: NewBooking) -> AgentsAnswer:
+        """Keep a machine for somebody, or for maintenance."""
+        self._machines.book(actor(), agent, body.email, body.from_ns, body.until_ns)
+        return self._agents()
+
+    @change("DELETE", "/agents/<agent>/bookings/<booking>", refuses=CHANGED, needs="admin")
+    def free(self, agent: str, booking: str) -> AgentsAnswer:
+        """End that."""
+        self._machines.free(actor(), agent, booking)
+        return self._agents()
 
     @get("/agent.pyz", media=("application/octet-stream",), root="", needs="anyone")
     def program(self) -> Response:
@@ -115,30 +210,60 @@ class Agents(Resource):
         response.headers["Content-Disposition"] = "attachment; filename=agent.pyz"
         return response
 
+    @property
+    def _machines(self) -> Machines:
+        return existing(self._accounts).machines
+
+    def _allow(self, agent: str, what: str) -> Callable[[Any], None]:
+        """Who changes it is asked, and noted, where there are accounts."""
+        return self._accounts.machines.changing(actor(), agent, what) if self._accounts else lambda _: None
+
     def _changing(self) -> Queue:
         self._remote.refuse_read_only()
         return self._remote.needed("there is no such agent")
 
+    def _command(self, token: str) -> str:
+        return f"visualprof agent --server {(self._base_url or request.host_url).rstrip('/')}{token}"
 
-def _agents(remote: Remote) -> AgentsAnswer:
-    queue = remote.existing()
-    rows, number = list[AgentRow](), 0
-    if queue is not None:
-        number, rows = queue.agents.revision(), _rows(queue, remote.intervals.lease_s)
-    hidden = not who().may("admin")
-    token = "" if remote.problem else " --token TOKEN" if hidden else f" --token {remote.token}"
-    command = f"visualprof agent --server {request.host_url.rstrip('/')}{token}"
-    return AgentsAnswer(number, rows, command, hidden, INSTALL, remote.local_agent)
+    def _agents(self) -> AgentsAnswer:
+        remote, by_code, queue = self._remote, self._accounts is not None, self._remote.existing()
+        number, rows = (queue.agents.revision(), self._rows(queue)) if queue else (0, [])
+        hidden = not (by_code or who().may("admin"))
+        token = "" if remote.problem or by_code else " --token TOKEN" if hidden else f" --token {remote.token}"
+        return AgentsAnswer(number, rows, self._command(token), hidden, by_code, INSTALL, remote.local_agent)
+
+    def _rows(self, queue: Queue) -> list[AgentRow]:
+        busy, lease_s, me = _busy(queue), self._remote.intervals.lease_s, who()
+        team = self._accounts.machines if self._accounts else None
+        owners, grants, bookings = (team.owners(), team.grants(), team.bookings()) if team else ({}, {}, {})
+
+        def shown(agent: Agent) -> AgentRow:
+            owned = me.user is not None and agent.owner == me.user and me.may("member")
+            mine = me.sees_all or me.may("admin") or owned
+            return row(
+                AgentRow, agent,
+                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER * lease_s), last_seen_ns=agent.seen_ns,
+                tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if mine else None, changeable=mine,
+                grants=[row(GrantRow, grant) for grant in grants.get(agent.id, ())] if mine else [],
+                bookings=[_booking(booking, mine) for booking in bookings.get(agent.id, ())],
+            )  # fmt: skip
+
+        return [shown(agent) for agent in queue.agents.all(me.viewer)]
 
 
-def _rows(queue: Queue, lease_s: float) -> list[AgentRow]:
+def _booking(booking: Booking, told: bool) -> BookingRow:
+    kind = "reservation" if booking.user else "maintenance"
+    mine = booking.user is not None and booking.user == who().user
+    email = booking.email if told or mine else None
+    return BookingRow(booking.id, kind, mine, email, booking.from_ns, booking.until_ns)
+
+
+def _busy(queue: Queue) -> dict[str, list[AgentTask]]:
+    """What machines are doing, as far as whoever asks may see it."""
     busy = dict[str, list[AgentTask]]()
     for job in queue.jobs.running(who().viewer):
         for task in job.tasks:
             if task.state == "running" and task.agent:
                 name = job.request.name or job.request.model.name
                 busy.setdefault(task.agent, []).append(row(AgentTask, task, task=task.id, name=name, spec=task.spec.id))
-    return [
-        row(AgentRow, agent, online=agent.online(lease_s), last_seen_ns=agent.seen_ns, tasks=busy.get(agent.id, []))
-        for agent in queue.agents.all(who().viewer)
-    ]
+    return busy

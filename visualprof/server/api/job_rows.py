@@ -179,7 +179,7 @@ class JobList:
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
         agents = queue.agents.all()
-        online = [a for a in queue.agents.all(who().viewer) if a.online(self._remote.intervals.lease_s)]
+        online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}

@@ -18,6 +18,11 @@ export function until(then_ns: number, now_ms: number, language: string): string
   return told(then_ns / 1e9 - now_ms / 1000, language, 1);
 }
 
+/** "Nov 22, 2026, 12:00 – 2:00 PM". */
+export function exact_range(from_ns: number, until_ns: number, language: string): string {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(from_ns / 1e6, until_ns / 1e6);
+}
+
 export function exact_time(then_ns: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" }).format(then_ns / 1e6);
 }

@@ -30,6 +30,11 @@ class Known(Protocol):
         ...
 
     @property
+    def urgent(self) -> bool:
+        """May whoever asks submit what goes before the work of others?"""
+        ...
+
+    @property
     def intervals(self) -> Intervals:
         """Who was not heard of for a lease is not there."""
         ...
@@ -38,6 +43,8 @@ class Known(Protocol):
 def check_request(request: Request, known: Known) -> Findings:
     """Errors, which refuse a job, and warnings, which do not."""
     errors, warnings = limit_errors(request), _time(request)
+    if request.priority == "high" and not known.urgent:
+        errors.append(FieldError("priority", "is high, which administrators alone may ask for", "normal or low"))
     wrong = {re.split(r"[.\[]", error.field)[0] for error in errors}
     model, problems = (None, list[FieldError]()) if "model" in wrong else _model(request, known)
     errors += problems

@@ -66,6 +66,7 @@ def compose(draft: Draft, known: Known) -> Drafted:
         measure=Measure(**numbers["measure"], load=load),
         profile=Profile(**numbers["profile"]),
         spread=draft.spread,
+        priority=draft.priority,
         **numbers[""],
     )
     checked, warnings = check_request(request, known)
@@ -106,6 +107,7 @@ def draft_of(request: Request, agents: Sequence[Agent]) -> Draft:
         dims={name: str(size) for name, size in request.dims.items()},
         specs=specs,
         spread=request.spread,
+        priority=request.priority,
         measure={name: text for name, text in measure_texts(request).items() if text != USUAL[name]},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from visualprof.remote.protocol import Request
+from visualprof.remote.protocol import Priority, Request
 from visualprof.remote.queue.check.form import FieldError
 
 
@@ -70,6 +70,7 @@ class Draft:
     specs: list[DraftSpec] | None = None
     measure: dict[str, str] = field(default_factory=dict[str, str])
     spread: bool = False
+    priority: Priority = "normal"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
 from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
-from visualprof.remote.queue.store.tables import agents, tasks
+from visualprof.remote.queue.store.tables import agents, bookings, grants, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
 
 TOKEN = "vp_a_"
@@ -76,15 +77,22 @@ class Agents:
         address: str,
         capabilities: Capabilities,
         known: tuple[str, str] = ("", ""),
+        join: Callable[[Connection], str] | None = None,
     ) -> tuple[str, str]:
-        """Id and token of a machine. known: those it had, which it keeps if they are right.
+        """Id and token of a machine.
+
+        Args:
+            name, local, address, capabilities: of it.
+            public: it works for everybody.
+            known: the id and token that it had, which it keeps if they are right.
+            join: where people have accounts: gives the owner of a new one, which is private. Who may use one that is
+                there is not for itself to say.
 
         Raises: PutOut. Oversize: it says too much of itself. Crowded: too many new ones at once, or at all.
         """
         now = self._database.now_ns()
         values = {
             "name": name[:200],
-            "public": public,
             "local": local,
             "address": address[:200],
             "capabilities": _encoded(capabilities),
@@ -94,10 +102,12 @@ class Agents:
             changed(connection, "agents")
             earlier = connection.execute(select(agents).where(_known(known))).first() if known[0] else None
             if earlier is None:
-                return self._new(connection, values)
+                joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
+                return self._new(connection, {**values, **joined})
             if earlier.standing == "out":
                 raise PutOut(f"{earlier.name} was put out of this server", "the Machines page lets it in again")
-            connection.execute(update(agents).where(agents.c.id == earlier.id).values(values))
+            told = values if join else {**values, "public": public}
+            connection.execute(update(agents).where(agents.c.id == earlier.id).values(told))
             return known
 
     def known(self, known: tuple[str, str]) -> bool:
@@ -157,14 +167,24 @@ class Agents:
         with self._database.read() as connection:
             return [agent_of(row, self._database.ahead_ns) for row in connection.execute(visible_agents(viewer))]
 
-    def change(self, identity: str, name: str | None, public: bool | None, standing: Standing | None = None) -> None:
+    def change(
+        self,
+        identity: str,
+        name: str | None,
+        public: bool | None,
+        standing: Standing | None = None,
+        allow: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
         """Changes what is not None of an agent. What one that is put out was doing goes to others.
+
+        allow: raises where whoever asks may not do it.
 
         Raises: NotFound. Conflict: it is the server's own, and is to be put out.
         """
         wanted = {"name": name, "public": public, "standing": standing}
         values = {field: value for field, value in wanted.items() if value is not None} or {"id": identity}
         with self._database.write() as connection:
+            allow(connection)
             row = connection.execute(
                 update(agents).where(agents.c.id == identity).values(values).returning(agents)
             ).first()
@@ -179,12 +199,13 @@ class Agents:
                 connection.execute(held.values(lease_until_ns=0))
             changed(connection, "agents")
 
-    def remove(self, identity: str) -> None:
-        """Forgets an agent that is gone.
+    def remove(self, identity: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
+        """Forgets an agent that is gone. allow: raises where whoever asks may not do it.
 
         Raises: NotFound, Conflict: it is online or has a task.
         """
         with self._database.write() as connection:
+            allow(connection)
             row = connection.execute(select(agents).where(agents.c.id == identity)).first()
             if row is None:
                 raise NotFound(f"there is no agent {identity[:40]!r}")
@@ -193,4 +214,6 @@ class Agents:
             if (online and row.standing != "out") or connection.execute(holds).first():
                 raise Conflict(f"{row.name} is online", "end it there, or put it out: it would come back by itself")
             connection.execute(delete(agents).where(agents.c.id == identity))
+            for table in (grants, bookings):
+                connection.execute(delete(table).where(table.c.agent == identity))
             changed(connection, "agents")

@@ -111,8 +111,10 @@ tasks = Table(
     Column("run", String(400), nullable=True),
     Column("log_bytes", BigInteger, nullable=False, default=0),
     Column("log_cut", BigInteger, nullable=False, default=0),
+    Column("priority", Integer, nullable=False, server_default="1"),  # place in `protocol.PRIORITIES`
 )
-Index("tasks_by_state", tasks.c.state, tasks.c.seq)
+Index("tasks_by_turn", tasks.c.state, tasks.c.priority, tasks.c.owner, tasks.c.seq)
+Index("tasks_by_start", tasks.c.owner, tasks.c.started_ns)
 
 points = Table(
     "points",
@@ -241,7 +243,7 @@ device_use = Table(
     Column("ended_ns", BigInteger, nullable=True),
 )
 
-# Texts that do one thing once: register, set a new password.
+# Texts that do one thing once: register, set a new password, add a machine.
 codes = Table(
     "codes",
     metadata,
@@ -266,6 +268,25 @@ members = Table(
     metadata,
     Column("project", String(32), ForeignKey("projects.id"), primary_key=True),
     Column("user", String(32), ForeignKey("users.id"), primary_key=True, index=True),
+)
+
+# For whom a private machine works beside its owner: a user, or the members of a project.
+grants = Table(
+    "grants",
+    metadata,
+    Column("agent", String(32), primary_key=True),
+    Column("holder", String(32), primary_key=True, index=True),
+)
+
+# When a machine works for one user alone, or for nobody; those of one machine do not overlap.
+bookings = Table(
+    "bookings",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("agent", String(32), nullable=False, index=True),
+    Column("user", String(32), nullable=True),  # empty: maintenance
+    Column("from_ns", BigInteger, nullable=False),
+    Column("until_ns", BigInteger, nullable=False),
 )
 
 # Failed attempts to log in, until they are too old to count.

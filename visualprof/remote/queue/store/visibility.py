@@ -9,7 +9,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
-from visualprof.remote.queue.store.tables import agents, jobs, members, runs
+from visualprof.remote.queue.store.tables import agents, bookings, grants, jobs, members, runs
+
+_machine = agents.alias("machine")
 
 
 def is_visible(viewer: str) -> ColumnElement[bool]:
@@ -29,4 +31,39 @@ def visible_jobs(viewer: str | None) -> Select[Any]:
 def visible_agents(viewer: str | None) -> Select[Any]:
     """The machines that somebody may see and name."""
     by_name = select(agents).order_by(agents.c.name, agents.c.id)
-    return by_name if viewer is None else by_name.where((agents.c.owner == viewer) | agents.c.public)
+    if viewer is None:
+        return by_name
+    projects = select(members.c.project).where(members.c.user == viewer)
+    granted = select(grants.c.agent).where((grants.c.holder == viewer) | grants.c.holder.in_(projects))
+    return by_name.where((agents.c.owner == viewer) | agents.c.public | agents.c.id.in_(granted))
+
+
+def serves(agent: ColumnElement[Any], owner: ColumnElement[Any], now: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Condition: a machine takes somebody's tasks now.
+
+    A public one takes everybody's, a private one those of its owner and of whom it is granted to; while it is reserved
+    it takes those of one user alone, and during maintenance none.
+
+    Args:
+        agent: its id. What is asked of it depends on nothing else, and so is looked up once a statement.
+        owner: of the task, "" where there are no accounts.
+        now: ns.
+    """
+    of_machine = grants.c.agent == agent
+    in_project = select(members.c.user).join(grants, grants.c.holder == members.c.project).where(of_machine)
+    current = and_(bookings.c.agent == agent, bookings.c.from_ns <= now, bookings.c.until_ns > now)
+    booked = select(func.coalesce(bookings.c.user, "-")).where(current).limit(1).scalar_subquery()
+
+    def its(column: ColumnElement[Any]) -> Any:
+        return select(column).where(_machine.c.id == agent).scalar_subquery()
+
+    return and_(
+        its(_machine.c.standing) == "works",
+        or_(
+            its(_machine.c.public),
+            its(func.coalesce(_machine.c.owner, "")) == owner,
+            owner.in_(select(grants.c.holder).where(of_machine)),
+            owner.in_(in_project),
+        ),
+        func.coalesce(booked, owner) == owner,
+    )

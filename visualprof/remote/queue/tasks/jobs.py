@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, select, upda
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
-from visualprof.remote.protocol import Request, Spec
+from visualprof.remote.protocol import PRIORITIES, Request, Spec
 from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
@@ -280,6 +280,7 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
     connection.execute(_SUBMITTED, values)
     state = "initiated" if _lacks(connection, request) else "waiting"
     common = {"job": job, "owner": owner, "state": state, "updated_ns": now}
+    common["priority"] = PRIORITIES.index(request.priority)
     rows = [{"id": f"{job}-{i}", **_wanted(spec), **common} for i, spec in enumerate(request.specs)]
     connection.execute(_QUEUED, rows)
     return job

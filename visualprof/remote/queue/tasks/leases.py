@@ -6,27 +6,28 @@ import hmac
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
-from sqlalchemy import Boolean, Connection, and_, bindparam, func, or_, select, tuple_, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from visualprof.remote.protocol import FINAL, NOT_ITS_OWN, File, Lease, Request, State
-from visualprof.remote.queue.check.matching import Free, device_names, lacks, placed
+from visualprof.remote.queue.check.matching import Free, lacks, placed
 from visualprof.remote.queue.refusals import Stale
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
-from visualprof.remote.queue.store.quotas import begin_use, end_use, may_run
+from visualprof.remote.queue.store.quotas import begin_use, end_use
 from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, Task, agent_of, task_of
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
+from visualprof.remote.queue.store.visibility import serves
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import keep_point, replace_points
 from visualprof.remote.queue.tasks.told import Beat, Report
+from visualprof.remote.queue.tasks.turns import OWNER, SERVED, WAITS, in_turn, offer
 
-LOOKED_AT = 200  # waiting tasks, for one that no other machine is to have
 TRANSFER_NS = 2 * 3600 * 10**9  # what fetching, waiting and uploading may take, beside the task's own time
 
 # Statements are made once: making one takes longer than running it.
@@ -35,29 +36,8 @@ _HELD = _TASK.with_for_update()
 _CHANGE = update(tasks).where(tasks.c.id == bindparam("of"))
 _ADOPTED = _CHANGE.where(tasks.c.state == "waiting", tasks.c.lease == bindparam("token"))
 _ENDED = _CHANGE.where(tasks.c.lease == bindparam("token"))
-# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
-# A private machine works for its own owner alone; without accounts that is everybody.
-_FITTING = and_(
-    or_(
-        tasks.c.wanted_agent == bindparam("taker"),
-        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
-    ),
-    or_(bindparam("for_all", type_=Boolean), func.coalesce(tasks.c.owner, "") == bindparam("for_owner")),
-    or_(
-        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
-        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
-    ),
-)
-# What quotas leave: nothing of whoever has spent their hours; of whoever is busy, what is of jobs that run already.
-_LEFT = and_(
-    func.coalesce(tasks.c.owner, "").not_in(bindparam("spent", expanding=True)),
-    or_(
-        func.coalesce(tasks.c.owner, "").not_in(bindparam("busy", expanding=True)),
-        tasks.c.job.in_(select(tasks.c.job).where(tasks.c.state == "running")),
-    ),
-)
-_WAITING = select(tasks).where(tasks.c.state == "waiting", _FITTING, _LEFT).order_by(tasks.c.seq).limit(LOOKED_AT)
-_CLAIM = _CHANGE.where(tasks.c.state == "waiting", tasks.c.attempt == bindparam("earlier"))
+# What allowed it may be gone since the task was looked for.
+_CLAIM = _CHANGE.where(WAITS, tasks.c.attempt == bindparam("earlier"), SERVED)
 _JOB = select(jobs).where(jobs.c.id == bindparam("of"))
 _TIMEOUT = (  # of a job, with the number of its specs
     select(jobs.c.timeout_ns, func.count())
@@ -71,6 +51,7 @@ _BEGAN = (  # the machines that began a spec which any may run, the first one fi
     select(agents)
     .join(tasks, tasks.c.agent == agents.c.id)
     .where(tasks.c.job == bindparam("of"), tasks.c.wanted_agent == "", tasks.c.started_ns.is_not(None))
+    .where(serves(agents.c.id, OWNER, bindparam("now")))
     .order_by(tasks.c.started_ns)
     .limit(1)
 )
@@ -237,6 +218,7 @@ class Leases:
         """The first task that fits. Threads take turns; where another server was faster, the next one is looked for."""
         with self._claiming:
             while True:
+                offered["now"] = self._database.now_ns()
                 with self._database.read() as connection:
                     found = self._first(connection, agent, offered)
                     if found is None:
@@ -246,7 +228,8 @@ class Leases:
                     files = self._files(connection, request)
                 taken = self._taken(row, agent.id, *placed(agent, row, free), job.timeout_ns, again)
                 with self._database.write() as connection:
-                    if connection.execute(_CLAIM, {"of": row.id, "earlier": row.attempt, **taken}).rowcount:
+                    claim = {"of": row.id, "earlier": row.attempt, "taker": agent.id, "now": offered["now"], **taken}
+                    if connection.execute(_CLAIM, claim).rowcount:
                         begin_use(connection, row.owner, row.id, taken["attempt"], taken["started_ns"])
                         touch(connection, row.job)
                         return _lease(row, job, request, taken, files, again)
@@ -256,7 +239,7 @@ class Leases:
     ) -> tuple[AnyRow, AnyRow, Request] | None:
         """The first task that no other machine is to have, with its job and what that asks for."""
         seen: dict[str, tuple[AnyRow, Request, Agent | None]] = {}
-        for row in _waiting(connection, offered):
+        for row in in_turn(connection, offered):
             if row.job not in seen:
                 job = connection.execute(_JOB, {"of": row.job}).one()
                 request = REQUEST.decode(job.request)
@@ -272,10 +255,9 @@ class Leases:
         """The machine that gets the specs of a job which any may run: the one that began, while it is there."""
         if request.spread or len(request.specs) == 1:
             return None
-        row = connection.execute(_BEGAN, {"of": job}).first()
+        row = connection.execute(_BEGAN, {"of": job, "now": self._database.now_ns()}).first()
         began = agent_of(row, self._database.ahead_ns) if row else None
-        there = began is not None and began.standing == "works" and began.online(self._lease_ns / 1e9)
-        return began if there else None
+        return began if began and began.online(self._lease_ns / 1e9) else None
 
     def _taken(
         self, row: AnyRow, agent: str, device: str, version: str, timeout_ns: int, warnings: Sequence[str]
@@ -329,25 +311,6 @@ class Leases:
             touch(connection, row.job)
 
 
-def _waiting(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    """The tasks that a machine may take, the longest waiting first.
-
-    Quotas are looked at where somebody's turn comes; what theirs leave nothing of is not among those looked at again.
-    """
-    able, spent, busy = set[str](), set[str](), set[str]()
-    again = True
-    while again:
-        again = False
-        for row in connection.execute(_WAITING, {**offered, "spent": sorted(spent), "busy": sorted(busy)}).all():
-            if row.owner is not None and row.owner not in able | busy:
-                any_task, any_job = may_run(connection, row.owner)
-                (able if any_job else busy if any_task else spent).add(row.owner)
-                if not any_job:
-                    again = True
-                    break
-            yield row
-
-
 def _lease(
     row: AnyRow, job: AnyRow, request: Request, taken: dict[str, Any], files: list[File], again: list[str]
 ) -> Lease:
@@ -372,27 +335,3 @@ def _same(row: AnyRow, agent: str, token: str) -> bool:
 
 def _texts(warnings: Sequence[str]) -> str:
     return msgspec.json.encode([text[:1000] for text in warnings[:50]]).decode()
-
-
-def offer(agent: Agent, free: Free) -> dict[str, Any]:
-    """The parameters of `_FITTING`: what a machine serves."""
-    works = agent.standing == "works"
-    return {
-        "taker": agent.id,
-        "on_platform": agent.capabilities.platform,
-        "for_all": agent.public,
-        "for_owner": agent.owner or "",
-        "served": _served(agent, free.devices) if works else [],
-        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device]) if works],
-    }
-
-
-def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Backends, versions and devices of the tasks that a machine can run on these devices."""
-    served = {
-        (runtime.backend, version, device)
-        for runtime in agent.capabilities.runtimes
-        for version in ("", runtime.version)
-        for device in device_names([device for device in devices if device in runtime.devices])
-    }
-    return sorted(served)

@@ -11,7 +11,7 @@ export interface SpecRow extends Pick<DraftSpec, "id" | "version" | "device" | "
   threads: string;
 }
 
-export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep" | "sizes" | "measure" | "spread"> {
+export interface PageDraft extends Pick<Draft, "key" | "name" | "dims" | "sweep" | "sizes" | "measure" | "spread" | "priority"> {
   model: UploadAnswer | null;
   /** Files with its weights, by the paths under which it names them. */
   parts: Record<string, string>;
@@ -36,7 +36,7 @@ export function new_key(): string {
 }
 
 function empty(): PageDraft {
-  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, sent: null };
+  return { key: new_key(), model: null, parts: {}, arrays: [], name: "", inputs: [], dims: {}, sweep: null, sizes: null, specs: null, measure: {}, spread: false, priority: "normal", sent: null };
 }
 
 function restored(): PageDraft {
@@ -103,7 +103,7 @@ export function typed(dims: readonly string[]): Draft {
     arrays: draft.arrays.map((array) => array.blob), inputs: draft.inputs,
     sweep: draft.sweep, sizes: draft.sweep === "" ? null : draft.sizes, usual_sizes: USUAL_SIZES,
     dims: Object.fromEntries(Object.entries(draft.dims).filter(([name]) => dims.includes(name))),
-    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread,
+    specs: draft.specs?.map(spec_of) ?? null, measure: draft.measure, spread: draft.spread, priority: draft.priority,
   };
 }
 
@@ -128,7 +128,7 @@ export function use_as_template(old: Draft, job: JobRow, files: readonly UploadA
   const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
   const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
   Object.assign(draft, empty(), {
-    parts: old.parts, spread: old.spread, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
+    parts: old.parts, spread: old.spread, priority: old.priority, name: old.name, inputs: old.inputs ?? [], dims: old.dims, sweep: old.sweep, sizes: old.sizes, measure: old.measure, specs: old.specs?.map(row_of) ?? null,
     model: file(old.model) ?? { ...gone, kind: "model", blob: old.model, name: old.model_name, model: unknown, graph: job.graph },
     arrays: old.arrays.map((blob, place) => file(blob) ?? { ...gone, kind: "array", blob, name: job.data[place] ?? `${place + 1}.npy` }),
   });

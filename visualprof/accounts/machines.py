@@ -1,0 +1,201 @@
+"""Machines of a team: how they join, for whom private ones work, and when they are kept for somebody or for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Literal
+
+from sqlalchemy import Connection, delete, insert, select
+
+from visualprof.accounts import codes
+from visualprof.accounts.audit import note
+from visualprof.accounts.principal import Actor, Principal
+from visualprof.accounts.projects import belonging
+from visualprof.accounts.secret import hashed, short_id
+from visualprof.errors import BadParameter, Forbidden, NotFound
+from visualprof.remote.queue.refusals import Conflict
+from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.tables import agents, bookings, grants, projects, users
+from visualprof.remote.queue.store.tables import codes as kept_codes
+from visualprof.remote.queue.store.visibility import visible_agents
+
+
+@dataclass(frozen=True)
+class Grant:
+    """For whom a private machine works beside its owner. holder: its id. name: of a user the address."""
+
+    holder: str
+    kind: Literal["user", "project"]
+    name: str
+
+
+@dataclass(frozen=True)
+class Booking:
+    """When a machine works for one user alone; user and email are None for maintenance: then for nobody."""
+
+    id: str
+    user: str | None
+    email: str | None
+    from_ns: int
+    until_ns: int
+
+
+class Machines:
+    """What a team adds to the table of agents."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def enrol(self, actor: Actor) -> str:
+        """A code by which one machine registers within ten minutes; it belongs to whoever asks for the code."""
+        with self._database.write() as connection:
+            note(connection, actor, "make machine code", "")
+            return codes.make(connection, "machine", "", "member", actor.user)
+
+    def enrols(self, code: str) -> bool:
+        """Is there such a code? It is asked for before a machine is believed what it says."""
+        mine = (kept_codes.c.sha256 == hashed(code)) & (kept_codes.c.purpose == "machine")
+        with self._database.read() as connection:
+            return connection.execute(select(kept_codes.c.sha256).where(mine)).first() is not None
+
+    def join(self, code: str, name: str, address: str) -> Callable[[Connection], str]:
+        """Redeems a code, in the transaction that adds the machine; gives its owner.
+
+        Raises (what is returned): BadParameter: there is none, its time is over, or its user may not submit any more.
+        """
+
+        def redeemed(connection: Connection) -> str:
+            row = codes.redeem(connection, "machine", code)
+            able = (users.c.id == row.made_by) & ~users.c.disabled & (users.c.role != "viewer")
+            user = connection.execute(select(users).where(able)).first()
+            if user is None:
+                raise BadParameter("code: its user may not add machines any more", "ask an administrator")
+            note(connection, Actor(Principal(user.id, user.email), address), "add machine", name)
+            return user.id
+
+        return redeemed
+
+    def changing(self, actor: Actor, agent: str, what: str) -> Callable[[Connection], None]:
+        """Asks whether the actor may change a machine, and notes that it did, in the transaction that does it.
+
+        Raises (what is returned): NotFound. Forbidden: it is another's.
+        """
+
+        def allowed(connection: Connection) -> None:
+            self._changed(connection, actor, agent, "change machine", what)
+
+        return allowed
+
+    def owners(self) -> dict[str, str]:
+        """The addresses of the owners, by machine."""
+        query = select(agents.c.id, users.c.email).join(users, users.c.id == agents.c.owner)
+        with self._database.read() as connection:
+            return {row.id: row.email for row in connection.execute(query)}
+
+    def grants(self) -> dict[str, list[Grant]]:
+        """For whom private machines work, by machine."""
+        query = select(grants, users.c.email, projects.c.name).outerjoin(users, users.c.id == grants.c.holder)
+        query = query.outerjoin(projects, projects.c.id == grants.c.holder)
+        found: dict[str, list[Grant]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(query.order_by(users.c.email, projects.c.name)):
+                grant = Grant(row.holder, "user" if row.email else "project", row.email or row.name)
+                found.setdefault(row.agent, []).append(grant)
+        return found
+
+    def bookings(self) -> dict[str, list[Booking]]:
+        """Those that are not over, by machine, the earliest first."""
+        query = select(bookings, users.c.email).outerjoin(users, users.c.id == bookings.c.user)
+        query = query.where(bookings.c.until_ns > self._database.now_ns()).order_by(bookings.c.from_ns)
+        found: dict[str, list[Booking]] = {}
+        with self._database.read() as connection:
+            for row in connection.execute(query):
+                booking = Booking(row.id, row.user, row.email, row.from_ns, row.until_ns)
+                found.setdefault(row.agent, []).append(booking)
+        return found
+
+    def grant(self, actor: Actor, agent: str, email: str, project: str) -> None:
+        """Lets a private machine work for a user, or for the members of a project: one of them is named.
+
+        Raises: NotFound: the machine, the user or the project. Forbidden: the machine is another's. BadParameter.
+        """
+        if bool(email) == bool(project):
+            raise BadParameter("email or project: one of them")
+        with self._database.write() as connection:
+            holder = _user(connection, email) if email else belonging(connection, actor, project)
+            self._changed(connection, actor, agent, "grant machine", email or holder.name)
+            row = {"agent": agent, "holder": holder.id}
+            if not connection.execute(select(grants).filter_by(**row)).first():
+                connection.execute(insert(grants).values(row))
+
+    def revoke(self, actor: Actor, agent: str, holder: str) -> None:
+        """Takes a grant back; what waits is not given to the machine any more, what it does goes on.
+
+        Raises: NotFound. Forbidden: the machine is another's.
+        """
+        with self._database.write() as connection:
+            self._changed(connection, actor, agent, "revoke machine", holder)
+            if not connection.execute(delete(grants).filter_by(agent=agent, holder=holder)).rowcount:
+                raise NotFound(f"it is not granted to {holder[:40]!r}")
+
+    def book(self, actor: Actor, agent: str, email: str, from_ns: int, until_ns: int) -> None:
+        """Keeps a machine for a user, or with "" for nobody: then no task is given to it. What it does goes on.
+
+        Raises: NotFound. BadParameter: the time is over. Conflict: another one overlaps, or the user may not use it.
+        """
+        if until_ns <= max(from_ns, self._database.now_ns()):
+            raise BadParameter("until: it has to be after the beginning, and to come")
+        when = f"{_text(from_ns)} to {_text(until_ns)}"
+        with self._database.write() as connection:
+            user = _user(connection, email).id if email else None
+            action = "reserve machine" if email else "book maintenance"
+            machine = self._changed(connection, actor, agent, action, f"{email} {when}".lstrip())
+            if user and not connection.execute(visible_agents(user).where(agents.c.id == agent)).first():
+                raise Conflict(f"{machine.name} does not work for {email}", "grant it first")
+            connection.execute(delete(bookings).where(bookings.c.until_ns <= self._database.now_ns()))
+            overlaps = (bookings.c.agent == agent) & (bookings.c.from_ns < until_ns) & (bookings.c.until_ns > from_ns)
+            other = connection.execute(select(bookings).where(overlaps).order_by(bookings.c.from_ns)).first()
+            if other:
+                raise Conflict(
+                    f"{machine.name} is booked from {_text(other.from_ns)} to {_text(other.until_ns)}",
+                    "choose another time, or end that one",
+                )
+            row = {"id": short_id(), "agent": agent, "user": user, "from_ns": from_ns, "until_ns": until_ns}
+            connection.execute(insert(bookings).values(row))
+
+    def free(self, actor: Actor, agent: str, booking: str) -> None:
+        """Ends a booking.
+
+        Raises: NotFound.
+        """
+        with self._database.write() as connection:
+            self._changed(connection, actor, agent, "end booking", booking)
+            if not connection.execute(delete(bookings).filter_by(agent=agent, id=booking)).rowcount:
+                raise NotFound(f"there is no booking {booking[:40]!r}")
+
+    @staticmethod
+    def _changed(connection: Connection, actor: Actor, agent: str, action: str, what: str) -> AnyRow:
+        """The row of a machine that the actor may change, which is noted; others wait until this is done."""
+        own = visible_agents(actor.principal.viewer).where(agents.c.id == agent).with_for_update()
+        row = connection.execute(own).first()
+        if row is None:
+            raise NotFound(f"there is no agent {agent[:40]!r}")
+        if row.owner != actor.user and not actor.principal.may("admin"):
+            raise Forbidden(f"only its owner and administrators change {row.name}")
+        changed(connection, "agents")
+        note(connection, actor, action, f"{row.name} ({row.id}): {what}")
+        return row
+
+
+def _user(connection: Connection, email: str) -> AnyRow:
+    row = connection.execute(select(users).where(users.c.email == email.strip().lower())).first()
+    if row is None:
+        raise NotFound(f"nobody here has the address {email[:60]!r}", "they register first")
+    return row
+
+
+def _text(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,36 @@
+"""Private machines are granted, machines are booked, and tasks have a priority.
+
+Revision ID: 0008
+Revises: 0007
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0008"
+down_revision = "0007"
+
+
+def upgrade() -> None:
+    """Nothing is granted or booked yet; every task is as urgent as the others."""
+    op.create_table(
+        "grants",
+        sa.Column("agent", sa.String(32), primary_key=True),
+        sa.Column("holder", sa.String(32), primary_key=True),
+    )
+    op.create_index("ix_grants_holder", "grants", ["holder"])
+    op.create_table(
+        "bookings",
+        sa.Column("id", sa.String(32), primary_key=True),
+        sa.Column("agent", sa.String(32), nullable=False),
+        sa.Column("user", sa.String(32), nullable=True),
+        sa.Column("from_ns", sa.BigInteger(), nullable=False),
+        sa.Column("until_ns", sa.BigInteger(), nullable=False),
+    )
+    op.create_index("ix_bookings_agent", "bookings", ["agent"])
+    op.add_column("tasks", sa.Column("priority", sa.Integer(), nullable=False, server_default="1"))
+    op.drop_index("tasks_by_state", "tasks")
+    op.create_index("tasks_by_turn", "tasks", ["state", "priority", "owner", "seq"])
+    op.create_index("tasks_by_start", "tasks", ["owner", "started_ns"])

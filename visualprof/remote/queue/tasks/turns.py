@@ -1,0 +1,90 @@
+"""Which waiting task a machine gets next: one that it can run and may, of the user whose turn it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_
+
+from visualprof.remote.queue.check.matching import Free, device_names
+from visualprof.remote.queue.store.quotas import may_run
+from visualprof.remote.queue.store.records import Agent, AnyRow
+from visualprof.remote.queue.store.tables import tasks
+from visualprof.remote.queue.store.visibility import serves
+
+LOOKED_AT = 200  # waiting tasks of a user, for one that no other machine is to have
+
+# Conditions on `tasks`, and whose they are.
+WAITS = tasks.c.state == "waiting"
+OWNER = func.coalesce(tasks.c.owner, "")
+SERVED = serves(bindparam("taker"), OWNER, bindparam("now"))
+# Condition on `tasks`: those that a machine may take; `offer` gives its parameters.
+_FITTING = and_(
+    or_(
+        tasks.c.wanted_agent == bindparam("taker"),
+        and_(tasks.c.wanted_agent == "", or_(tasks.c.platform == "", tasks.c.platform == bindparam("on_platform"))),
+    ),
+    or_(
+        tuple_(tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("served", expanding=True)),
+        tuple_(tasks.c.job, tasks.c.backend, tasks.c.version, tasks.c.device).in_(bindparam("more", expanding=True)),
+    ),
+    SERVED,
+)
+# Whose tasks go first: the urgent ones; of those of one priority the user's of whom the fewest run, then who had a turn
+# the longest ago, then who came first.
+_others = tasks.alias("others")
+_theirs = _others.c.owner.is_not_distinct_from(tasks.c.owner)
+_running = select(func.count()).select_from(_others).where(_others.c.state == "running", _theirs).scalar_subquery()
+_latest = select(func.coalesce(func.max(_others.c.started_ns), 0)).where(_theirs).scalar_subquery()
+_TURNS = (
+    select(tasks.c.priority, tasks.c.owner)
+    .where(WAITS)
+    .group_by(tasks.c.priority, tasks.c.owner)
+    .order_by(tasks.c.priority.desc(), _running, _latest, func.min(tasks.c.seq))
+)
+_NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
+_OF_TURN = (tasks.c.priority == bindparam("turn")) & tasks.c.owner.is_not_distinct_from(bindparam("whose"))
+_OF_USER = select(tasks).where(WAITS, _OF_TURN, _FITTING).order_by(tasks.c.seq)
+_WAITING = _OF_USER.limit(LOOKED_AT)
+# Of a user who may begin no further job: what is of jobs that run already.
+_GOING_ON = _OF_USER.where(tasks.c.job.in_(select(_others.c.job).where(_others.c.state == "running"))).limit(LOOKED_AT)
+
+
+def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    """Waiting tasks that fit, in the order of turns. Mostly the first user has one; else all are looked through."""
+    turns = connection.execute(_NEXT_TURNS).all()
+    for turn in turns[:1]:
+        yield from _of_turn(connection, turn, offered)
+    for turn in connection.execute(_FITTING_TURNS, offered).all() if turns[1:] else ():
+        if turn != turns[0]:
+            yield from _of_turn(connection, turn, offered)
+
+
+def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
+    """As far as the user's quota allows."""
+    any_task, any_job = may_run(connection, turn.owner) if turn.owner is not None else (True, True)
+    if any_task:
+        statement = _WAITING if any_job else _GOING_ON
+        yield from connection.execute(statement, {**offered, "turn": turn.priority, "whose": turn.owner})
+
+
+def offer(agent: Agent, free: Free) -> dict[str, Any]:
+    """The parameters of `_FITTING`: what a machine serves."""
+    return {
+        "taker": agent.id,
+        "on_platform": agent.capabilities.platform,
+        "served": _served(agent, free.devices),
+        "more": [(job, *one) for job, device in free.begun.items() for one in _served(agent, [device])],
+    }
+
+
+def _served(agent: Agent, devices: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Backends, versions and devices of the tasks that a machine can run on these devices."""
+    served = {
+        (runtime.backend, version, device)
+        for runtime in agent.capabilities.runtimes
+        for version in ("", runtime.version)
+        for device in device_names([device for device in devices if device in runtime.devices])
+    }
+    return sorted(served)
