@@ -44,7 +44,7 @@ def aligned(within: Locator, column: str) -> str:
 
 def first_names(page: Page, count: int) -> list[str]:
     busy = table(page, "Busy")
-    return [cell(busy, number, "Name").inner_text() for number in range(count)]
+    return [(cell(busy, number, "Name").text_content() or "").strip() for number in range(count)]
 
 
 @pytest.mark.parametrize(("language", "theme"), [("en", "light"), ("en", "dark"), ("zh", "light"), ("zh", "dark")])
