@@ -35,6 +35,10 @@ UNSAID = re.compile(
 )
 
 
+# Said to PostgreSQL, a shell, or in the API's own words.
+SQL = re.compile(r"(SELECT|SET|LISTEN|CREATE DATABASE|REPEATABLE READ|POST|visualprof agent) ?|\(extract\(")
+
+
 def sentences() -> dict[str, str]:
     """Each with the place where it stands."""
     found: dict[str, str] = {}
@@ -52,6 +56,8 @@ def _texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
         text = _text(node)
         whole = not isinstance(parents.get(node), (ast.JoinedStr, ast.FormattedValue, ast.Expr))
         words = re.findall(r"[A-Za-z]{2,}", text) if whole and " " in text else []
+        if SQL.match(text):
+            continue
         if (len(words) > 1 or (words and re.search(r"[:(] ?{}", text))) and not UNSAID.fullmatch(_place(node, parents)):
             yield text.strip(" ;:\n"), getattr(node, "lineno", 0)
 

@@ -460,7 +460,14 @@ class JobsFake:
         known = self._known()
         online = [machine for machine in known.machines if machine.online(known.intervals.lease_s)]
         unserved = [spec.id for spec in msgspec.convert(asked, Request).specs if not takers(spec, online)]
-        return {"job": row, "request": asked, "points": points(row), "unserved": unserved, "results": [], "verdicts": []}
+        return {
+            "job": row,
+            "request": asked,
+            "points": points(row),
+            "unserved": unserved,
+            "results": [],
+            "verdicts": [],
+        }
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:
         offset, data = int(query.get("offset", 0)), self.log.encode()
