@@ -197,7 +197,7 @@ def test_a_condition_that_is_none_is_explained(text: str) -> None:
 
 def test_every_verdict_can_be_a_condition() -> None:
     words = json.loads((ROOT / "visualprof/frontend/src/locales/en.json").read_text())
-    assert set(words["verdict"]) == {*_fail_on.VERDICTS, "unstable", "host_busy", "throttled"}
+    assert set(words["verdict"]) == {*_fail_on.VERDICTS, "unstable", "host_busy", "throttled", "sample"}
 
 
 def test_fail_on_without_waiting_is_refused(lonely: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,13 +10,13 @@ from sqlalchemy import delete, insert, select, update
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
-from visualprof.accounts.principal import LINK, NOBODY, Actor, Principal
+from visualprof.accounts.principal import LINK, LONGEST_H, NOBODY, Actor, Principal
 from visualprof.accounts.sharing import Sharing
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import links, users
 
-SHORTEST_H, LONGEST_H = 1, 90 * 24
+SHORTEST_H = 1
 _HOUR_NS = 3600 * 10**9
 _SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
 

@@ -63,6 +63,7 @@ class Actor:
 
 LINK = "vp_l_"  # before the code of a link to one run
 TOKEN = "vp_u_"  # before a token for commands
+LONGEST_H = 90 * 24  # that a link to a run lasts
 NOBODY = Principal()
 EVERYBODY = Principal(role="admin", sees_all=True)  # without accounts: whoever has the server's token
 READER = Principal(role="viewer", sees_all=True)  # and whoever lacks it

@@ -11,12 +11,12 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
+from visualprof.accounts.notices.kinds import Language
 from visualprof.accounts.notices.webhook import target_of
 from visualprof.accounts.principal import Actor
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import contacts, deliveries
 
-Language = Literal["en", "zh"]
 Channel = Literal["mail", "webhook"]
 SECRET = "vp_h_"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from visualprof.accounts.notices.contacts import Language
+from visualprof.accounts.notices.kinds import Language
 from visualprof.accounts.notices.rows import Kind, Notice
 
 # Subject, and text.

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.notices.contacts import contact_of
+from visualprof.accounts.notices.kinds import Kind
 from visualprof.accounts.principal import Actor
 from visualprof.accounts.users import TooMany
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import deliveries, notices
 
-Kind = Literal["job_finished", "job_failed", "machine_lost", "trial"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 KEPT, KEPT_DAYS = 500, 90  # for each person
 WAITING = 100  # notices of one person for one channel; more are shown in the page alone

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from visualprof.accounts.links import LONGEST_H
+from visualprof.accounts.principal import LONGEST_H
 from visualprof.errors import NotFound
 from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
