@@ -61,6 +61,10 @@ class _Entry:
     misses: int = 0
     deaths: int = 0
 
+    @property
+    def key(self) -> str:
+        return f"{self.job}:{self.file.file}"
+
 
 class LogDirectory:
     """Watches folders (or single files) and keeps what is known of their profiles.
@@ -96,7 +100,7 @@ class LogDirectory:
         self._known = Known(cache.folder, [str(root.path) for root in self.roots])
         self._walk_problems: list[Problem] = []
         self._shown = ""
-        self._files_revision = 0
+        self.files_revision = 0  # grows when a file, shown or not, comes, changes or goes
         self._jobs: dict[str, str] = {}
         self._last_job = 0
         self._traces: OrderedDict[str, Trace] = OrderedDict()
@@ -140,11 +144,6 @@ class LogDirectory:
             self._arrangement.revision += 1
             return self._arrangement.revision
 
-    @property
-    def files_revision(self) -> int:
-        """Grows when a file, shown or not, comes, changes or goes."""
-        return self._files_revision
-
     def files(self, wanted: Callable[[str], bool]) -> list[LogFile]:
         """Every file whose name is wanted as of the last look, whether it is shown or not."""
         with self._lock:
@@ -156,7 +155,7 @@ class LogDirectory:
             for span in reversed(spans):
                 entry = self._files.get(span.log_file.file)
                 if entry and entry.job:
-                    self._parser.hurry(_key(entry))
+                    self._parser.hurry(entry.key)
 
     def show(self, run: str) -> None:
         """A page shows this run: its files are parsed next, also those that are found later."""
@@ -193,7 +192,7 @@ class LogDirectory:
         entry.misses += 1
         if entry.misses <= _MISSES:
             self._submit(entry, span)
-            self._parser.hurry(_key(entry))
+            self._parser.hurry(entry.key)
             return
         what, hint = f"{span.log_file.name}: its columns cannot be kept", "is the disk of the cache folder full?"
         failure = Failure(what, hint, 500)
@@ -283,7 +282,7 @@ class LogDirectory:
             verdict = examine(file)
             self._known.keep(file, verdict)
         with self._lock:
-            self._files_revision += 1
+            self.files_revision += 1
             known = self._files.get(file.file)
             entry = self._files[file.file] = known or _Entry(file)
             if known:
@@ -339,21 +338,21 @@ class LogDirectory:
     def _submit(self, entry: _Entry, span: Span) -> None:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
-        self._jobs[_key(entry)] = entry.file.file
+        self._jobs[entry.key] = entry.file.file
         self._show(entry, replace(span, state="waiting", progress=0.0, failure=None))
-        self._parser.submit(_key(entry), entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
+        self._parser.submit(entry.key, entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
         if span.run == self._shown:
-            self._parser.hurry(_key(entry))
+            self._parser.hurry(entry.key)
 
     def _drop_job(self, entry: _Entry) -> None:
         if entry.job:
-            self._jobs.pop(_key(entry), None)
-            self._parser.cancel(_key(entry))
+            self._jobs.pop(entry.key, None)
+            self._parser.cancel(entry.key)
             entry.job = 0
 
     def _forget(self, name: str) -> None:
         entry = self._files.pop(name)
-        self._files_revision += 1
+        self.files_revision += 1
         self._drop_job(entry)
         self._show(entry, None)
 
@@ -398,9 +397,4 @@ class LogDirectory:
 
 def _changes(entry: _Entry) -> bool:
     """Did it change of late?"""
-    age_s = time.time() - entry.file.version.mtime_ns / 1e9
-    return min(age_s, time.monotonic() - entry.changed) < _GROWS_FOR_S
-
-
-def _key(entry: _Entry) -> str:
-    return f"{entry.job}:{entry.file.file}"
+    return min(time.time() - entry.file.version.mtime_ns / 1e9, time.monotonic() - entry.changed) < _GROWS_FOR_S
