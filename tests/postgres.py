@@ -1,7 +1,6 @@
 """A private PostgreSQL of Debian's: one for each process of the tests, and a database for each queue.
 
-What has the mark `both_databases` runs on SQLite and on it, and is skipped there where it is not installed; with
-`slow=True` its second round is slow.
+What has the mark `both_databases` runs on SQLite and, slow, on it; it is skipped there where it is not installed.
 """
 
 from __future__ import annotations
@@ -129,7 +128,6 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """For `pytest_generate_tests`."""
-    mark = metafunc.definition.get_closest_marker("both_databases")
-    if mark:
-        second = pytest.param("postgresql", marks=[pytest.mark.slow] if mark.kwargs.get("slow") else [])
+    if metafunc.definition.get_closest_marker("both_databases"):
+        second = pytest.param("postgresql", marks=pytest.mark.slow)
         metafunc.parametrize("database_of_queues", ["sqlite", second], indirect=True)

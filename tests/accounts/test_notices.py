@@ -88,7 +88,7 @@ def test_the_owner_is_told_when_a_job_ends(team: Team, post: Post, state: str, k
     assert told(bob) == told(team.browser("root")) == []
 
 
-@pytest.mark.both_databases(slow=True)
+@pytest.mark.both_databases
 def test_what_is_touched_after_its_end_is_no_news_and_a_further_end_is(team: Team, post: Post) -> None:
     ann = team.browser("ann")
     at_ns = end(team, "failed")
@@ -111,7 +111,7 @@ def test_who_cancels_knows_it_and_old_ends_are_no_news(team: Team, post: Post) -
     assert told(team.browser("ann")) == []
 
 
-@pytest.mark.both_databases(slow=True)
+@pytest.mark.both_databases
 def test_each_event_is_told_and_sent_once_by_many_servers(team: Team) -> None:
     with webhook() as hook:
         choose(team.browser("ann"), webhook=hook.url)
@@ -343,7 +343,7 @@ def machine(team: Team, name: str, silent_s: float, **values: object) -> None:
         connection.execute(insert(agents).values(row))
 
 
-@pytest.mark.both_databases(slow=True)
+@pytest.mark.both_databases
 def test_a_lost_machine(team: Team, post: Post) -> None:
     root, ann = team.browser("root"), team.browser("ann")
     long = LOST_LEASES * LEASE_S + 1
@@ -365,7 +365,7 @@ def test_a_lost_machine(team: Team, post: Post) -> None:
     assert told(root).count(("machine_lost", "lost")) == 2, "it was there again meanwhile"
 
 
-@pytest.mark.both_databases(slow=True)
+@pytest.mark.both_databases
 def test_old_notices_go(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "KEPT", 2)
     choose(team.browser("ann"), webhook="http://example.org/")

@@ -11,7 +11,7 @@ from teams import PASSWORD, SHELL, Browser, Team
 from visualprof.accounts import passwords, sessions, users
 from visualprof.server.session_token import HEADER
 
-pytestmark = pytest.mark.both_databases(slow=True)
+pytestmark = pytest.mark.both_databases
 
 NEW = "another four words here"
 

@@ -20,7 +20,7 @@ from visualprof.remote.queue.service import Remote
 from visualprof.server.app import create_app
 from visualprof.server.settings import Settings
 
-pytestmark = pytest.mark.both_databases(slow=True)
+pytestmark = pytest.mark.both_databases
 
 API = "/api/v1/agent/"
 

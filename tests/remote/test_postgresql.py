@@ -31,6 +31,8 @@ from visualprof.remote.queue.store.tables import metadata, runs
 from visualprof.remote.queue.tasks import relay
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
+pytestmark = pytest.mark.slow
+
 NOWHERE = Path("/nowhere")
 
 
