@@ -130,7 +130,7 @@ def test_somebody_chooses_how_they_are_told(team: Dashboard, visit: Visits) -> N
     expect(page.get_by_role("link", name=re.compile("^Unread: ?A trial: notices arrive here$"))).to_be_visible()
     page.get_by_role("button", name="Mark all as read").click()
     expect(page.get_by_role("button", name="Notices: 0 unread")).to_be_visible()
-    for _ in range(40):  # the server sends what is due every five seconds
+    for _ in range(160):  # the server sends what is due every five seconds
         if "no public address" in page.request.get(f"{team.url}api/v1/account/contact").text():
             break
         page.wait_for_timeout(250)
