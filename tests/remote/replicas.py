@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted, token_of, until
+from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted, until
 
 from tests.remote.chaos import Network
 from visualprof.accounts.principal import EVERYBODY, Actor
@@ -52,7 +52,6 @@ class Replicas:
             self.start_server(server)
         self.network = Network(*(server.port for server in self.servers))
         self.log_in()
-        self.token = token_of(self.folder / "runs")
         self.agents = [threading.Thread(target=self.work, args=(f"agent-{i}",)) for i in range(3)]
         [agent.start() for agent in self.agents]
 
@@ -78,11 +77,15 @@ class Replicas:
     def submit(self) -> None:
         self.jobs.append(self.ask("POST", "jobs", submitted(f"job-{len(self.jobs)}", retries=10))["job"]["id"])
 
+    def code(self) -> str:
+        """By which one machine joins; it is its user's."""
+        return self.ask("POST", "agents/codes")["code"]
+
     def work(self, name: str) -> None:
         """An agent that does each task that it gets, and asks again for what was not answered."""
-        agent = FakeAgent(self.network.url, self.token, name)
+        agent = FakeAgent(self.network.url, "", name)
         try:
-            patiently(agent.register)
+            agent = patiently(lambda: FakeAgent(self.network.url, self.code(), name).register())
             while not self.ended.is_set():
                 lease = None
                 with suppress(*GONE):
