@@ -318,6 +318,7 @@ def test_a_stretch_of_time_is_marked_with_keys(samples: Dashboard, visit: Visits
     page = visit(samples, "memory", run=run)
     chart = page.locator(".chart[role=img]").first
     expect(chart.locator("canvas")).to_be_visible()
+    page.wait_for_load_state("networkidle")  # a chart that is drawn anew forgets what was marked
     chart.focus()
     spoken = chart.locator("xpath=..").get_by_role("status")
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight"):

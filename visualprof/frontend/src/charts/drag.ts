@@ -17,6 +17,7 @@ export async function band_over(chart: EChartsType): Promise<Band> {
   chart.getZr().add(mark);
   return (ends) => {
     const [from, to] = ends ?? [0, 0];
+    if (chart.isDisposed()) return; // drawn anew meanwhile
     mark.attr({ invisible: ends === null, shape: { x: Math.min(from, to), y: 0, width: Math.abs(to - from), height: chart.getHeight() } });
   };
 }
