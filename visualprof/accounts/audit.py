@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select
 
 from visualprof.accounts.principal import Actor
+from visualprof.accounts.records import Deed
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import audit
-
-
-@dataclass(frozen=True)
-class Deed:
-    """A row of the log."""
-
-    seq: int
-    at_ns: int
-    user: str | None
-    email: str
-    action: str
-    subject: str
-    address: str
 
 
 def note(connection: Connection, actor: Actor, action: str, subject: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Literal
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -13,6 +12,7 @@ from visualprof.accounts import codes
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor, Principal
 from visualprof.accounts.projects import belonging
+from visualprof.accounts.records import Grant
 from visualprof.accounts.secret import hashed, short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.refusals import Conflict
@@ -21,15 +21,6 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import agents, bookings, grants, projects, users
 from visualprof.remote.queue.store.tables import codes as kept_codes
 from visualprof.remote.queue.store.visibility import visible_agents
-
-
-@dataclass(frozen=True)
-class Grant:
-    """For whom a private machine works beside its owner. holder: its id. name: of a user the address."""
-
-    holder: str
-    kind: Literal["user", "project"]
-    name: str
 
 
 @dataclass(frozen=True)

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor
+from visualprof.accounts.records import Member, Project
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
-
-
-@dataclass(frozen=True)
-class Member:
-    """Somebody in a project."""
-
-    user: str
-    email: str
-    name: str
-
-
-@dataclass(frozen=True)
-class Project:
-    """People who share runs."""
-
-    id: str
-    name: str
-    members: list[Member]
 
 
 class Projects:

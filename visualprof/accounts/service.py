@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visualprof.accounts.audit import Deed, deeds
+from visualprof.accounts.audit import deeds
 from visualprof.accounts.links import Links
 from visualprof.accounts.machines import Machines
 from visualprof.accounts.notices.contacts import Contacts
@@ -11,6 +11,7 @@ from visualprof.accounts.passwords import Passwords
 from visualprof.accounts.principal import Registration
 from visualprof.accounts.projects import Projects
 from visualprof.accounts.quotas import UserQuotas
+from visualprof.accounts.records import Deed
 from visualprof.accounts.sessions import IDLE_S, WHOLE_S, Sessions
 from visualprof.accounts.sharing import Sharing
 from visualprof.accounts.users import Users

@@ -12,6 +12,7 @@ from sqlalchemy import delete, insert, select, update
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import NOBODY, TOKEN, Actor, Principal, Role, least
+from visualprof.accounts.records import Token
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
@@ -33,18 +34,6 @@ class Session:
     seen_ns: int
     address: str
     browser: str
-
-
-@dataclass(frozen=True)
-class Token:
-    """For commands and CI. role: the most that it may do. used_ns: None before its first use."""
-
-    id: str
-    name: str
-    role: Role
-    created_ns: int
-    expires_ns: int
-    used_ns: int | None
 
 
 class Sessions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -14,6 +13,7 @@ from visualprof.accounts import codes
 from visualprof.accounts.audit import note
 from visualprof.accounts.passwords import Passwords, refuse_weak
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
+from visualprof.accounts.records import User
 from visualprof.accounts.secret import hashed, short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.refusals import Conflict, Crowded, Untrusted
@@ -25,24 +25,6 @@ ATTEMPTS = 5  # in a minute, of one address for one account
 _MINUTE_NS = 60 * 10**9
 _EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"\\]+)+")
 _NAME = re.compile(r"[^\W,;<>()\"\\@][^\s,;<>()\"\\@]{0,63}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class User:
-    """Somebody with an account. seen_ns: None before the first log-in."""
-
-    id: str
-    email: str
-    name: str
-    role: Role
-    disabled: bool
-    created_ns: int
-    seen_ns: int | None
-
-    @property
-    def principal(self) -> Principal:
-        """Who it is when it asks."""
-        return Principal(self.id, self.email, self.name, self.role)
 
 
 def email_of(text: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from visualprof.accounts.notices.kinds import Language
-from visualprof.accounts.notices.rows import Kind, Notice
+from visualprof.accounts.notices.kinds import Kind, Language
+from visualprof.accounts.records import Notice
 
 # Subject, and text.
 _EN: dict[Kind, tuple[str, str]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import get_args
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -13,6 +12,7 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.notices.contacts import contact_of
 from visualprof.accounts.notices.kinds import Kind
 from visualprof.accounts.principal import Actor
+from visualprof.accounts.records import Notice
 from visualprof.accounts.users import TooMany
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import deliveries, notices
@@ -22,18 +22,6 @@ KEPT, KEPT_DAYS = 500, 90  # for each person
 WAITING = 100  # notices of one person for one channel; more are shown in the page alone
 _MINUTE_NS = 60 * 10**9
 _DAY_NS = 86400 * 10**9
-
-
-@dataclass(frozen=True)
-class Notice:
-    """What somebody is told. subject: id of a job or machine, whose name it also has."""
-
-    seq: int
-    kind: Kind
-    subject: str
-    name: str
-    at_ns: int
-    read: bool
 
 
 class Notices:

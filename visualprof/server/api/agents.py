@@ -9,6 +9,7 @@ import msgspec
 from flask import Response, request
 from msgspec import Meta
 
+from visualprof.accounts.records import Grant
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.protocol import Capabilities, Phase
 from visualprof.remote.queue.refusals import Conflict
@@ -38,14 +39,6 @@ class AgentTask(msgspec.Struct):
     spec: str
     phase: Phase | None
     progress: float
-
-
-class GrantRow(msgspec.Struct):
-    """For whom a private machine works beside its owner. holder: id of a user or project; name: the user's address."""
-
-    holder: str
-    kind: Literal["user", "project"]
-    name: str
 
 
 class BookingRow(msgspec.Struct):
@@ -84,7 +77,7 @@ class AgentRow(msgspec.Struct):
     tasks: list[AgentTask]
     owner: str | None
     changeable: bool
-    grants: list[GrantRow]
+    grants: list[Grant]
     bookings: list[BookingRow]
 
 
@@ -244,7 +237,7 @@ class Agents(Resource):
                 AgentRow, agent,
                 online=agent.online(lease_s), lost=not agent.online(LOST_AFTER * lease_s), last_seen_ns=agent.seen_ns,
                 tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if mine else None, changeable=mine,
-                grants=[row(GrantRow, grant) for grant in grants.get(agent.id, ())] if mine else [],
+                grants=grants.get(agent.id, []) if mine else [],
                 bookings=[_booking(booking, mine) for booking in bookings.get(agent.id, ())],
             )  # fmt: skip
 

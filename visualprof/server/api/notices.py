@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from visualprof.accounts.notices.kinds import Kind, Language
+from visualprof.accounts.records import Notice
 from visualprof.errors import BadParameter
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
@@ -22,22 +23,11 @@ if TYPE_CHECKING:
 NO_ACCOUNTS = {404: "there are no accounts"}
 
 
-class NoticeRow(msgspec.Struct):
-    """An event. subject: id of a job or machine, whose name it also has. at_ns: when it happened."""
-
-    seq: int
-    kind: Kind
-    subject: str
-    name: str
-    at_ns: int
-    read: bool
-
-
 class NoticesAnswer(msgspec.Struct):
     """One's own, the newest first. unread: of all that are kept."""
 
     unread: int
-    notices: list[NoticeRow]
+    notices: list[Notice]
 
 
 class NoticesQuery(Query):
@@ -121,7 +111,7 @@ class NoticesOf(Resource):
 
     def _listed(self, before: int | None, limit: int) -> NoticesAnswer:
         unread, found = existing(self._accounts).notices.of(who().user or "", before, limit)
-        return NoticesAnswer(unread, [row(NoticeRow, one) for one in found])
+        return NoticesAnswer(unread, found)
 
     def _chosen(self, new_secret: str | None = None) -> ContactAnswer:
         contact = existing(self._accounts).contacts.of(who().user or "")

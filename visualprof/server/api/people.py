@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -9,6 +10,7 @@ from flask import Response
 from msgspec import Meta
 
 from visualprof.accounts.principal import Role
+from visualprof.accounts.records import Deed, Token, User
 from visualprof.server.answers import csv_file, row
 from visualprof.server.api.quotas import QuotaRow, UsedRow
 from visualprof.server.api.session import existing, with_passwords
@@ -35,22 +37,11 @@ class SessionRow(msgspec.Struct):
     current: bool
 
 
-class TokenRow(msgspec.Struct):
-    """A token for commands and CI. role: the most that it may do. used_ns: null before its first use."""
-
-    id: str
-    name: str
-    role: Role
-    created_ns: int
-    expires_ns: int
-    used_ns: int | None
-
-
 class AccountAnswer(msgspec.Struct):
     """Where one is logged in, one's tokens, and what one may have and has. new_token: shown this once, else null."""
 
     sessions: list[SessionRow]
-    tokens: list[TokenRow]
+    tokens: list[Token]
     quota: QuotaRow
     used: UsedRow
     new_token: str | None = None
@@ -71,22 +62,10 @@ class NewToken(msgspec.Struct, forbid_unknown_fields=True):
     days: float = 90
 
 
-class UserRow(msgspec.Struct):
-    """Somebody with an account. seen_ns: of the last log-in, null before the first."""
-
-    id: str
-    email: str
-    name: str
-    role: Role
-    disabled: bool
-    created_ns: int
-    seen_ns: int | None
-
-
 class UsersAnswer(msgspec.Struct):
     """Everybody by address. code: of an invitation or for a new password; shown this once, null otherwise."""
 
-    users: list[UserRow]
+    users: list[User]
     code: str | None = None
 
 
@@ -113,18 +92,6 @@ class Invitation(msgspec.Struct, forbid_unknown_fields=True):
 
     email: str = ""
     role: Role = "member"
-
-
-class Deed(msgspec.Struct):
-    """What somebody did. email: theirs, or what they said it was."""
-
-    seq: int
-    at_ns: int
-    user: str | None
-    email: str
-    action: str
-    subject: str
-    address: str
 
 
 class AuditQuery(Query):
@@ -208,18 +175,18 @@ class People(Resource):
     @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")
     def log(self, query: AuditQuery) -> AuditAnswer | Response:
         """What was done."""
-        rows = [row(Deed, deed) for deed in existing(self._accounts).deeds(query.before, query.limit)]
+        rows = existing(self._accounts).deeds(query.before, query.limit)
         if query.format == "json":
             return AuditAnswer(rows)
-        columns = {name: [getattr(deed, name) for deed in rows] for name in Deed.__struct_fields__}
+        columns = {name: [getattr(deed, name) for deed in rows] for name in (field.name for field in fields(Deed))}
         return csv_file(Table(columns=columns).to_csv(), "audit")
 
     def _own(self, new_token: str | None = None) -> AccountAnswer:
         accounts, me = existing(self._accounts), who()
         mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.of_user(me.user or "")]
-        tokens = [row(TokenRow, token) for token in accounts.sessions.tokens_of(me.user or "")]
+        tokens = accounts.sessions.tokens_of(me.user or "")
         quota, used = accounts.quotas.of(me.user or "")
         return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), new_token)
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
-        return UsersAnswer([row(UserRow, user) for user in existing(self._accounts).users.all()], code)
+        return UsersAnswer(existing(self._accounts).users.all(), code)

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from visualprof.accounts.principal import Visibility
+from visualprof.accounts.records import Project
 from visualprof.errors import NotFound
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
@@ -22,26 +23,10 @@ NO_PROJECT = {404: "there is no such project"}
 NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run"}
 
 
-class MemberRow(msgspec.Struct):
-    """Somebody in a project."""
-
-    user: str
-    email: str
-    name: str
-
-
-class ProjectRow(msgspec.Struct):
-    """People who share runs."""
-
-    id: str
-    name: str
-    members: list[MemberRow]
-
-
 class ProjectsAnswer(msgspec.Struct):
     """One's projects, for administrators all, by name."""
 
-    projects: list[ProjectRow]
+    projects: list[Project]
 
 
 class ProjectName(msgspec.Struct, forbid_unknown_fields=True):
@@ -137,11 +122,7 @@ class Teams(Resource):
         return existing(self._visible.accounts)
 
     def _projects(self) -> ProjectsAnswer:
-        projects = self._accounts.projects.of(who().viewer)
-        return ProjectsAnswer([
-            ProjectRow(project.id, project.name, [row(MemberRow, member) for member in project.members])
-            for project in projects
-        ])  # fmt: skip
+        return ProjectsAnswer(self._accounts.projects.of(who().viewer))
 
     def _access(self, run: str) -> AccessAnswer:
         self._refuse_unseen(run)
