@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from visualprof.accounts.notices.kinds import Kind
 from visualprof.accounts.principal import Principal, Role
 
 
@@ -77,15 +76,3 @@ class Grant:
     holder: str
     kind: Literal["user", "project"]
     name: str
-
-
-@dataclass(frozen=True)
-class Notice:
-    """What somebody is told. subject: id of a job or machine, whose name it also has."""
-
-    seq: int
-    kind: Kind
-    subject: str
-    name: str
-    at_ns: int
-    read: bool

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Any
 
-from visualprof.accounts.notices.kinds import Kind, Language
-from visualprof.accounts.records import Notice
+from visualprof.accounts.notices.kinds import Kind, Language, Notice
 
 # Subject, and text.
 _EN: dict[Kind, tuple[str, str]] = {

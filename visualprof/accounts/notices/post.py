@@ -19,11 +19,11 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.notices import letters
 from visualprof.accounts.notices.contacts import Contact, contact_of
 from visualprof.accounts.notices.events import LOST_LEASES, tell_of_jobs, tell_of_machines
+from visualprof.accounts.notices.kinds import Notice
 from visualprof.accounts.notices.mail import Mail
 from visualprof.accounts.notices.rows import remove_old
 from visualprof.accounts.notices.webhook import Unsent, post
 from visualprof.accounts.principal import Actor, Principal
-from visualprof.accounts.records import Notice
 from visualprof.errors import VisualprofError
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow

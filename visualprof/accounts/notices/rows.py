@@ -10,10 +10,9 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.notices.contacts import contact_of
-from visualprof.accounts.notices.kinds import Kind
+from visualprof.accounts.notices.kinds import Kind, Notice
 from visualprof.accounts.principal import Actor
-from visualprof.accounts.records import Notice
-from visualprof.accounts.users import TooMany
+from visualprof.remote.queue.refusals import TooMany
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import deliveries, notices
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from visualprof.accounts.notices.kinds import Kind, Language
-from visualprof.accounts.records import Notice
+from visualprof.accounts.notices.kinds import Kind, Language, Notice
 from visualprof.errors import BadParameter
 from visualprof.server.answers import row
 from visualprof.server.api.session import existing
