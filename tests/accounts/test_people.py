@@ -67,7 +67,7 @@ def test_many_log_ins_at_once_wait_for_each_other(monkeypatch: pytest.MonkeyPatc
         turn.__enter__()
     with pytest.raises(passwords.Crowded):
         hashes.hashed(PASSWORD)
-    turns[0].__exit__()
+    turns[0].__exit__(None, None, None)
     assert hashes.matches(PASSWORD, hashes.hashed(PASSWORD))
 
 

@@ -11,8 +11,9 @@ from queue_sites import FAILED, member, opened, request
 from sqlalchemy import insert, update
 
 from visualprof.remote.protocol import Spec
+from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.service import Queue
-from visualprof.remote.queue.store.quotas import EVERYBODY, WINDOW_NS, OverQuota, Quota, change_quota
+from visualprof.remote.queue.store.quotas import EVERYBODY, WINDOW_NS, Quota, change_quota
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import device_use, tasks
 from visualprof.remote.queue.tasks.upkeep import Upkeep

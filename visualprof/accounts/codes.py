@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Literal
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.principal import Role
@@ -37,6 +37,12 @@ def redeem(connection: Connection, purpose: Purpose, code: str) -> AnyRow:
     if row is None or row.expires_ns < time.time_ns():
         raise BadParameter("code: it was used, or its time is over", "ask an administrator for a new one")
     return row
+
+
+def exists(connection: Connection, purpose: Purpose, code: str) -> bool:
+    """Is there such a code? Its time may be over."""
+    mine = (codes.c.sha256 == secret.hashed(code)) & (codes.c.purpose == purpose)
+    return connection.execute(select(codes.c.sha256).where(mine)).first() is not None
 
 
 def redeem_for(connection: Connection, purpose: Purpose, email: str) -> AnyRow | None:

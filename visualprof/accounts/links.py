@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
@@ -18,7 +18,6 @@ from visualprof.remote.queue.store.tables import links, users
 
 SHORTEST_H = 1
 _HOUR_NS = 3600 * 10**9
-_SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,7 @@ class Links:
             return NOBODY
         if not self._sharing.of(row.run).shared_by(Principal(row.user, role=row.role)):
             return NOBODY
-        if now - (row.used_ns or 0) > _SEEN_NS:
-            with self._database.write() as connection:
-                connection.execute(update(links).where(links.c.sha256 == sha256).values(used_ns=now))
+        secret.note_use(self._database, links.c.used_ns, sha256, row.used_ns, now)
         return Principal(role="viewer", scope=row.run, ends_ns=row.expires_ns)
 
 

@@ -13,13 +13,12 @@ from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor, Principal
 from visualprof.accounts.projects import belonging
 from visualprof.accounts.records import Grant
-from visualprof.accounts.secret import hashed, short_id
+from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import agents, bookings, grants, projects, users
-from visualprof.remote.queue.store.tables import codes as kept_codes
 from visualprof.remote.queue.store.visibility import visible_agents
 
 
@@ -48,9 +47,8 @@ class Machines:
 
     def enrols(self, code: str) -> bool:
         """Is there such a code? It is asked for before a machine is believed what it says."""
-        mine = (kept_codes.c.sha256 == hashed(code)) & (kept_codes.c.purpose == "machine")
         with self._database.read() as connection:
-            return connection.execute(select(kept_codes.c.sha256).where(mine)).first() is not None
+            return codes.exists(connection, "machine", code)
 
     def join(self, code: str, name: str, address: str) -> Callable[[Connection], str]:
         """Redeems a code, in the transaction that adds the machine; gives its owner.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -51,22 +53,15 @@ class Passwords:
     def _nobodys(self) -> str:
         return self._argon2.hash("nobody's password")
 
-    def _turn(self) -> _Turn:
-        return _Turn(self._room)
-
-
-class _Turn:
-    """A place among those that hash."""
-
-    def __init__(self, room: threading.BoundedSemaphore) -> None:
-        self._room = room
-
-    def __enter__(self) -> None:
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """A place among those that hash."""
         if not self._room.acquire(timeout=_PATIENCE_S):
             raise Crowded("many people log in at this moment", "try again in a few seconds")
-
-    def __exit__(self, *_: object) -> None:
-        self._room.release()
+        try:
+            yield
+        finally:
+            self._room.release()
 
 
 def refuse_weak(password: str, email: str) -> None:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
@@ -22,7 +22,6 @@ _COOKIE = "vp_w_"
 IDLE_S, WHOLE_S = 12 * 3600, 14 * 86400
 LONGEST_DAYS = 366
 _DAY_NS = 86400 * 10**9
-_SEEN_NS = 60 * 10**9  # it is noted no more often that something was used
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,8 @@ class Sessions:
             row = connection.execute(_with_user(sessions).where(sessions.c.sha256 == sha256)).first()
         if row is None or row.disabled or now - row.seen_ns > self._idle_ns or now - row.begun_ns > self._whole_ns:
             return NOBODY
-        if now - row.seen_ns > min(_SEEN_NS, self._idle_ns // 4):
-            with self._database.write() as connection:
-                connection.execute(update(sessions).where(sessions.c.sha256 == sha256).values(seen_ns=now))
+        every_ns = min(secret.SEEN_NS, self._idle_ns // 4)
+        secret.note_use(self._database, sessions.c.seen_ns, sha256, row.seen_ns, now, every_ns)
         csrf = hashlib.blake2b(cookie.encode(), person=b"csrf", digest_size=24).hexdigest()
         return Principal(row.user, row.email, row.who, row.may, row.id, csrf)
 
@@ -77,9 +75,7 @@ class Sessions:
             row = connection.execute(_with_user(api_tokens).where(api_tokens.c.sha256 == sha256)).first()
         if row is None or row.disabled or row.expires_ns < now:
             return NOBODY
-        if now - (row.used_ns or 0) > _SEEN_NS:
-            with self._database.write() as connection:
-                connection.execute(update(api_tokens).where(api_tokens.c.sha256 == sha256).values(used_ns=now))
+        secret.note_use(self._database, api_tokens.c.used_ns, sha256, row.used_ns, now)
         return Principal(row.user, row.email, row.who, least(row.may, row.role))
 
     def of_user(self, user: str) -> list[Session]:

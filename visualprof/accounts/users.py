@@ -16,7 +16,7 @@ from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.records import User
 from visualprof.accounts.secret import hashed, short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
-from visualprof.remote.queue.refusals import Conflict, Crowded, Untrusted
+from visualprof.remote.queue.refusals import Conflict, TooMany, Untrusted
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import api_tokens, failures, sessions, users
@@ -226,12 +226,6 @@ def anybody(database: Database) -> bool:
     """Has anybody an account?"""
     with database.read() as connection:
         return connection.execute(select(users.c.id).limit(1)).first() is not None
-
-
-class TooMany(Crowded):
-    """Too many attempts."""
-
-    status = 429
 
 
 def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str, action: str) -> None:

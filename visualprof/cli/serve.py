@@ -45,6 +45,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
     )
+    _add_team_arguments(parser)
+    parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="where jobs are kept (default: .visualprof in the first log directory)",
+    )
+    add_database(parser)
+    kept = "remove jobs, with their results, so many days after they ended (default: never)"
+    parser.add_argument("--keep-days", type=_days, default=0.0, metavar="N", help=kept)
+    parser.add_argument(
+        "--lease",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds of silence after which an agent is lost; its other times follow (default %(default)g)",
+    )
+
+
+def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
+    """Who may log in, what stands in front of the server, and how people are told."""
     parser.add_argument("--accounts", action="store_true", help="people log in; see `visualprof admin`")
     parser.add_argument(
         "--registration",
@@ -73,22 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="CIDR",
         help="a private network to which people may have notices sent",
-    )
-    parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="where jobs are kept (default: .visualprof in the first log directory)",
-    )
-    add_database(parser)
-    kept = "remove jobs, with their results, so many days after they ended (default: never)"
-    parser.add_argument("--keep-days", type=_days, default=0.0, metavar="N", help=kept)
-    parser.add_argument(
-        "--lease",
-        type=_seconds,
-        default=30.0,
-        metavar="S",
-        help="seconds of silence after which an agent is lost; its other times follow (default %(default)g)",
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from visualprof.errors import Forbidden
@@ -31,8 +31,8 @@ class Visible:
 
     def __init__(self, logdir: LogDirectory, remote: Remote, accounts: Accounts | None) -> None:
         self._logdir, self._remote, self.accounts = logdir, remote, accounts
-        self._rules: OrderedDict[str, tuple[int, Rule]] = OrderedDict()
-        self._listings: OrderedDict[str, tuple[object, Listing]] = OrderedDict()
+        self._rules = lru_cache(_KEPT)(self._rule_of)
+        self._listings = lru_cache(_KEPT)(self._listing_of)
         self._shared = (-1, -1)  # the latest revision of what is shared, and that of the log directories it came with
 
     @property
@@ -43,16 +43,8 @@ class Visible:
 
     def listing(self) -> Listing:
         """The runs. Files that are skipped are nobody's run, and shown to administrators."""
-        now, version = self._logdir.listing(), self.version
-        viewer = version[0]
-        if viewer is None:
-            return now
-        key, kept = (now.revision, version), self._listings.get(viewer)
-        if kept is None or kept[0] != key:
-            rule = self._rule(*version)
-            kept = key, Listing(now.revision, tuple(run for run in now.runs if rule(run.id)), ())
-        _keep(self._listings, viewer, kept)
-        return kept[1]
+        viewer, shared = self.version
+        return self._logdir.listing() if viewer is None else self._listings(self._logdir.revision, viewer, shared)
 
     def changes(self, since: int | None) -> Changes:
         """What changed since a revision: everything, where it changed who may see what."""
@@ -61,18 +53,20 @@ class Visible:
             return self._logdir.changes(since)
         if self._shared[0] != revision:
             self._shared = revision, self._logdir.touch()
-        rule = self._rule(viewer, revision)
+        rule = self._rules(viewer, revision)
         now = self._logdir.changes(None if since is None or since < self._shared[1] else since)
         runs = tuple(run for run in now.runs if rule(run.id))
         removed = tuple(run for run in now.removed if rule(run))
         return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
 
-    def sees(self, path: str) -> bool:
-        """May whoever asks see a run, or a file of the log directories? path: as they are called towards users.
+    @property
+    def rule(self) -> Rule:
+        """Tells whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
 
         By a link to a run the files in its folder are not seen by their own names, but as the run's.
         """
-        return self._rule(*self.version)(path)
+        viewer, shared = self.version
+        return (lambda _: True) if viewer is None else self._rules(viewer, shared)
 
     def key(self, path: str) -> str:
         """What a run is called where its sharing is kept: that outlives other log directories beside its own."""
@@ -113,20 +107,21 @@ class Visible:
         if user is not None:
             self._remote.opened().quotas.refuse_bytes(user, more)
 
-    def _rule(self, viewer: str | None, revision: int) -> Rule:
+    def _rule_of(self, viewer: str, shared: int) -> Rule:
+        """Of whoever asks now. viewer, shared: their version."""
+        del shared
         scope = who().scope
         if scope is not None:
             return lambda path: self.key(path) == scope
-        if viewer is None or self.accounts is None:
-            return lambda _: True
-        kept = self._rules.get(viewer)
-        if kept is None or kept[0] != revision:
-            kept = revision, self._of_ids(self.accounts.sharing.rule(viewer))
-        _keep(self._rules, viewer, kept)
-        return kept[1]
-
-    def _of_ids(self, of_keys: Rule) -> Rule:
+        assert self.accounts  # without them everybody sees all
+        of_keys = self.accounts.sharing.rule(viewer)
         return lambda path: of_keys(self.key(path))
+
+    def _listing_of(self, revision: int, viewer: str, shared: int) -> Listing:
+        """At that revision or, where it has grown meanwhile, at a later one."""
+        del revision
+        now, rule = self._logdir.listing(), self._rules(viewer, shared)
+        return Listing(now.revision, tuple(run for run in now.runs if rule(run.id)), ())
 
 
 class Seen:
@@ -152,10 +147,3 @@ class Seen:
     def intervals(self) -> Intervals:
         """Who was not heard of for a lease is not there."""
         return self._remote.intervals
-
-
-def _keep(kept: OrderedDict[str, Any], viewer: str, value: object) -> None:
-    kept[viewer] = value
-    kept.move_to_end(viewer)
-    while len(kept) > _KEPT:
-        kept.popitem(last=False)

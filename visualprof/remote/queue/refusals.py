@@ -11,7 +11,8 @@ VisualprofError
 ├── Unfit       422  result files that are missing, differ or have impossible names
 ├── Crowded     503  too many agents wait at once, or the database is busy
 ├── Damaged     503  the database cannot be used
-├── OverQuota   429  a user has as much as they may (store/quotas.py)
+├── OverQuota   429  a user has as much as they may
+├── TooMany     429  attempts within a minute
 └── DiskFull    507  the server's disk is full or read-only
 """
 
@@ -89,6 +90,18 @@ class Damaged(VisualprofError):
     """The database is no database any more, or was taken away."""
 
     status = 503
+
+
+class OverQuota(VisualprofError):
+    """Somebody has as much as they may."""
+
+    status = 429
+
+
+class TooMany(VisualprofError):
+    """Too many attempts in a short time."""
+
+    status = 429
 
 
 class DiskFull(VisualprofError):

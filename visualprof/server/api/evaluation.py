@@ -155,7 +155,8 @@ class Reports:
             self._revision += made != self._made
             self._made = made
             reports = sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
-            return self._revision, [report for report in reports if self._visible.sees(report.id)]
+            seen = self._visible.rule
+            return self._revision, [report for report in reports if seen(report.id)]
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))

@@ -115,7 +115,7 @@ class Models:
         """All models, uploaded ones first, and files that should be models and are none."""
         kept = {model.id: (model, path) for others in self._others for model, path in others()}
         entries, skipped = self._in_folders()
-        viewer, sees = who().viewer, self._visible.sees
+        viewer, sees = who().viewer, self._visible.rule
         if viewer is not None:
             entries, skipped = (
                 [entry for entry in entries if sees(entry[0].id) or (entry[0].run and sees(entry[0].run))],

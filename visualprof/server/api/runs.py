@@ -165,7 +165,7 @@ class Runs(Resource):
     @get("/runs/changes", needs="link")
     def changes(self, query: ChangesQuery) -> ChangesAnswer:
         """What changed of the runs since a revision; the files of the shown one are read first."""
-        if query.shown and self._visible.sees(query.shown):
+        if query.shown and self._visible.rule(query.shown):
             self._logdir.show(query.shown)
         now = self._visible.changes(query.since)
         runs = self._all(now) if now.since is None else self._rows(now.runs)

@@ -13,9 +13,10 @@ from sqlalchemy import bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
+from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Store, shown
-from visualprof.remote.queue.store.quotas import OverQuota, refuse_bytes
+from visualprof.remote.queue.store.quotas import refuse_bytes
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 

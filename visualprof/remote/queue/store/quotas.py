@@ -11,19 +11,13 @@ from dataclasses import asdict, dataclass
 
 from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, insert, select, update
 
-from visualprof.errors import VisualprofError
+from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks
 
 EVERYBODY = ""
 WINDOW_NS = 30 * 24 * 3600 * 10**9
-
-
-class OverQuota(VisualprofError):
-    """Somebody has as much as they may."""
-
-    status = 429
 
 
 @dataclass(frozen=True)
