@@ -176,7 +176,7 @@ def _chunks(source: BinaryIO, end: int, replaced: tuple[bytes, bytes] | None) ->
         rest += chunk
         if replaced:
             rest = rest.replace(*replaced)
-        cut = len(rest) - keep if end and chunk else len(rest)
+        cut = max(0, len(rest) - keep) if end and chunk else len(rest)
         yield rest[:cut]
         rest = rest[cut:]
         if not chunk:

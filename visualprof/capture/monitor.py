@@ -1,4 +1,4 @@
-"""The machine while a recording runs: CPU, memory, disk, power and GPUs as `monitor.jsonl`, in the form of remote runs."""
+"""The machine while a recording runs: CPU, memory, disk, power, GPUs; `monitor.jsonl` in the form of remote runs."""
 
 from __future__ import annotations
 

@@ -110,7 +110,11 @@ class Profile:
         self._next, self._over = NEVER, True
         if recording is None or os.getpid() != self._pid:
             return
-        recording.stop()
+        if error is None and self._step and not recording.ended:  # the last `step` began it, and nothing followed
+            recording.cancel()
+            self._made = [other for other in self._made if other is not recording]
+        else:
+            recording.stop()
         if not self._made and error is None:
             warn(
                 f"nothing was recorded: {self._step} of {self._pause} steps before the recording ended; "
@@ -157,9 +161,9 @@ class Profile:
 
     def _turn(self) -> None:
         """Begins a recording, goes on with it, or arms the next one."""
-        if os.getpid() != self._pid:  # a forked worker has the parent's recording, not its profiler
-            self._next = NEVER
-        elif self._recording is None:
+        if (
+            os.getpid() != self._pid or self._recording is None
+        ):  # a forked worker has the parent's recording, not its profiler
             self._next = NEVER
         elif self._recording not in self._made:
             self._made.append(self._recording)

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from visualprof.capture import files
 from visualprof.capture.files import Shelf, warn
+from visualprof.capture.graph import add_graph
 from visualprof.capture.options import CaptureBusy, CaptureError, Options
 from visualprof.capture.recorders import Recorder, framework_of, recorder_of
-from visualprof.capture.graph import add_graph
 from visualprof.capture.topics import Topics, names
 
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ class Recording:
         self.state = State.RECORDING
         self._catch_the_end()
 
+    @property
+    def ended(self) -> int:
+        """How many steps ended while it recorded."""
+        return self._step - self._first
+
     def step(self) -> bool:
         """Ends a step; the last one ends the recording. On the thread that started. False when it is over."""
         if self.state is not State.RECORDING:
@@ -139,7 +144,7 @@ class Recording:
         if threading.get_ident() != self._thread:
             raise CaptureError("a step ended on another thread than the recording began on", "step where you train")
         self._step += 1
-        if self._asked or self._step - self._first == self.options.steps:
+        if self._asked or self.ended == self.options.steps:
             self._stop(whole=True)
             return False
         self._recorder.mark(self._step)
@@ -148,11 +153,21 @@ class Recording:
     def stop(self) -> None:
         """Ends the recording before its time; from another thread: with the next step. Twice is as once."""
         if self.state is State.ARMED:
-            self._over()
+            self.cancel()
         elif self.state is State.RECORDING and threading.get_ident() != self._thread:
             self._asked = True
         elif self.state is State.RECORDING:
             self._stop(self._is_whole())
+
+    def cancel(self) -> None:
+        """Ends the recording without a file, on the thread that started."""
+        if self.state is State.RECORDING:
+            self.state = State.STOPPING
+            self._recorder.stop(False)
+            if self._monitor:
+                self._monitor.stop()
+        if self.state is not State.IDLE:
+            self._over()
 
     def wait(self, timeout_s: float = DUMP_S) -> Path | None:
         """The file once it is written; None where it could not be, or not in time."""
@@ -175,7 +190,7 @@ class Recording:
 
     def _is_whole(self) -> bool:
         """Is what runs now a step? One that `step` does not end is none, but all there is where no step ever ended."""
-        return self._step == self._first
+        return not self.ended
 
     def _dump(self, replaced: tuple[bytes, bytes] | None, background: bool) -> None:
         self.path = path = self._shelf.place(self._first, self._recorder.kind)

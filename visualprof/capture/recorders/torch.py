@@ -27,7 +27,8 @@ class Recorder:
     def __init__(self, options: Options) -> None:
         self._cuda = bool(_TORCH.cuda.is_available())
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * self._cuda
-        config: dict[str, Any] = {"profile_all_threads": True}  # else threads that live already are left out
+        # Else threads that live already are left out. With it torch 2.13 records no memory.
+        config: dict[str, Any] = {} if options.with_memory else {"profile_all_threads": True}
         if self._cuda and options.topics & Topics.SYNC:
             config["enable_cuda_sync_events"] = True
         self._profiler: Any = profile(

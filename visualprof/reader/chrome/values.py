@@ -38,7 +38,7 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
             raise source.error(f"not {what} ({error})", hint or why) from error
 
 
-def captured(head: Json, known: Mapping[str, Any]) -> Json:
+def captured(head: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
     """What `visualprof.capture` wrote into a file, as fields of Meta that the format itself does not know.
 
     Args:

@@ -6,8 +6,8 @@ A run is what ran together, a worker one of its processes, a span one recording 
   `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
   (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`.
   The folder may hold many workers; the stamp in the name is the span.
-- What `visualprof.capture` wrote, `rank0_node7_4211.step12.pt.trace.json.gz`, belongs to the run of its folder; the first
-  step is the span, the same of all ranks.
+- What `visualprof.capture` wrote, `rank0_node7_4211.step12.pt.trace.json.gz`, belongs to the run of its folder;
+  the first step is the span, the same of all ranks.
 - `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
   folder's run too, but recordings of one process: no view takes them for ranks.
 - A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
