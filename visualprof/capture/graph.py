@@ -46,7 +46,7 @@ def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], nam
     """
     framework = _framework(model)
     title = name or type(model).__name__
-    arguments, keywords = _arguments(inputs)
+    arguments, keywords = arguments_of(inputs)
     return _write(framework(model, arguments, keywords, title), Path(logdir), title)
 
 
@@ -62,7 +62,7 @@ def _framework(model: object) -> Callable[[Any, tuple[Any, ...], dict[str, Any],
     )
 
 
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments."""
     if isinstance(inputs, dict):
         return (), {str(k): v for k, v in inputs.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

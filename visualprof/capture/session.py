@@ -197,7 +197,7 @@ class Recording:
         facts = self._facts | {
             "rank": self.worker.rank, "world_size": self.worker.world_size, "host": self.worker.host,
             "pid": self.worker.pid, "steps": [self._first, max(self._first, self._step - 1)],
-            "topics": names(self.options.topics), "align_time": self.options.align_time,
+            "topics": names(self.options.topics & self._recorder.can), "align_time": self.options.align_time,
             "show_operator_name": self.options.show_operator_name,
         }  # fmt: skip
         facts |= self._recorder.facts()  # the clock of some is known only now
@@ -219,6 +219,7 @@ class Recording:
     def _over(self) -> None:
         global _current
         self.state = State.IDLE
+        self._recorder.close()
         del self._recorder  # Paddle: no second profiler while one lives
         with _lock:
             if _current is self:

@@ -61,6 +61,9 @@ class Recorder(Protocol):
         """Writes what was recorded as JSON."""
         ...
 
+    def close(self) -> None:
+        """Leaves the framework as it was; also where it never started."""
+
 
 def framework_of(options: Options) -> str:
     """The framework to record: that of the options, of the model, or the one that is imported.

@@ -9,12 +9,13 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch.profiler import ProfilerActivity, profile  # pyright: ignore[reportMissingImports]
 
 from visualprof.capture.options import Options
+from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
 _TORCH: Any = torch
 
 
-class Recorder:
+class Recorder(Shape):
     """One profiler without a schedule; the steps are marked as torch marks them with one.
 
     With a schedule torch opens a step that nobody ends, and `step()` of one that is not its turn costs 10 us.

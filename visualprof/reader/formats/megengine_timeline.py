@@ -11,7 +11,7 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
-from visualprof.reader.chrome.values import json_object, natural
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -39,6 +39,7 @@ STAGES = {
     "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
     "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
 }  # fmt: skip
+STEP_MARK = "ProfilerStep#"  # of visualprof.capture; MegEngine marks no steps
 CALLED = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
 PROFILER = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
@@ -90,7 +91,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
     for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
-        builder.step(str(i), int(doc.ts[row]), int(dur[row]), track)
+        label = doc.kinds[doc.kind[row]].name.partition("#")[2] or str(i)
+        builder.step(label, int(doc.ts[row]), int(dur[row]), track)
     _describe(doc, builder, devices)
 
 
@@ -131,7 +133,7 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.COMM if COMM_KERNEL.search(name) else Category.OP
     if lane == "worker":  # the scopes of the interpreter a second time
         return Category.OTHER
-    return STAGES.get(name, Category.ANNOTATION)
+    return Category.STEP if name.startswith(STEP_MARK) else STAGES.get(name, Category.ANNOTATION)
 
 
 def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int]:
@@ -186,7 +188,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
         producer="megengine.utils.profiler",
         device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
         operator_names="type",
-        clock_origin_ns=natural(local),
+        clock_origin_ns=int(local) if re.fullmatch(r"[0-9]{1,19}", local) else -1,  # Unix ns: 19 digits
         device_type="cuda" if on_gpu else "cpu",
         devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),
     )
