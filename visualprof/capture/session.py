@@ -262,8 +262,9 @@ def _monitor(recording: Recording) -> Monitor | None:
 
 
 def _say_what_is_missing(framework: str, kind: type[Recorder], options: Options) -> None:
-    """A warning for topics that were asked for by name and that the framework cannot record."""
+    """A warning for what was asked for by name and that the framework cannot record."""
     missing = names(options.topics & ~kind.can) if options.topics != Topics.ALL else []
+    missing += ["Python stacks"] * (options.stacks and not kind.can_stack)
     if missing:
         warn(f"{framework} cannot record {', '.join(missing)}")
 

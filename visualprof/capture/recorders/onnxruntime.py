@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import json
 import shutil
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import onnxruntime  # pyright: ignore[reportMissingImports]
-
 from visualprof.capture.options import CaptureError, Options
 from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
+NODE = "_kernel_time"
 DAY_NS = 86_400 * 10**9
-_ORT: Any = onnxruntime
+_ORT: Any = importlib.import_module("onnxruntime")
 
 
 class Recorder(Shape):
@@ -24,10 +25,12 @@ class Recorder(Shape):
 
     kind = "profile.json"
     can = Topics.OPERATOR | Topics.MEMORY
+    can_stack = False
     most_steps = 0
 
     def __init__(self, options: Options) -> None:
         self._session: Any = options.model if isinstance(options.model, _ORT.InferenceSession) else _only_one()
+        self._named = options.show_operator_name
         self._plain: Any = None
         self._folder = ""
         self._written = Path()
@@ -71,9 +74,20 @@ class Recorder(Shape):
     def dump(self, path: Path) -> None:
         """Moves the file: ONNX Runtime has written it, without a word where it could not."""
         try:
-            shutil.move(self._written, path)
+            if self._named:
+                shutil.move(self._written, path)
+            else:
+                path.write_text(json.dumps(_by_type(json.loads(self._written.read_bytes()))), "utf-8")
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _by_type(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes are called by their types."""
+    for event in events:
+        if event["name"].endswith(NODE) and event["args"].get("op_name"):
+            event["name"] = event["args"]["op_name"] + NODE
+    return events
 
 
 def _only_one() -> Any:
