@@ -57,9 +57,8 @@ def main() -> None:
         step()
     print(f"{args.framework} {about}, Python {platform.python_version()}, {args.rounds} rounds of {args.steps} steps\n")
     print(f"inactive step(): {inactive_ns()} ns; plain step: {_plain(step, args.steps) * 1e3 / args.steps:.2f} ms\n")
-    print(
-        "| options | CPU time / plain [quartiles] | kB/step | begin, end ms | file after ms |\n| --- | --- | --- | --- | --- |"
-    )
+    print("| options | CPU time / plain [quartiles] | kB/step | begin, end ms | file after ms |")
+    print("| --- | --- | --- | --- | --- |")
     for name, options in SETS[args.framework].items():
         print(_row(name, step, args, {"model": model, "monitor": False, **options}), flush=True)
 

@@ -77,7 +77,7 @@ class TestOnnxRuntime:
 
     def test_of_several_sessions_one_has_to_be_named(self, tmp_path: Path) -> None:
         kept = [self.session()[0] for _ in range(2)]
-        with pytest.raises(CaptureError, match="records one session of ONNX Runtime, and there are [2-9]"):
+        with pytest.raises(CaptureError, match=r"records one session of ONNX Runtime, and there are [2-9]"):
             profile(tmp_path, framework="onnxruntime").__enter__()
         assert len(kept) == 2
 

@@ -71,7 +71,7 @@ def test_a_list_of_onnxruntime_in_an_object_is_read_and_dated(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("user", "inner"), [(5, Category.OPTIMIZER), (1, Category.ANNOTATION)])
 def test_steps_of_megengine_are_those_that_capture_marked(tmp_path: Path, user: int, inner: Category) -> None:
-    """Steps 7 and 8 of 10 us with a backward pass at 2-4; a scope `step` at 5-6 is the optimizer's, at 1-6 the user's."""
+    """Steps 7 and 8 of 10 us with a backward pass at 2-4; `step` at 5-6 is the optimizer's, at 1-6 the user's."""
     spans = [(f"ProfilerStep#{7 + i}", 10 * i, 10) for i in range(2)] + [("AfterTheStep 9", 20, 5)]
     spans += [row for i in range(2) for row in (("backward", 10 * i + 2, 2), ("step", 10 * i + user, 6 - user))]
     events: list[dict[str, Any]] = [

@@ -204,9 +204,7 @@ class Recording:
         recorder = self._recorder
 
         def write() -> None:
-            raw = path.with_name(f".{path.name}.raw.part")
-            recorder.dump(raw)
-            files.pack(raw, path, facts, replaced)
+            files.write(path, recorder.dump, facts, replaced)
 
         if background and recorder.forkable and (dump := _forked(write, path)):
             _dumps.append(dump)

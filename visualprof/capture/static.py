@@ -46,10 +46,9 @@ def profile_static(
     shelf = Shelf(Path(logdir) / (run or files.run_name(logdir, worker)), worker, 0)
     text = _of_file(mge, file, inputs) if file else _of_function(source, inputs)
     path = shelf.folder / f"{re.sub(r'[^0-9A-Za-z_-]+', '_', title)}.step0.{KIND}.gz"
-    raw = path.with_name(f".{path.name}.raw.part")
-    raw.write_text(text, "utf-8")
     facts = {"framework": "megengine", "version": str(mge.__version__), "host": worker.host, "rank": worker.rank}
-    files.pack(raw, path, facts | {"world_size": worker.world_size, "pid": worker.pid}, None)
+    facts |= {"world_size": worker.world_size, "pid": worker.pid}
+    files.write(path, lambda raw: raw.write_text(text, "utf-8"), facts, None)
     return path
 
 
