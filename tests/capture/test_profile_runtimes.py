@@ -47,11 +47,11 @@ class TestOnnxRuntime:
 
     def test_a_session_is_recorded_and_stays_as_it_was(self, tmp_path: Path) -> None:
         session, feeds = self.session()
-        own, before = session._sess, session.run(None, feeds)
+        own, before = dict(vars(session)), session.run(None, feeds)
         path = recorded(tmp_path, lambda: session.run(None, feeds), model=session)
         trace = read_trace(path)
         assert step_names(trace) == ["0", "1", "2"]
-        assert session._sess is own
+        assert vars(session) == own
         assert session._sess_options.enable_profiling is False
         assert all(np.array_equal(a, b) for a, b in zip(before, session.run(None, feeds), strict=True))
 
@@ -65,6 +65,17 @@ class TestOnnxRuntime:
         assert (ops.sum(), trace.events.dur[ops].sum()) == (len(own), sum(own))
         assert abs(trace.meta.clock_origin_ns - time.time_ns()) < 60e9
         assert document["visualprof"]["topics"] == ["OPERATOR", "MEMORY"]
+
+    def test_a_binding_goes_on_and_is_told(self, tmp_path: Path) -> None:
+        session, feeds = self.session()
+        bound = session.io_binding()
+        for name, values in feeds.items():
+            bound.bind_cpu_input(name, values)
+        for output in session.get_outputs():
+            bound.bind_output(output.name)
+        with pytest.warns(CaptureWarning, match="cannot record runs with an IOBinding"):
+            recorded(tmp_path, lambda: session.run_with_iobinding(bound), model=session)
+        session.run_with_iobinding(bound)
 
     def test_nodes_can_be_called_by_their_types(self, tmp_path: Path) -> None:
         session, feeds = self.session()
