@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from queue_sites import point
 from sites import kineto
 from sqlalchemy import update
 from teams import MODEL_FILE, Browser, Team, machine
@@ -106,11 +107,48 @@ def test_nor_is_it_told_by_ones_own_that_names_it(asked: Asked, nothing: Asked) 
         assert pair[0][0] in (200, 400, 404, 409), (path, pair)
 
 
-def ask(browser: Browser, method: str, path: str, body: Any, subjects: dict[str, str]) -> TestResponse:
-    text = json.dumps([path, body])
+def test_nor_to_a_machine_of_ones_own(asked: Asked, nothing: Asked) -> None:
+    """It has a token, and asks for others' tasks and files."""
+    token = {"Authorization": f"Bearer {machine(asked.team.browser('bob'), 'box')[1]}"}
+    client = asked.team.site.app.test_client()
+    beat = {"tasks": [{"task": "<task>", "lease": "x", "phase": "measuring", "progress": 0.5}]}
+    finished = {"state": "succeeded"}
+    questions = [
+        ("POST", "agent/heartbeat", beat, 200),
+        ("POST", "agent/tasks/<task>/log?lease=x&offset=0", {}, 409),
+        ("POST", "agent/tasks/<task>/points?lease=x", point(), 409),
+        ("POST", "agent/tasks/<task>/uploads?lease=x", {"files": []}, 409),
+        ("POST", "agent/tasks/<task>/finish?lease=x", finished, 409),
+        ("GET", "agent/files/blobs/BLOB", None, 403),
+        ("GET", "agent/files/blobs/BLOB?expires=99999999999&signature=x", None, 403),
+    ]
+    for method, path, body, status in questions:
+        pair: list[Told] = []
+        for about in (asked, nothing):
+            sent = filled([path, body], about.subjects)
+            answer = client.open(f"/api/v1/{sent[0]}", method=method, json=sent[1], headers=token)
+            pair.append(told(answer, about.subjects))
+        assert pair[0] == pair[1], path
+        assert pair[0][0] == status, pair
+
+
+def test_keys_of_jobs_are_each_ones_own(team: Team) -> None:
+    bob = team.browser("bob")
+    model = upload(bob, "net.onnx", MODEL_FILE.read_bytes())["blob"]
+    request = bob.ask("POST", "jobs/draft", json={"model": model}).get_json()["request"]
+    anns = team.remote.opened().jobs.one(team.job).request.key
+    assert bob.ask("POST", "jobs", json={**request, "specs": [CPU], "key": anns}).status_code == 201
+
+
+def filled(what: Any, subjects: dict[str, str]) -> Any:
+    text = json.dumps(what)
     for name, value in subjects.items():
         text = text.replace(name, value)
-    path, body = json.loads(text)
+    return json.loads(text)
+
+
+def ask(browser: Browser, method: str, path: str, body: Any, subjects: dict[str, str]) -> TestResponse:
+    path, body = filled([path, body], subjects)
     return browser.ask(method, path, **({} if body is None else {"json": body}))
 
 
