@@ -193,7 +193,7 @@ class JobList:
         self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
     def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
-        files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in job.request.blobs})
+        files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
         names = {agent.id: agent.name for agent in agents}
         return [self._row(job, files, names, counts) for job in jobs]
 
@@ -236,6 +236,10 @@ class JobList:
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
         )
+
+
+def _shown_files(job: Job) -> list[str]:
+    return [job.request.model.blob, *(source.blob for source in job.request.inputs if source.fill == "file")]
 
 
 def _point_row(task: Task, point: dict[str, object]) -> PointRow:
