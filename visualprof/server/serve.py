@@ -140,9 +140,11 @@ class Server:
     @property
     def lacks_people(self) -> bool:
         """Should people log in, and does nobody have an account yet?"""
+        if not self._settings.accounts:
+            return False
         from visualprof.accounts.users import anybody
 
-        return self._settings.accounts and not anybody(self.remote.opened().database)
+        return not anybody(self.remote.opened().database)
 
     @property
     def port(self) -> int:
