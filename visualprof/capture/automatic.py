@@ -91,7 +91,7 @@ class Automatic:
         if self._profile and framework == self._framework:
             try:
                 self._profile.step()
-            except CaptureError as error:
+            except Exception as error:  # noqa: BLE001 - of the profiler, whatever it is
                 self._refuse(error)
 
     def _enter(self, framework: str, session: Any = None) -> None:
@@ -101,7 +101,7 @@ class Automatic:
         except CaptureError as error:
             self._refuse(error)
 
-    def _refuse(self, error: CaptureError) -> None:
+    def _refuse(self, error: Exception) -> None:
         """The program goes on without a recording."""
         self._profile = None
         warn(str(error))

@@ -66,6 +66,7 @@ def _torch(ended: Ended) -> None:
 
 
 def _paddle(ended: Ended) -> None:
+    importlib.import_module("paddle.profiler.utils").wrap_optimizers()  # as its profiler does: in its range none may end
     _after(importlib.import_module("paddle.optimizer").Optimizer, "step", _first(ended))
 
 
