@@ -86,6 +86,12 @@ def test_a_script_without_an_optimizer_is_recorded_as_a_whole(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_all_steps_of_a_training_are_recorded_as_a_whole(tmp_path: Path) -> None:
+    capture(tmp_path, "--whole")
+    assert recorded(tmp_path) == ([str(n) for n in range(10)], 10)
+
+
+@pytest.mark.slow
 def test_runs_of_a_session_are_steps(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     model = ROOT / "visualprof/samples/models"

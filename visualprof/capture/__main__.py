@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=5, metavar="N", help="steps to record (default %(default)s)")
     parser.add_argument("--start", type=int, default=2, metavar="N", help="the first of them, from 1 (default 2)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="recordings; 0 any number (default 1)")
-    parser.add_argument("--whole", action="store_true", help="record the whole run of a framework as one step instead")
+    parser.add_argument("--whole", action="store_true", help="record all of them, from the import on")
     parser.add_argument("--topics", type=topics, default=Topics.ALL, metavar="A|B", help="of docs/capture.md")
     parser.add_argument("--stacks", action="store_true", help="Python stacks")
     for name in ("memory", "shapes", "monitor"):
@@ -91,10 +91,10 @@ def _say(files: list[Path], args: argparse.Namespace) -> None:
     if files:
         lines = [f"visualprof: recorded {path}" for path in files] + [f"visualprof {args.logdir}   shows what it holds"]
     elif args.whole:
-        lines = ["visualprof: nothing was recorded: no framework that trains was imported"]
+        lines = ["visualprof: nothing was recorded: no framework was imported"]
     else:
         lines = [f"visualprof: nothing was recorded: it begins with step {args.start}, and fewer ended"]
-        lines.append("a step ends with optimizer.step() or session.run(); --whole records all as one step")
+        lines.append("a step ends with optimizer.step() or session.run(); --whole records everything")
     sys.stderr.write("\n".join(lines) + "\n")
 
 

@@ -51,7 +51,7 @@ class Automatic:
 
     Args:
         logdir, options: of `profile`.
-        whole: from the import of a framework that trains to the end, as one step.
+        whole: all from the import of a framework that trains to the end; as one step where none ends.
 
     Raises:
         CaptureError: no step would pass before the recording.
@@ -65,13 +65,16 @@ class Automatic:
         self._whole = whole
         self._framework = ""
         self._profile: Profile | None = None
+        self._undo: list[hooks.Undo] = []
 
     def begin(self) -> None:
         """Waits for a framework to be imported."""
-        hooks.when_imported(TRAINING + INFERENCE, self._imported)
+        self._undo.append(hooks.when_imported(TRAINING + INFERENCE, self._imported))
 
     def end(self) -> list[Path]:
         """Ends the recording; the files, once they are written."""
+        while self._undo:
+            self._undo.pop()()
         if self._profile is None:
             return []
         with warnings.catch_warnings():  # whoever asked for this calls no `step`, which the hint names
@@ -80,14 +83,15 @@ class Automatic:
         return self._profile.files()
 
     def _imported(self, framework: str) -> None:
-        if not self._whole:
-            hooks.watch(framework, lambda subject: self._ended(framework, subject))
-        elif framework in TRAINING and not self._framework:
+        if self._whole and framework in TRAINING and not self._framework:
             self._enter(framework)
+        self._undo.append(hooks.watch(framework, lambda subject: self._ended(framework, subject)))
 
     def _ended(self, framework: str, subject: Any) -> None:
         if not self._framework:
             self._enter(framework, subject if framework in INFERENCE else None)
+            if self._whole:  # which begins with what follows
+                return
         if self._profile and framework == self._framework:
             try:
                 self._profile.step()

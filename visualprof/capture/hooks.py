@@ -13,20 +13,43 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-Ended = Callable[[Any], None]  # takes what ended a step: the optimizer or the session
+Ended = Callable[[Any], object]
 
 
-def watch(framework: str, ended: Ended) -> None:
-    """Calls `ended` after each step of an optimizer, or each run of a session. framework: that is imported."""
-    _HOOKS[framework](ended)
+Undo = Callable[[], None]
+_watchers: dict[str, list[Ended]] = {}
 
 
-def when_imported(names: Sequence[str], then: Callable[[str], None]) -> None:
-    """Calls `then` with the name of each of these modules once it is imported; at once where it is."""
+def watch(framework: str, ended: Ended) -> Undo:
+    """Calls `ended` after each step of an optimizer, or each run of a session, until it is undone.
+
+    Of several optimizers the first one counts, until it is gone: two of one training would make two steps of one.
+
+    Args:
+        framework: that is imported.
+        ended: takes the optimizer or the session.
+    """
+    if framework not in _watchers:
+        _watchers[framework] = []
+        _HOOKS[framework](functools.partial(_tell, framework))
+    watcher = _first(ended)
+    _watchers[framework].append(watcher)
+    return functools.partial(_watchers[framework].remove, watcher)
+
+
+def _tell(framework: str, subject: Any) -> None:
+    for watcher in tuple(_watchers[framework]):
+        watcher(subject)
+
+
+def when_imported(names: Sequence[str], then: Callable[[str], None]) -> Undo:
+    """Calls `then` with the name of each of these modules once it is imported, until it is undone; at once if it is."""
     for name in names:
         if name in sys.modules:
             then(name)
-    sys.meta_path.insert(0, _Imports({name for name in names if name not in sys.modules}, then))
+    finder = _Imports({name for name in names if name not in sys.modules}, then)
+    sys.meta_path.insert(0, finder)
+    return functools.partial(sys.meta_path.remove, finder)
 
 
 class _Imports(MetaPathFinder):
@@ -57,25 +80,25 @@ class _Imports(MetaPathFinder):
 
 def _torch(ended: Ended) -> None:
     optimizer: Any = importlib.import_module("torch.optim.optimizer")
-    first = _first(ended)
 
     def after(subject: Any, *_: Any) -> None:
-        first(subject)
+        ended(subject)
 
     optimizer.register_optimizer_step_post_hook(after)
 
 
 def _paddle(ended: Ended) -> None:
-    importlib.import_module("paddle.profiler.utils").wrap_optimizers()  # as its profiler does: in its range none may end
-    _after(importlib.import_module("paddle.optimizer").Optimizer, "step", _first(ended))
+    # Else its profiler wraps `step` again, in a range in which it may not end.
+    importlib.import_module("paddle.profiler.utils").wrap_optimizers()
+    _after(importlib.import_module("paddle.optimizer").Optimizer, "step", ended)
 
 
 def _megengine(ended: Ended) -> None:
-    _after(importlib.import_module("megengine.optimizer").Optimizer, "step", _first(ended))
+    _after(importlib.import_module("megengine.optimizer").Optimizer, "step", ended)
 
 
 def _onnxruntime(ended: Ended) -> None:
-    _after(importlib.import_module("onnxruntime").InferenceSession, "run", _first(ended))
+    _after(importlib.import_module("onnxruntime").InferenceSession, "run", ended)
 
 
 def _openvino(ended: Ended) -> None:
@@ -91,7 +114,6 @@ _HOOKS: dict[str, Callable[[Ended], None]] = {
 
 
 def _first(ended: Ended) -> Ended:
-    """Of several optimizers the first one counts, until it is gone: two of one training would make two steps of one."""
     counted: Callable[[], Any] = lambda: None  # noqa: E731
 
     def then(subject: Any) -> None:
