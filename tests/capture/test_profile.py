@@ -292,10 +292,11 @@ def test_graph_and_monitor_stand_beside_it(tmp_path: Path) -> None:
     assert not monitor.meta.warnings
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_on_entry(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["file", "/proc/visualprof"])
+def test_a_folder_that_cannot_be_written_is_an_error_on_entry(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CaptureError, match="cannot write into"):
-        profile(tmp_path / "file").__enter__()
+        profile(tmp_path / folder).__enter__()
     assert session.state() is session.State.IDLE
 
 
@@ -377,6 +378,16 @@ def test_whatever_ends_the_process_leaves_a_valid_file_or_none(
         time.sleep(0.05)
     made = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert [steps(p) for p in made] == ([] if last is None else [[str(i) for i in range(3, last + 1)]])
+
+
+@pytest.mark.slow
+def test_a_write_that_fails_in_torch_itself_leaves_no_file(tmp_path: Path) -> None:
+    """Torch says nothing of it: a limit of 4 KiB a file stands for a full disk."""
+    limit = "if i == 1: import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))"
+    with script(tmp_path, limit, "if i == 45: print(p.files(), flush=True)") as child:
+        assert child.stdout
+        assert child.stdout.read().strip() == "[]"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -127,11 +127,32 @@ class Shelf:
         return path
 
 
+def write(
+    path: Path, dump: Callable[[Path], object], facts: dict[str, Any], replaced: tuple[bytes, bytes] | None
+) -> None:
+    """Makes a file of what `dump` writes; leaves nothing beside it, whatever fails (torch has a `.tmp` of its own).
+
+    Args:
+        dump: writes JSON into the path that it is given.
+        facts, replaced: as `pack` takes them.
+
+    Raises:
+        OSError: the disk is full, or what the framework wrote is not whole.
+    """
+    raw = path.with_name(f".{path.name}.raw.part")
+    try:
+        dump(raw)
+        pack(raw, path, facts, replaced)
+    finally:
+        for left in path.parent.glob(f"{raw.name}*"):
+            left.unlink()
+
+
 def pack(raw: Path, path: Path, facts: dict[str, Any], replaced: tuple[bytes, bytes] | None) -> None:
     """Makes the file of what a framework wrote: checked, with the facts in it, gzipped, renamed.
 
     Args:
-        raw: JSON, an object or a list of events; it is removed.
+        raw: JSON, an object or a list of events.
         facts: they become the key `visualprof` of the object; a list of events is put into one.
         replaced: bytes and what stands for them, as long.
 
@@ -152,7 +173,6 @@ def pack(raw: Path, path: Path, facts: dict[str, Any], replaced: tuple[bytes, by
             os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
-        raw.unlink(missing_ok=True)
 
 
 def _end(source: BinaryIO) -> tuple[int, bytes]:

@@ -204,9 +204,7 @@ class Recording:
         recorder = self._recorder
 
         def write() -> None:
-            raw = path.with_name(f".{path.name}.raw.part")
-            recorder.dump(raw)
-            files.pack(raw, path, facts, replaced)
+            files.write(path, recorder.dump, facts, replaced)
 
         if background and recorder.forkable and (dump := _forked(write, path)):
             _dumps.append(dump)
@@ -262,8 +260,9 @@ def _monitor(recording: Recording) -> Monitor | None:
 
 
 def _say_what_is_missing(framework: str, kind: type[Recorder], options: Options) -> None:
-    """A warning for topics that were asked for by name and that the framework cannot record."""
+    """A warning for what was asked for by name and that the framework cannot record."""
     missing = names(options.topics & ~kind.can) if options.topics != Topics.ALL else []
+    missing += ["Python stacks"] * (options.stacks and not kind.can_stack)
     if missing:
         warn(f"{framework} cannot record {', '.join(missing)}")
 

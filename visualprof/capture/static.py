@@ -40,16 +40,15 @@ def profile_static(
     if session.state() is not session.State.IDLE:
         raise CaptureBusy(f"a recording of this process is {session.state().value} already", "end it first")
     mge: Any = importlib.import_module("megengine")
-    from_file = isinstance(source, (str, os.PathLike))
-    title = name or (Path(source).stem if from_file else _called(source))
+    file: Path | None = Path(source) if isinstance(source, (str, os.PathLike)) else None  # pyright: ignore[reportUnknownArgumentType]
+    title = name or (file.stem if file else _called(source))
     worker = files.worker_of({})
     shelf = Shelf(Path(logdir) / (run or files.run_name(logdir, worker)), worker, 0)
-    text = _of_file(mge, Path(source), inputs) if from_file else _of_function(source, inputs)
+    text = _of_file(mge, file, inputs) if file else _of_function(source, inputs)
     path = shelf.folder / f"{re.sub(r'[^0-9A-Za-z_-]+', '_', title)}.step0.{KIND}.gz"
-    raw = path.with_name(f".{path.name}.raw.part")
-    raw.write_text(text, "utf-8")
     facts = {"framework": "megengine", "version": str(mge.__version__), "host": worker.host, "rank": worker.rank}
-    files.pack(raw, path, facts | {"world_size": worker.world_size, "pid": worker.pid}, None)
+    facts |= {"world_size": worker.world_size, "pid": worker.pid}
+    files.write(path, lambda raw: raw.write_text(text, "utf-8"), facts, None)
     return path
 
 

@@ -19,11 +19,12 @@ class Recorder(Protocol):
     """The profiler of a framework for one recording.
 
     kind: ending of its files, without `.gz`. can: topics that it records; what is asked for besides is a warning.
-    most_steps: what it may hold at a time, 0 any number. forkable: a forked child may write the file.
+    can_stack: it records Python stacks. most_steps: what it may hold at a time, 0 any number.
     """
 
     kind: ClassVar[str]
     can: ClassVar[Topics]
+    can_stack: ClassVar[bool]
     most_steps: ClassVar[int]
 
     def __init__(self, options: Options) -> None: ...

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import megengine  # pyright: ignore[reportMissingImports]
-from megengine.core._imperative_rt import core2  # pyright: ignore[reportMissingImports]
-from megengine.utils import profiler as own  # pyright: ignore[reportMissingImports]
 
 from visualprof.capture.options import Options
 from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
-_MEGENGINE: Any = megengine
-_CORE: Any = core2
-_OWN: Any = own
+_MEGENGINE: Any = importlib.import_module("megengine")
+_CORE: Any = importlib.import_module("megengine.core._imperative_rt.core2")
+_OWN: Any = importlib.import_module("megengine.utils.profiler")
 
 
 class Recorder(Shape):
@@ -24,6 +21,7 @@ class Recorder(Shape):
 
     kind = "chrome_timeline.json"
     can = Topics.ALL
+    can_stack = True
     most_steps = 20  # 1.6 MB a step while it records, and 20 times the file while it is written
 
     def __init__(self, options: Options) -> None:

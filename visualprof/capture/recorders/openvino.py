@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import openvino  # pyright: ignore[reportMissingImports]
 
 from visualprof.capture.options import CaptureError, Options
 from visualprof.capture.recorders import Recorder as Shape
@@ -15,7 +14,7 @@ from visualprof.capture.topics import Topics
 
 COUNTERS = "PERF_COUNT"
 COLUMNS = ("execOrder", "layerType", "originalLayersNames", "runtimePrecision", "primitiveType", "execTimeMcs")
-_OPENVINO: Any = openvino
+_OPENVINO: Any = importlib.import_module("openvino")
 
 
 class Recorder(Shape):
@@ -26,6 +25,7 @@ class Recorder(Shape):
 
     kind = "profile.json"
     can = Topics.OPERATOR
+    can_stack = False
     most_steps = 0
 
     def __init__(self, options: Options) -> None:
@@ -34,6 +34,7 @@ class Recorder(Shape):
                 "the model was compiled without performance counters",
                 f'compile it with {{"{COUNTERS}": True}}, or inside `with profile(...)`',
             )
+        self._named = options.show_operator_name
         self._runs: list[list[Any]] = []
         self._compiled: Any = None
         self._counts: dict[int, bool] = {}
@@ -75,14 +76,14 @@ class Recorder(Shape):
         document = {
             "openvino": _OPENVINO.get_version(),
             "device": ",".join(self._compiled.get_property("EXECUTION_DEVICES")),
-            "profiling_info": [[_row(info) for info in run] for run in self._runs],
+            "profiling_info": [[_row(info, self._named) for info in run] for run in self._runs],
             "runtime_graph": [_layer(operator) for operator in operators],
         }
         path.write_text(json.dumps(document), "utf-8")
 
     def _wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
         """Replaces a method of a class; one that it inherits becomes inherited again."""
-        own = vars(owner).get(name)
+        own: Any = owner.__dict__.get(name)
         setattr(owner, name, wrapper(getattr(owner, name)))
         self._undo.append(lambda: setattr(owner, name, own) if own else delattr(owner, name))
 
@@ -112,9 +113,10 @@ def with_counters(compile_model: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _row(info: Any) -> dict[str, Any]:
-    names = {name: getattr(info, name) for name in ("node_name", "node_type", "exec_type")}
+def _row(info: Any, named: bool) -> dict[str, Any]:
+    names = {name: getattr(info, name) for name in ("node_type", "exec_type")}
     times = {f"{name}_us": round(getattr(info, name).total_seconds() * 1e6) for name in ("real_time", "cpu_time")}
+    names["node_name"] = info.node_name if named else info.node_type
     return {**names, "status": str(info.status).rpartition(".")[2], **times}
 
 

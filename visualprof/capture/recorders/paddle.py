@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import os
 from pathlib import Path
 from typing import Any
 
-import paddle  # pyright: ignore[reportMissingImports]
-from paddle import profiler as own  # pyright: ignore[reportMissingImports]
-
 from visualprof.capture.options import Options
 from visualprof.capture.recorders import Recorder as Shape
 from visualprof.capture.topics import Topics
 
-_PADDLE: Any = paddle
-_OWN: Any = own
+_PADDLE: Any = importlib.import_module("paddle")
+_OWN: Any = importlib.import_module("paddle.profiler")
 
 
 class Recorder(Shape):
@@ -24,6 +22,7 @@ class Recorder(Shape):
 
     kind = "paddle_trace.json"
     can = Topics.OPERATOR | Topics.TENSOR_LIFETIME | Topics.SYNC | Topics.SCOPE | Topics.MEMORY | Topics.SHAPE_INFER
+    can_stack = False
     most_steps = 0
 
     def __init__(self, options: Options) -> None:
@@ -39,7 +38,7 @@ class Recorder(Shape):
     def start(self) -> None:
         """Makes the profiler; the first `mark` starts it, as Paddle opens a step when it starts."""
         self._profiler = _OWN.Profiler(
-            on_trace_ready=lambda _: None,  # else it writes ./profiler_log
+            on_trace_ready=_nothing,  # else it writes ./profiler_log
             record_shapes=self._shapes,
             profile_memory=self._memory,
         )
@@ -71,3 +70,7 @@ class Recorder(Shape):
     def dump(self, path: Path) -> None:
         """Writes Paddle's JSON."""
         self._profiler.export(str(path), "json")
+
+
+def _nothing(profiler: Any) -> None:
+    del profiler

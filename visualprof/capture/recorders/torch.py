@@ -23,6 +23,7 @@ class Recorder(Shape):
 
     kind = "pt.trace.json"
     can = Topics.OPERATOR | Topics.TENSOR_LIFETIME | Topics.SYNC | Topics.SCOPE | Topics.MEMORY
+    can_stack = True
     most_steps = 0
 
     def __init__(self, options: Options) -> None:

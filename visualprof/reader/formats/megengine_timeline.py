@@ -74,7 +74,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     dur = np.array(doc.dur)
     dur[begin] = doc.ts[end] - doc.ts[begin]
     category = _categories(doc, begin, end, rows)
-    steps = _outermost_steps(doc.ts, dur, category, rows)
+    steps = _outermost_steps(doc, dur, category, rows)
     lanes = doc.names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
@@ -91,7 +91,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
     for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
-        label = doc.kinds[doc.kind[row]].name.partition("#")[2] or str(i)
+        kind: Kind = doc.kinds[int(doc.kind[row])]
+        label = kind.name.partition("#")[2] or str(i)
         builder.step(label, int(doc.ts[row]), int(dur[row]), track)
     _describe(doc, builder, devices)
 
@@ -136,14 +137,19 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
     return Category.STEP if name.startswith(STEP_MARK) else STAGES.get(name, Category.ANNOTATION)
 
 
-def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int]:
+def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> list[int]:
     """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation.
 
     MegEngine itself calls the optimizer's step so, and a training that marks no steps has only those: if there are
-    backward passes and none is in a step, they are the optimizer's.
+    backward passes and none is in a step, they are the optimizer's. Where capture marked steps, these are the steps.
     """
+    ts = doc.ts
     outermost: list[int] = []
     steps = rows[category[rows] == Category.STEP]
+    marked = np.array([kind.name.startswith(STEP_MARK) for kind in doc.kinds])[doc.kind[steps]]
+    if marked.any():
+        _tell_optimizer(ts, dur, category, rows, steps[~marked], Category.ANNOTATION)
+        steps = steps[marked]
     until = -1
     for row in steps[np.lexsort((-dur[steps], ts[steps]))].tolist():
         if ts[row] >= until:
@@ -151,12 +157,18 @@ def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int
             until = ts[row] + dur[row]
         else:
             category[row] = Category.ANNOTATION
-    found, backward = np.array(outermost, np.int64), rows[category[rows] == Category.BACKWARD]
+    if marked.any():
+        return outermost
+    _tell_optimizer(ts, dur, category, rows, np.array(outermost, np.int64), Category.STEP)
+    return [row for row in outermost if category[row] == Category.STEP]
+
+
+def _tell_optimizer(ts: Ints, dur: Ints, category: Ids, rows: Ints, found: Ints, otherwise: Category) -> None:
+    """Makes scopes `step` (found, apart) the optimizer's if there are backward passes outside only."""
+    found, backward = found[np.argsort(ts[found])], rows[category[rows] == Category.BACKWARD]
     place = np.searchsorted(ts[found], ts[backward], side="right") - 1
-    if len(found) and len(backward) and not ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any():
-        category[found] = Category.OPTIMIZER
-        return []
-    return outermost
+    inside = len(found) and ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any()
+    category[found] = Category.OPTIMIZER if len(backward) and not inside else otherwise
 
 
 def _is_device_lane(lane: str | None) -> bool:
