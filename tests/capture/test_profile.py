@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -399,6 +400,23 @@ def test_sigterm_from_outside_leaves_a_valid_file(tmp_path: Path) -> None:
         assert child.wait(60) == -signal.SIGTERM
     (path,) = tmp_path.rglob("*.gz")
     assert steps(path)[:2] == ["3", "4"]
+
+
+def _decorated(folder: str) -> None:
+    step = profile(folder, warmup=1, steps=9, monitor=False)(work)
+    for _ in range(4):
+        step()
+
+
+def test_a_process_of_multiprocessing_ends_its_recording(tmp_path: Path) -> None:
+    """It ends with `os._exit`; the last call was a whole step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = multiprocessing.get_context("fork").Process(target=_decorated, args=(str(tmp_path),))
+        child.start()
+    child.join(60)
+    (path,) = tmp_path.rglob("*.gz")
+    assert steps(path) == ["1", "2", "3"]
 
 
 @pytest.mark.slow

@@ -75,13 +75,21 @@ def run_name(logdir: str | os.PathLike[str], worker: Worker) -> str:
     if key not in _runs:
         given = next((os.environ[n] for n in JOBS if os.environ.get(n, "none") not in ("none", "")), "")
         own = _born(os.getppid() if worker.rank >= 0 else worker.pid)
-        distributed = "torch.distributed" in sys.modules and worker.rank >= 0
-        if not given and distributed:
-            from visualprof.capture.recorders import torch
-
-            given = torch.agreed(own) or ""
+        if not given and worker.rank >= 0:
+            given = _agreed(sys.modules.get("torch.distributed"), own)
         _runs[key] = _UNSAFE.sub("_", given).strip("_") or own
     return _runs[key]
+
+
+def _agreed(ranks: Any, wanted: str) -> str:
+    """What the first rank that asked wanted, by the store that torch's ranks share; waits for nobody. "" without."""
+    if not ranks or not ranks.is_available() or not ranks.is_initialized():
+        return ""
+    try:
+        store = ranks.distributed_c10d._get_default_store()  # noqa: SLF001
+        return store.compare_set("visualprof/run", "", wanted).decode()
+    except (AttributeError, NotImplementedError, RuntimeError):  # a store of another kind
+        return ""
 
 
 @cache

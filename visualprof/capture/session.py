@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import multiprocessing
+import multiprocessing.util
 import os
 import select
 import signal
@@ -49,6 +51,7 @@ class State(Enum):
 _lock = threading.RLock()
 _current: Recording | None = None
 _dumps: list[_Dump] = []
+_ends: list[object] = []  # what ends the recording in a process of multiprocessing
 _shelves: dict[Path, Shelf] = {}
 
 
@@ -83,6 +86,8 @@ def arm(options: Options) -> Recording:
                 "end it first: one process records once at a time",
             )
         _settle_dumps(0)
+        if not _ends and multiprocessing.parent_process():  # such a process ends without atexit
+            _ends.append(multiprocessing.util.Finalize(None, _finish, exitpriority=0))
         _current = Recording(options)
         return _current
 
@@ -344,6 +349,7 @@ def _forget() -> None:
         _current.disown()
     _current = None
     _dumps.clear()
+    _ends.clear()
     _shelves.clear()
 
 

@@ -111,7 +111,8 @@ def _by_type(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _only_one() -> Any:
-    sessions = [each for each in gc.get_objects() if isinstance(each, _ORT.InferenceSession)]
+    # By type(): isinstance asks each object for its class, and deprecated names of torch answer with a warning.
+    sessions: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), _ORT.InferenceSession)]
     if len(sessions) != 1:
         raise CaptureError(
             f"capture records one session of ONNX Runtime, and there are {len(sessions) or 'none'}",

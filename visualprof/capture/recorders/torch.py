@@ -83,18 +83,6 @@ class Recorder(Shape):
             self._mark = None
 
 
-def agreed(wanted: str) -> str | None:
-    """What the first rank that asked wanted; None without ranks. Asks the store of the ranks and waits for nobody."""
-    ranks: Any = _TORCH.distributed
-    if not (ranks.is_available() and ranks.is_initialized()):
-        return None
-    try:
-        store = ranks.distributed_c10d._get_default_store()  # noqa: SLF001
-        return store.compare_set("visualprof/run", "", wanted).decode()
-    except (AttributeError, NotImplementedError, RuntimeError):  # a store of another kind
-        return None
-
-
 def _config(wanted: dict[str, Any]) -> Any:
     """The experimental options that this torch has."""
     made: Any = _TORCH._C._profiler._ExperimentalConfig  # noqa: SLF001
