@@ -24,7 +24,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # What is not named, as scripts, connections and fonts, is the default.
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-    "object-src 'none'; frame-ancestors 'self'; base-uri 'none'"
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 
 
@@ -53,8 +53,7 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
         admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
-    embedding = POLICY.replace("frame-ancestors 'self'", " ".join(("frame-ancestors 'self'", *settings.embedded_in)))
-    app.after_request(partial(_headers, embedding))
+    app.after_request(partial(_headers, " ".join((POLICY, *settings.embedded_in))))
 
 
 def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:
