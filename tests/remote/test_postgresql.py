@@ -88,16 +88,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     url = postgres.new()
     database = open_database(url, NOWHERE)
     Agents(database, 30).register("box", True, False, "", capabilities())
-    new = set(EXPECTED) - {"revisions", "agents", "jobs", "tasks", "points", "artefacts", "blobs"}
-    with database.write() as connection:
-        connection.exec_driver_sql("ALTER TABLE agents DROP COLUMN standing")
-        connection.exec_driver_sql("DROP INDEX tasks_by_turn, tasks_by_start")
-        connection.exec_driver_sql("ALTER TABLE tasks DROP COLUMN priority")
-        connection.exec_driver_sql("CREATE INDEX tasks_by_state ON tasks (state, seq)")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-        connection.exec_driver_sql("DELETE FROM revisions WHERE name NOT IN ('jobs', 'agents')")
-        for name in new:
-            connection.exec_driver_sql(f"DROP TABLE {name} CASCADE")
+    migrate(database, "it", to="0001")
     database.close()
     database = open_database(url, NOWHERE)
     assert columns(database) == EXPECTED
