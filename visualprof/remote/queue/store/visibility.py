@@ -25,7 +25,8 @@ def visible_jobs(viewer: str | None) -> Select[Any]:
     """The jobs that somebody may see: all of whose folder nothing says otherwise."""
     if viewer is None:
         return select(jobs)
-    return select(jobs).where(jobs.c.folder.not_in(select(runs.c.folder).where(not_(is_visible(viewer)))))
+    hidden = select(runs.c.folder).where(runs.c.folder == jobs.c.folder, not_(is_visible(viewer)))
+    return select(jobs).where(~hidden.exists())
 
 
 def visible_agents(viewer: str | None) -> Select[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
@@ -46,7 +46,16 @@ _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
     func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
 )
 _TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
-_SUBMITTED, _QUEUED = insert(jobs), insert(tasks)
+_SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
+
+
+class Since(NamedTuple):
+    """The jobs that changed, the newest first, and the ids of all. shared: revision of who may see what, just then."""
+
+    revision: int
+    shared: int
+    jobs: list[Job]
+    ids: set[str]
 
 
 class Jobs:
@@ -148,22 +157,18 @@ class Jobs:
                 touch(connection, row.id)
             self._notifier.notify(queued)
 
-    def visible(self, viewer: str) -> set[str]:
-        """The ids of the jobs that somebody may see."""
-        with self._database.read() as connection:
-            return set(connection.execute(visible_jobs(viewer).with_only_columns(jobs.c.id)).scalars())
-
     def revision(self) -> int:
         """Grows with every change of a job."""
         with self._database.read() as connection:
             return revision(connection)
 
-    def since(self, known: int) -> tuple[int, list[Job], set[str]]:
-        """The revision, the jobs that changed after `known`, newest first, and the ids of all."""
-        newest = select(jobs).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+    def since(self, known: int) -> Since:
+        """What changed after a revision."""
         with self._database.read() as connection:
             ids = set(connection.execute(select(jobs.c.id)).scalars())
-            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known)), ids
+            newest = select(jobs).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+            later = _jobs(connection, newest.where(jobs.c.revision > known))
+            return Since(revision(connection), revision(connection, "shared"), later, ids)
 
     def running(self, viewer: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
@@ -262,8 +267,8 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
     job = short_id()
     folder = folder_of(request.model.name, job)
     if owner is not None:
-        connection.execute(insert(runs).values(folder=folder, owner=owner, visibility="private", project=None))
-        changed(connection, "runs")
+        values = {"folder": folder, "owner": owner, "visibility": "private", "revision": changed(connection, "runs")}
+        connection.execute(_PRIVATE, values)
     values = {
         "id": job,
         "owner": owner,
