@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor, Principal, Visibility
@@ -18,7 +18,9 @@ from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.tables import members, revisions, runs
 
 _KEPT = 256  # people
-_REVISIONS = select(revisions.c.name, revisions.c.revision).where(revisions.c.name.in_(("runs", "shared")))
+_REVISIONS = select(revisions.c.name, revisions.c.revision).where(
+    (revisions.c.name == "runs") | (revisions.c.name == "shared")
+)
 _CHANGED = select(runs.c.folder, runs.c.owner, runs.c.visibility, runs.c.project).where(
     runs.c.revision > bindparam("known")
 )
@@ -54,12 +56,11 @@ class Sharing:
 
     def revision(self) -> int:
         """Grows with every change of who may see what was there before; `rule` knows all rows until now."""
-        with self._lock, self._database.read() as connection:
+        with self._database.read() as connection:
             now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
             if now["runs"] != self._known:
-                for folder, *row in connection.execute(_CHANGED, {"known": self._known}):
-                    self._rows[folder] = sys.intern(row[0] or ""), row[1], sys.intern(row[2] or "")
-                self._known = now["runs"]
+                with self._lock:
+                    self._read(connection, now["runs"])
         return now["shared"]
 
     def rule(self, viewer: str | None) -> Callable[[str], bool]:
@@ -79,6 +80,13 @@ class Sharing:
             return True
 
         return visible
+
+    def _read(self, connection: Connection, until: int) -> None:
+        """The rows that changed until then."""
+        if until > self._known:  # else another thread read later ones
+            for folder, *row in connection.execute(_CHANGED, {"known": self._known}):
+                self._rows[folder] = sys.intern(row[0] or ""), row[1], sys.intern(row[2] or "")
+            self._known = until
 
     def _projects_of(self, viewer: str, shared: int) -> frozenset[str]:
         """Of somebody, at that revision or a later one."""

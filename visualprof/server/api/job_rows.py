@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Agent, Job, Task
+from visualprof.remote.queue.store.records import Job, Task
 from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
@@ -175,11 +175,12 @@ class JobList:
         """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
         queue = self._remote.existing()
         problem = self._remote.problem  # which it may just have met
+        now = -1 if queue is None else queue.jobs.revision()
         with self._lock:
             if queue is not self._of:  # what was kept is gone: another one begins anew
                 self._of = queue
                 self._begin()
-            if queue is not None and queue.jobs.revision() != self._revision:
+            if queue is not None and now > self._revision:
                 self._refresh(queue)
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
@@ -199,30 +200,29 @@ class JobList:
         job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
-        agents = queue.agents.all()
         online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
-        shown = self._shown(queue, [job], agents, counts)[0]
+        shown = self._shown(queue, [job], counts)[0]
         return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
 
     def _refresh(self, queue: Queue) -> None:
-        self._revision, shared, jobs, there = queue.jobs.since(self._revision)
-        agents, counts = queue.agents.all(), queue.jobs.counts(jobs)
-        for job, shown in zip(jobs, self._shown(queue, jobs, agents, counts), strict=True):
+        self._revision, shared, jobs, count = queue.jobs.since(self._revision)
+        for job, shown in zip(jobs, self._shown(queue, jobs, queue.jobs.counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
             kept = _Kept(self._revision, job.submitted_ns, job.id, job.folder, msgspec.Raw(encode(shown)))
             self._rows[job.id] = kept
-        if len(self._rows) > len(there) or shared != self._shared:
+        if len(self._rows) != count or shared != self._shared:
+            there = queue.jobs.ids()
             self._rows = {name: kept for name, kept in self._rows.items() if name in there}
             self._oldest, self._shared = self._revision, shared
 
-    def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
+    def _shown(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         blobs = {job.request.model.blob for job in jobs}
         blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
         files = queue.blobs.facts(blobs)
-        names = {agent.id: agent.name for agent in agents}
+        names = queue.agents.names()
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(

@@ -21,7 +21,7 @@ from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
-from visualprof.remote.queue.store.tables import blobs, jobs, points, runs, tasks
+from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -30,6 +30,8 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 
 # Statements are made once: making one takes longer than running it.
 _ALL = select(jobs)
+_COUNT = select(func.count()).select_from(jobs)
+_LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
 _TASKS = select(tasks).order_by(tasks.c.seq)
 _TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
 _POINTS_OF = select(points).where(points.c.task.in_(bindparam("named", expanding=True)))
@@ -43,19 +45,19 @@ _COUNTS_OF = _COUNTS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
 _OF_TASK = select(tasks.c.job).where(tasks.c.id == bindparam("of"))
 _HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
-    func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
+    bindparam("of_owner") == OF_OWNER, jobs.c.key == bindparam("its_key")
 )
 _TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
 _SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
 
 
 class Since(NamedTuple):
-    """The jobs that changed, the newest first, and the ids of all. shared: revision of who may see what, just then."""
+    """The jobs that changed, the newest first, and how many there are. shared: the revision of who may see what."""
 
     revision: int
     shared: int
     jobs: list[Job]
-    ids: set[str]
+    number: int
 
 
 class Jobs:
@@ -165,10 +167,14 @@ class Jobs:
     def since(self, known: int) -> Since:
         """What changed after a revision."""
         with self._database.read() as connection:
-            ids = set(connection.execute(select(jobs.c.id)).scalars())
-            newest = select(jobs).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
-            later = _jobs(connection, newest.where(jobs.c.revision > known))
-            return Since(revision(connection), revision(connection, "shared"), later, ids)
+            later = _jobs(connection, _LATER, {"known": known})
+            count = connection.execute(_COUNT).scalar_one()
+            return Since(revision(connection), revision(connection, "shared"), later, count)
+
+    def ids(self) -> set[str]:
+        """Of all jobs."""
+        with self._database.read() as connection:
+            return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
@@ -327,9 +333,9 @@ def _fresh(now: int) -> dict[str, Any]:
     }
 
 
-def _jobs(connection: Connection, query: Select[tuple[object, ...]]) -> list[Job]:
+def _jobs(connection: Connection, query: Select[tuple[object, ...]], given: dict[str, Any] | None = None) -> list[Job]:
     """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
-    rows = connection.execute(query).all()
+    rows = connection.execute(query, given or {}).all()
     of_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
     some = len(of_job) <= _MANY
     for row in connection.execute(_TASKS_OF, {"named": list(of_job)}) if some else connection.execute(_TASKS):
