@@ -313,6 +313,20 @@ def test_after_the_database_was_away_everything_goes_on(
     assert str(postgres.folder) in caplog.text
 
 
+@pytest.mark.usefixtures("patient")
+def test_a_server_that_lost_its_connection_for_notices_makes_another(
+    postgres: Postgres, pair: tuple[Remote, Remote]
+) -> None:
+    listening(*pair)
+    before = [remote._notifier.notices for remote in pair]
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    assert len(postgres.sql(ended)) >= 2
+    for remote, notices in zip(pair, before, strict=True):
+        until(lambda remote=remote, notices=notices: remote._notifier.notices > notices)
+    listening(*pair)
+    assert 0 < told(*pair, "again") < 5
+
+
 def test_without_notices_the_database_is_asked(pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch) -> None:
     listening(*pair)
     monkeypatch.setattr(pair[1]._notifier, "relay", None)  # it ends before it tells
