@@ -1,7 +1,7 @@
 """Servers killed at random while agents work and people look: python -m tests.remote.replicas --kills 200.
 
-Two servers over one PostgreSQL, which is restarted as well, behind a proxy; with --sqlite one server over a file. Agents
-are killed with what they do. Nothing that was acknowledged is lost, each task is published once, nobody sees what is
+Two servers over one PostgreSQL, which is restarted as well, behind a proxy; with --sqlite one server over a file. Some
+agents are killed with what they do. Nothing acknowledged is lost, each task is published once, nobody sees what is
 another's, and who is logged in stays so.
 """
 

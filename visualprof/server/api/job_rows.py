@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Annotated, NamedTuple, cast
 
@@ -171,10 +173,9 @@ class JobList:
         """
         return self._remote.needed("no job was ever submitted here")
 
-    def listing(self, since: int | None = None) -> JobsAnswer:
-        """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
-        queue = self._remote.existing()
-        problem = self._remote.problem  # which it may just have met
+    @contextmanager
+    def refreshed(self, queue: Queue | None) -> Generator[None]:
+        """With the lists as they are now."""
         now = -1 if queue is None else queue.jobs.revision()
         with self._lock:
             if queue is not self._of:  # what was kept is gone: another one begins anew
@@ -182,6 +183,13 @@ class JobList:
                 self._begin()
             if queue is not None and now > self._revision:
                 self._refresh(queue)
+            yield
+
+    def listing(self, since: int | None = None) -> JobsAnswer:
+        """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
+        queue = self._remote.existing()
+        problem = self._remote.problem  # which it may just have met
+        with self.refreshed(queue):
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
             new = list(takewhile(lambda kept: since is None or kept.revision > since, reversed(rows.values())))

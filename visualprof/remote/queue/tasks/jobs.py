@@ -208,6 +208,8 @@ class Jobs:
         """The points of each task's last attempt, in the order in which they came."""
         out: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
+        if not any(attempts.values()):  # none ever ran
+            return out
         with self._database.read() as connection:
             for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
