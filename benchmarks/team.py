@@ -387,17 +387,17 @@ def storm(site: Team) -> str:
 def long_list(site: Team, name: str, count: int) -> Iterator[Row]:
     """The list of jobs: of an administrator, who sees all; of a member; and what a change of one brings."""
     time.sleep(PREPARED_S)
-    for who, cookie in (("administrator", site.cookies[0]), ("member", site.cookies[1])):
+    for who, cookie in (("an administrator", site.cookies[0]), ("a member", site.cookies[1])):
         asked = Asked()
         browser = Browser(site.url, cookie, asked)
         for what in ("first", "again", "what changed"):
             if what == "what changed":
-                assert browser("POST", "jobs", {**JOB, "key": f"one-of-{who}"}), asked.refused
+                assert browser("POST", "jobs", {**JOB, "key": who.replace(" ", "-")}), asked.refused
             else:
                 browser.known.clear()
             asked.took.clear()
             answer = browser.changes("jobs")
-            yield listed(f"{name}: list of {count:,} jobs, of a {who}, {what}", asked, len(answer["jobs"]), browser)
+            yield listed(f"{name}: list of {count:,} jobs, of {who}, {what}", asked, len(answer["jobs"]), browser)
 
 
 def listed(what: str, asked: Asked, rows: int, browser: Browser) -> Row:
