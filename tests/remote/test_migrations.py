@@ -59,7 +59,8 @@ def test_back_to_every_earlier_schema_and_up_again_nothing_is_lost_that_both_hol
                 if table.name != "revisions":
                     connection.execute(table.delete())
         fill(database)
-        newest, indexes = columns(database), made(database)
+        both = newest = columns(database)
+        indexes = made(database)
         for schema in EARLIER:
             before = rows(database, newest)
             migrate(database, "it", to=schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pwdlib import PasswordHash
 
 SHORTEST, LONGEST = 10, 1000
-AT_ONCE = 2  # each takes a core for a fifth of a second, and 64 MB
+AT_ONCE = 2 if (os.cpu_count() or 1) > 4 else 1  # each takes a core for a fifth of a second, and 64 MB
 WAITING = 6  # each holds a thread of the server
 _PATIENCE_S = 10
 
