@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks import peers
+from benchmarks import peers, team
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
 from benchmarks.harness import harness
@@ -89,6 +89,7 @@ def main() -> int:
             "logdirs": lambda: logdirs(folder),
             "growth": growth,
             "queue": lambda: queue(folder),
+            "team": lambda: team.rows(folder),
             "harness": harness,
             "pages": lambda: pages(10_000_000 if options.huge else options.events, 60 if options.peers else 0),
         }
