@@ -91,6 +91,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     new = set(EXPECTED) - {"revisions", "agents", "jobs", "tasks", "points", "artefacts", "blobs"}
     with database.write() as connection:
         connection.exec_driver_sql("ALTER TABLE agents DROP COLUMN standing")
+        connection.exec_driver_sql("ALTER TABLE jobs DROP COLUMN kept")
         connection.exec_driver_sql("DROP INDEX tasks_by_turn, tasks_by_start")
         connection.exec_driver_sql("ALTER TABLE tasks DROP COLUMN priority")
         connection.exec_driver_sql("CREATE INDEX tasks_by_state ON tasks (state, seq)")

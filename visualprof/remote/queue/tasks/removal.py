@@ -6,13 +6,12 @@ import contextlib
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, exists, select
 
-from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.database import Database, changed
@@ -20,8 +19,6 @@ from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
-
-DAY_NS = 24 * 3600 * 10**9
 
 
 @dataclass(frozen=True)
@@ -48,19 +45,19 @@ class Removal:
         self._folder = folder
         self._root = root
 
-    def frees(self, name: str) -> Freed:
-        """What removing a job would free.
+    def frees(self, *names: str) -> Freed:
+        """What removing jobs would free.
 
         Raises: NotFound.
         """
-        job = self._jobs.one(name)
+        of = [self._jobs.one(name) for name in names]
         with self._database.read() as connection:
-            unnamed = _own_blobs(connection, job)
-        runs = self._runs(job)
-        return Freed(runs, _size((*(self._root / run for run in runs), *self._files(job, unnamed))))
+            unnamed = _own_blobs(connection, of)
+        runs = [run for job in of for run in self._runs(job)]
+        return Freed(runs, _size((*(self._root / run for run in runs), *self._files(of, unnamed))))
 
-    def remove(self, name: str) -> Freed:
-        """Removes a job, and says what that freed.
+    def remove(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> Freed:
+        """Removes a job, and says what that freed. allow: raises where it may stay after all.
 
         Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
         """
@@ -70,7 +67,8 @@ class Removal:
             if not set(states) <= set(FINAL):
                 raise Conflict(f"job {name[:40]} has not ended", "cancel it first")
             job = self._jobs.one(name)
-            unnamed = _own_blobs(connection, job)
+            allow(job)
+            unnamed = _own_blobs(connection, [job])
             _forget(connection, job, unnamed)
         with disk(str(self._root)):
             for run in freed.runs:  # whole, or not at all
@@ -79,20 +77,11 @@ class Removal:
                 with contextlib.suppress(FileNotFoundError):
                     (self._root / run).rename(aside)
                     shutil.rmtree(aside, ignore_errors=True)
-        for file in self._files(job, unnamed):
+        for file in self._files([job], unnamed):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody's notes lie there, too
             (self._root / job.folder).rmdir()
         return freed
-
-    def remove_older(self, days: float) -> list[str]:
-        """Removes the jobs that ended so long ago; their ids."""
-        before = self._database.now_ns() - int(days * DAY_NS)
-        old = [job.id for job in self._jobs.since(-1)[1] if job.state in FINAL and job.updated_ns < before]
-        for name in old:
-            with contextlib.suppress(VisualprofError):  # somebody else was faster
-                self.remove(name)
-        return old
 
     def _runs(self, job: Job) -> list[str]:
         """The folders of its results, as far as they are still where they were put."""
@@ -100,16 +89,17 @@ class Removal:
         found = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
         return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
 
-    def _files(self, job: Job, unnamed: Iterable[str]) -> list[Path]:
-        """Its logs, and uploaded files."""
-        logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
+    def _files(self, of: Sequence[Job], unnamed: Iterable[str]) -> list[Path]:
+        """Their logs, and uploaded files."""
+        names = [task.id for job in of for task in job.tasks]
+        logs = [log for name in names for log in (self._folder / "logs").glob(f"{name}-*.txt")]
         return [*logs, *(self._folder / "blobs" / blob for blob in unnamed)]
 
 
-def _own_blobs(connection: Connection, job: Job) -> list[str]:
+def _own_blobs(connection: Connection, of: Sequence[Job]) -> list[str]:
     """The uploaded files that no other job names."""
-    others = exists().where(jobs.c.id != job.id, jobs.c.request.contains(blobs.c.sha256))
-    mine = blobs.c.sha256.in_(list(job.request.blobs))
+    others = exists().where(jobs.c.id.not_in([job.id for job in of]), jobs.c.request.contains(blobs.c.sha256))
+    mine = blobs.c.sha256.in_({blob for job in of for blob in job.request.blobs})
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
 
 
