@@ -10,11 +10,12 @@ from msgspec import Meta
 
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Agent, Job, Task
+from visualprof.remote.queue.store.records import Agent, Job, Task, Wait
 from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
 from visualprof.server.identity import who
+from visualprof.server.lately import Lately
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
 from visualprof.server.visible import Visible
@@ -22,6 +23,8 @@ from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
 
 _KEPT = 64  # lists of as many people
+_WAITS_S, _LEAVING_S = 2.0, 60.0  # how old what a list says of that may be
+_SOON_NS = 7 * 24 * 3600 * 10**9
 
 
 class TaskRow(msgspec.Struct):
@@ -72,10 +75,16 @@ class JobRow(msgspec.Struct):
 
 
 class JobsAnswer(msgspec.Struct):
-    """Newest first. revision: grows with every change. problem: why no job can be submitted here, null when one can."""
+    """Newest first. revision: grows with every change. problem: why no job can be submitted here, null when one can.
+
+    waits: why jobs wait of which nothing runs, by id. leaving: when those are removed that the server removes within a
+    week, ns.
+    """
 
     revision: int
     jobs: list[JobRow]
+    waits: dict[str, Wait]
+    leaving: dict[str, int]
     problem: str | None
     hint: str | None
 
@@ -100,7 +109,8 @@ class JobAnswer(msgspec.Struct):
     """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
 
     results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
-    verdicts: what is to be known of them beside each other.
+    verdicts: what is to be known of them beside each other. waits: why tasks wait, by id. kept: it stays whatever the
+    server's rules say. removed_ns: when they remove it, null when they do not.
     """
 
     job: JobRow
@@ -109,6 +119,9 @@ class JobAnswer(msgspec.Struct):
     unserved: list[str]
     results: list[ResultRow]
     verdicts: list[Verdict]
+    waits: dict[str, Wait]
+    kept: bool
+    removed_ns: int | None
 
 
 class LogQuery(Query):
@@ -139,6 +152,8 @@ class JobList:
         self._rows: dict[str, JobRow] = {}
         self._revision = -1
         self._of: Queue | None = None
+        self._waits = Lately(self._all_waits, _WAITS_S)
+        self._leaving = Lately(_soon_removed, _LEAVING_S)
         self._kept: dict[str | None, tuple[object, bytes]] = {}  # by viewer
 
     def queue(self) -> Queue:
@@ -158,7 +173,8 @@ class JobList:
             if queue is not None and queue.jobs.revision() != self._revision:
                 self._refresh(queue)
             viewer, shared = self._visible.version
-            key = (self._revision, problem, viewer, shared)
+            waits, leaving = (self._waits.of(queue), self._leaving.of(queue)) if queue else ({}, {})
+            key = (self._revision, problem, viewer, shared, waits, leaving)
             if viewer not in self._kept or self._kept[viewer][0] != key:
                 mine = self._rows.keys() if viewer is None or queue is None else queue.jobs.visible(viewer)
                 rows = [shown for name, shown in self._rows.items() if name in mine]
@@ -166,7 +182,9 @@ class JobList:
                 error, hint = problem or (None, None)
                 if len(self._kept) >= _KEPT:
                     self._kept.clear()
-                self._kept[viewer] = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
+                idle = {row.id: waits[row.id] for row in rows if row.id in waits and row.state != "running"}
+                gone = {row.id: leaving[row.id] for row in rows if row.id in leaving}
+                self._kept[viewer] = key, encode(JobsAnswer(max(self._revision, 0), rows, idle, gone, error, hint))
             return self._kept[viewer][1]
 
     def one(self, name: str) -> JobAnswer:
@@ -184,7 +202,33 @@ class JobList:
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._shown(queue, [job], agents, counts)[0]
-        return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
+        waits = {} if job.state in FINAL else self._told(queue)
+        mine = {task.id: waits[task.id] for task in job.tasks if task.id in waits}
+        removed_ns = queue.retention.due(name).get(name)
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, mine, job.kept, removed_ns)
+
+    def keep(self, name: str, kept: bool) -> JobAnswer:
+        """A job stays, whatever the server's rules say, or does not any more.
+
+        Raises: NotFound.
+        """
+        queue = self.queue()
+        queue.retention.keep(name, kept)
+        self._leaving.forget()
+        return self.one(name)
+
+    def _told(self, queue: Queue) -> dict[str, Wait]:
+        """Why tasks wait."""
+        from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
+
+        return waits(queue.database, self._remote.intervals.lease_s)
+
+    def _all_waits(self, queue: Queue) -> dict[str, Wait]:
+        """Why jobs wait: that which is the first of its tasks to be taken."""
+        by_job: dict[str, Wait] = {}
+        for task, wait in self._told(queue).items():
+            by_job.setdefault(task.rpartition("-")[0], wait)
+        return by_job
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, changed, there = queue.jobs.since(self._revision)
@@ -233,6 +277,11 @@ class JobList:
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
         )
+
+
+def _soon_removed(queue: Queue) -> dict[str, int]:
+    soon = queue.database.now_ns() + _SOON_NS
+    return {job: at_ns for job, at_ns in queue.retention.due().items() if at_ns < soon}
 
 
 def _point_row(task: Task, point: dict[str, object]) -> PointRow:

@@ -48,12 +48,17 @@ class RunQuery(Query):
 
 
 class AccessAnswer(msgspec.Struct):
-    """Who may see a run. owner: null where no job made it. changeable: whoever asks may change it."""
+    """Who may see a run. owner: null where no job made it. changeable: whoever asks may change it.
+
+    job: which made it, null where none did. removed_ns: when the server's rules remove it, null when they do not.
+    """
 
     owner: str | None
     visibility: Visibility
     project: str | None
     changeable: bool
+    job: str | None
+    removed_ns: int | None
 
 
 class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,8 +131,10 @@ class Teams(Resource):
 
     def _access(self, run: str) -> AccessAnswer:
         self._refuse_unseen(run)
-        access = self._accounts.sharing.of(self._visible.key(run))
-        return row(AccessAnswer, access, changeable=access.shared_by(who()))
+        key = self._visible.key(run)
+        access = self._accounts.sharing.of(key)
+        job, removed_ns = self._visible.queue.retention.of_run(key)
+        return row(AccessAnswer, access, changeable=access.shared_by(who()), job=job, removed_ns=removed_ns)
 
     def _refuse_unseen(self, run: str) -> None:
         if not any(shown.id == run for shown in self._visible.listing().runs):

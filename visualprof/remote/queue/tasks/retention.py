@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, select, update
 
-from visualprof.errors import NotFound, VisualprofError
+from visualprof.errors import BadParameter, NotFound, VisualprofError
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database
@@ -23,9 +23,21 @@ from visualprof.remote.queue.tasks.upkeep import unused_for
 
 _log = logging.getLogger(__name__)
 
+_LEAST_DAYS: Mapping[Removable, int] = {"audit": 30}  # nobody does away with the log of what they just did
 _MEASURED = 50  # jobs whose bytes are counted at a time
 _ROUND_S = 5  # of removing; the upkeep has other things to do
-Noted = Callable[[Connection], object]  # who changes it is asked, and noted, in the transaction that does it
+
+
+class Noted(Protocol):
+    """Notes who changes something, in the transaction that does it."""
+
+    def __call__(self, connection: Connection, *, subject: str) -> object:
+        """subject: what is changed."""
+
+
+def _nobody(connection: Connection, *, subject: str) -> None:
+    """Nobody wants to know."""
+
 
 _unfinished = func.sum(case((tasks.c.state.in_(FINAL), 0), else_=1))
 _ENDED: Any = (  # jobs that may be removed, with their ends
@@ -68,22 +80,27 @@ class Retention:
         with self._database.read() as connection:
             return [Rule(kind, project, days) for (kind, project), days in rules_of(connection).items()]
 
-    def change(self, rule: Rule, noted: Noted = lambda _: None) -> None:
+    def change(self, rule: Rule, noted: Noted = _nobody) -> None:
         """Sets a rule.
 
-        Raises: NotFound: there is no such project.
+        Raises: BadParameter: there is no such one. NotFound: there is no such project.
         """
+        if rule.project and rule.kind != "jobs":
+            raise BadParameter("project: only jobs belong to one")
+        if rule.days is not None and rule.days < _LEAST_DAYS.get(rule.kind, 1):
+            raise BadParameter(f"days: {_LEAST_DAYS.get(rule.kind, 1)} at least, or never")
         with self._database.write() as connection:
             there = select(projects.c.id).where(projects.c.id == rule.project)
             if rule.project and connection.execute(there).first() is None:
                 raise NotFound(f"there is no project {rule.project[:40]!r}")
-            noted(connection)
+            days = "never" if rule.days is None else f"after {rule.days} days"
+            noted(connection, subject=f"{rule.kind} {rule.project}".rstrip() + f": {days}")
             change_rule(connection, rule)
 
-    def drop(self, project: str, noted: Noted = lambda _: None) -> None:
+    def drop(self, project: str, noted: Noted = _nobody) -> None:
         """Takes the rule of a project's jobs away."""
         with self._database.write() as connection:
-            noted(connection)
+            noted(connection, subject=f"jobs {project[:40]}: as all others")
             drop_rule(connection, "jobs", project)
 
     def keep(self, job: str, kept: bool) -> None:
@@ -100,6 +117,13 @@ class Retention:
         """When jobs that have ended are removed, ns; without those that stay. job: only this one."""
         with self._database.read() as connection:
             return {due.job: due.at_ns for due in _due(connection, rules_of(connection), job)}
+
+    def of_run(self, run: str) -> tuple[str | None, int | None]:
+        """The job that made a run, and when that is removed, ns; None where none did, or no rule does."""
+        with self._database.read() as connection:
+            made = select(jobs.c.id).where(jobs.c.folder == run.partition("/")[0])
+            job = connection.execute(made).scalar()
+        return job, self.due(job).get(job) if job else None
 
     def removes(self, rule: Rule) -> Removed:
         """What a rule would remove now."""
