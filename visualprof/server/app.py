@@ -78,7 +78,7 @@ def create_app(
         QuotaRoutes(accounts),
         Retention(remote, accounts),
         Health(logdir, remote, meter),
-        Teams(visible),
+        Teams(visible, reports),
         Links(visible, reports),
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
