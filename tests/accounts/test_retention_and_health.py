@@ -100,6 +100,8 @@ def test_health_tells_what_is_there_and_warns(team: Team, monkeypatch: pytest.Mo
     machine(root, "box")
     monkeypatch.setattr(health_module, "LEAST_SHARE", 0.0)
     monkeypatch.setattr(health_module, "BUSY", 1e6)
+    monkeypatch.setattr(health_module, "SLOW_NS", 10**18)
+    monkeypatch.setattr(health_module, "LEAST_BYTES", 0)
     found = root.ask("GET", "health").get_json()
     assert (found["database"]["schema"], found["database"]["size_bytes"] > 0) == (found["database"]["known"], True)
     assert found["queue"]["waiting"] == 1

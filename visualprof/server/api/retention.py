@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,7 @@ from visualprof.server.routes import READ_ONLY, Query, Resource, change, get
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
+KINDS: tuple[Removable, ...] = get_args(Removable)
 Days = Annotated[int, Meta(ge=1, le=36_500)]
 CHANGED = {400: "no such number of days", 404: "there is no such project"}
 
@@ -34,7 +35,10 @@ class RuleRow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RetentionAnswer(msgspec.Struct):
-    """The rules, none before anything was kept here. projects: names, by id; each may have one."""
+    """The rules, none before anything was kept here. projects: names, by id; each may have one.
+
+    Without accounts there are no notices and no log.
+    """
 
     rules: list[RuleRow]
     projects: dict[str, str]
@@ -71,7 +75,8 @@ class Retention(Resource):
         """What is removed when."""
         projects = self._accounts.projects.of(None) if self._accounts else ()
         queue = self._remote.existing()
-        rules = [row(RuleRow, rule) for rule in queue.retention.rules()] if queue else []
+        kinds = KINDS if self._accounts else KINDS[:2]
+        rules = [row(RuleRow, rule) for rule in queue.retention.rules() if rule.kind in kinds] if queue else []
         return RetentionAnswer(rules, {project.id: project.name for project in projects})
 
     @get("/retention/removes", refuses=CHANGED, needs="admin")
