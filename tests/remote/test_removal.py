@@ -114,6 +114,9 @@ def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.Captu
         assert space["runs"] == [f"net-{names[0]}/ort"]
         assert http("DELETE", f"/api/v1/jobs/{names[0]}") == space
         assert [job["id"] for job in http("GET", "/api/v1/jobs")["jobs"]] == [names[1]]
+        for words, kept in (([], True), (["--no-more"], False)):
+            assert main(["jobs", "--server", server.url, "keep", names[1], *words]) == 0
+            assert http("GET", f"/api/v1/jobs/{names[1]}")["kept"] is kept
         assert main(["jobs", "--server", server.url]) == 0
         assert names[1] in capsys.readouterr().out
         assert main(["jobs", "--server", server.url, "remove", names[1], "--dry-run"]) == 0

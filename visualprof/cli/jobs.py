@@ -68,8 +68,11 @@ def _list(answer: Json, as_json: bool) -> int:
         print(json.dumps(jobs))
         return 0
     rows = [{**_row(job), "note": _note(job["id"], answer)} for job in jobs]
-    columns = {name: [row[name] for row in rows] for name in SHOWN}
-    print(render(Table(columns=columns, kinds=SHOWN), "", shutil.get_terminal_size().columns, len(rows)), end="")
+    shown: dict[str, Kind] = {
+        name: kind for name, kind in SHOWN.items() if name != "note" or any(row["note"] for row in rows)
+    }
+    columns = {name: [row[name] for row in rows] for name in shown}
+    print(render(Table(columns=columns, kinds=shown), "", shutil.get_terminal_size().columns, len(rows)), end="")
     return 0
 
 
