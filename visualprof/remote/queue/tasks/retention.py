@@ -141,7 +141,7 @@ class Retention:
             else:
                 aged = _aged(rule.kind, rule.days, now)
                 return Removed(connection.execute(select(func.count()).where(aged)).scalar_one(), None, 0)
-        return Removed(len(old), self._removal.frees(*old[:_MEASURED]).size_bytes, min(len(old), _MEASURED))
+        return Removed(len(old), self._removal.frees_together(old[:_MEASURED]), min(len(old), _MEASURED))
 
     def follow(self) -> bool:
         """Removes jobs and rows of the log that are due, for some seconds; is there more?

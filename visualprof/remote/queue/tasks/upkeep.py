@@ -16,7 +16,7 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, rules_of
-from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
+from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -208,6 +208,8 @@ def _remove_unused(database: Database, folder: Path, days: int) -> None:
     for name in names:
         with database.write() as connection:
             gone = connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount
+            if gone:  # who had it has it no more, also when somebody uploads it again
+                connection.execute(delete(holders).where(holders.c.sha256 == name))
             if gone and _age_s(folder / name) * 1e9 > days * DAY_NS:  # else it is being uploaded again
                 _remove(folder / name)
 
