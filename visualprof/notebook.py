@@ -47,8 +47,8 @@ def show(path: str | os.PathLike[str] = "runs", height: int = 800) -> None:
     _show(folder, page, height)
 
 
-def load_ipython_extension(ipython: Any) -> None:
-    """Called by `%load_ext visualprof`."""
+def register(ipython: Any) -> None:
+    """Gives a notebook the magic `%%profile`."""
     ipython.register_magic_function(_profile, "cell", "profile")
 
 

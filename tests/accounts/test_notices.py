@@ -20,6 +20,7 @@ from visualprof.accounts.notices.mail import Mail
 from visualprof.accounts.notices.post import TRIES, Post
 from visualprof.accounts.notices.rows import remove_old, tell
 from visualprof.errors import BadParameter
+from visualprof.remote.queue.store.records import Rule
 from visualprof.remote.queue.store.tables import agents, contacts, deliveries, jobs, notices, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 
@@ -255,8 +256,8 @@ def test_who_wants_no_more_gets_no_more(team: Team) -> None:
     assert count(team, deliveries) == 0
 
 
-def test_mail_in_the_language_of_its_reader(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "KEPT_DAYS", 36_500)
+def test_mail_in_the_language_of_its_reader(team: Team) -> None:
+    team.remote.opened().retention.change(Rule("notices", "", None))
     ann, at_ns = team.browser("ann"), 1_700_000_000 * 10**9
     with mail_server() as box:
         post = made(team, mail=Mail(f"smtp://robot@127.0.0.1:{box.port}", "pass", "visualprof@example.org"))

@@ -17,7 +17,7 @@ accounts = true
 port = 9000
 trust-proxy = ["10.0.0.0/8", "127.0.0.1"]
 registration = "open"
-keep-days = 30
+lease = 20
 smtp = "smtps://robot@mail.example.org"
 open = false
 """
@@ -38,7 +38,7 @@ def read(tmp_path: Path, text: str, *words: str) -> argparse.Namespace:
 
 def test_a_file_holds_what_the_command_line_may(tmp_path: Path) -> None:
     same = ["--logdir", "/data/runs", "/data/more", "--accounts", "--port", "9000", "--trust-proxy", "10.0.0.0/8"]
-    same += ["--trust-proxy", "127.0.0.1", "--registration", "open", "--keep-days", "30"]
+    same += ["--trust-proxy", "127.0.0.1", "--registration", "open", "--lease", "20"]
     same += ["--smtp", "smtps://robot@mail.example.org"]
     assert vars(read(tmp_path, WHOLE)) == vars(parser().parse_args(same))
 
@@ -47,7 +47,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
     words = ["--port", "0", "--trust-proxy", "::1", "--registration", "invitation", "--logdir", "here"]
     args = read(tmp_path, WHOLE, *words)
     assert (args.port, args.trust_proxy, args.registration, args.logdir) == (0, ["::1/128"], "invitation", ["here"])
-    assert (args.accounts, args.keep_days) == (True, 30), "what it does not say is the file's"
+    assert (args.accounts, args.lease) == (True, 20), "what it does not say is the file's"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import SAMPLES
 from tests.e2e.live import ROOT, Dashboard, Page, Visits, expect
 from tests.e2e.test_accessibility import AXE, violations, violations_now
-from tests.remote.queue_sites import FakeAgent
+from tests.remote.queue_sites import FakeAgent, result
 
 PASSWORD = "four words are enough"
 
@@ -94,6 +94,32 @@ def test_an_administrator_bounds_what_somebody_may_have(team: Dashboard, visit: 
     expect(root.get_by_text("0 / 1.5")).to_be_visible()
     root.goto(f"{team.url}#/account")
     expect(root.locator("main")).to_contain_text("0 / 1.5")
+
+
+def test_an_administrator_says_what_goes_when(team: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 401")
+    root = visit(team, "people", token="")
+    log_in(root, "root@example.org")
+    expect(root.get_by_role("heading", name="This server")).to_be_visible()
+    root.get_by_role("button", name="Change: Jobs with their results").click()
+    root.get_by_role("spinbutton", name="Days: Jobs with their results").fill("90")
+    expect(root.get_by_text("would remove 0 now")).to_be_visible()
+    root.get_by_role("button", name="Save", exact=True).click()
+    expect(root.get_by_role("row", name="Jobs with their results, after their end 90 days")).to_be_visible()
+
+
+def test_a_report_without_a_run_is_shared_like_one(team: Dashboard, visit: Visits, tmp_path: Path) -> None:
+    visit.tolerate("status of 401")
+    for name, data in result("other", "other-0").items():
+        (tmp_path / "runs" / "measured").mkdir(exist_ok=True)
+        (tmp_path / "runs" / "measured" / name).write_bytes(data)
+    root = signed_in(visit, team, "evaluation?reports=measured")
+    root.get_by_role("button", name="Share", exact=True).click()
+    root.get_by_label("Its owner and administrators").check()
+    root.get_by_role("button", name="Save", exact=True).click()
+    expect(root.get_by_role("radio", name="Its owner and administrators")).to_be_hidden()
+    access = root.request.get(f"{team.url}api/v1/runs/access?run=measured").json()
+    assert (access["visibility"], access["job"], access["removed_ns"]) == ("private", None, None)
 
 
 def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:

@@ -36,8 +36,10 @@ from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import blobs, tasks
 from visualprof.remote.queue.tasks import upkeep as upkeep_module
-from visualprof.remote.queue.tasks.upkeep import UNUSED_S, Upkeep, remove_leftovers
+from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
 from visualprof.server.serve import Server
+
+WEEK_S = 7 * 24 * 3600
 
 pytestmark = pytest.mark.slow
 
@@ -299,7 +301,7 @@ def tidied(remote: Remote) -> None:
 
 def test_an_upload_that_no_job_names_goes_after_a_week(remote: Remote) -> None:
     old, young = upload(remote, b"old"), upload(remote, b"young")
-    path = age(remote, old, UNUSED_S + 60)
+    path = age(remote, old, WEEK_S + 60)
     tidied(remote)
     assert not path.exists()
     assert remote.inspected(old) is None
@@ -308,7 +310,7 @@ def test_an_upload_that_no_job_names_goes_after_a_week(remote: Remote) -> None:
 
 def test_an_upload_that_a_job_names_stays(remote: Remote) -> None:
     model = request().model.blob
-    path = age(remote, model, 99 * UNUSED_S)
+    path = age(remote, model, 99 * WEEK_S)
     remote.opened().jobs.submit(request())
     tidied(remote)
     assert path.exists()
@@ -317,7 +319,7 @@ def test_an_upload_that_a_job_names_stays(remote: Remote) -> None:
 
 def test_an_old_upload_that_comes_again_stays(remote: Remote) -> None:
     blob = upload(remote, b"old")
-    path = age(remote, blob, UNUSED_S + 60)
+    path = age(remote, blob, WEEK_S + 60)
     assert upload(remote, b"old") == blob
     tidied(remote)
     assert path.read_bytes() == b"old"

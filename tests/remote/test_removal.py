@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from queue_sites import MODEL, FakeAgent, Http, Refused, member, opened, request, served, submitted, token_of, until
 from queue_sites import upload as keep
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select
 from test_queue_results import Bench, leased
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import ModelRef, Spec
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize
 from visualprof.remote.queue.store import agents as agents_module
-from visualprof.remote.queue.store.tables import metadata, tasks
-from visualprof.remote.queue.tasks.removal import DAY_NS
+from visualprof.remote.queue.store.tables import metadata
 
 pytestmark = pytest.mark.both_databases
 
@@ -98,22 +96,6 @@ def test_a_job_that_has_not_ended_stays(bench: Bench) -> None:
     assert bench.task.state == "running"
 
 
-def test_jobs_are_removed_some_days_after_they_ended(tmp_path: Path) -> None:
-    with opened(tmp_path / "runs", keep_days=2) as remote:
-        old, new, running = (leased(remote, key) for key in ("old", "new", "running"))
-        for bench in (old, new):
-            finished(bench)
-        past = time.time_ns() - 3 * DAY_NS
-        with remote.opened().database.write() as connection:
-            aged = update(tasks).where(tasks.c.job.in_([old.lease.job, running.lease.job]))
-            connection.execute(aged.values(updated_ns=past))
-    with opened(tmp_path / "runs", keep_days=2) as remote:
-        there = {job.id for job in remote.opened().jobs.since(-1).jobs}
-        assert there == {new.lease.job, running.lease.job}
-        assert not old.run.exists()
-        assert new.run.exists()
-
-
 def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from visualprof.cli import main
 
@@ -132,6 +114,9 @@ def test_the_page_and_the_shell_remove_jobs(tmp_path: Path, capsys: pytest.Captu
         assert space["runs"] == [f"net-{names[0]}/ort"]
         assert http("DELETE", f"/api/v1/jobs/{names[0]}") == space
         assert [job["id"] for job in http("GET", "/api/v1/jobs")["jobs"]] == [names[1]]
+        for words, kept in (([], True), (["--no-more"], False)):
+            assert main(["jobs", "--server", server.url, "keep", names[1], *words]) == 0
+            assert http("GET", f"/api/v1/jobs/{names[1]}")["kept"] is kept
         assert main(["jobs", "--server", server.url]) == 0
         assert names[1] in capsys.readouterr().out
         assert main(["jobs", "--server", server.url, "remove", names[1], "--dry-run"]) == 0

@@ -603,7 +603,7 @@ def state(what: str, progress: float, *batches: int, name: str = "ort") -> dict[
         }
         for b in batches
     ]
-    return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points}
+    return {"job": {"id": "j", "state": what, "tasks": [task]}, "points": points, "waits": {}}
 
 
 def test_on_a_terminal_the_same_lines_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.retention import drop_rule
 from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
 
 
@@ -72,6 +73,7 @@ class Projects:
             connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))
             changed_sharing(connection)
+            drop_rule(connection, "jobs", project)
             note(connection, actor, "remove project", name)
 
     def add(self, actor: Actor, project: str, email: str) -> None:

@@ -77,7 +77,7 @@ class _Lines:
                 self._points.add(key)
                 print(f"{plain(point['spec'])}: {_point(point)}", file=self._out, flush=True)
         for task in answer["job"]["tasks"]:
-            state = _state(task)
+            state = _state(task, answer)
             if self._states.get(task["id"]) != state:
                 self._states[task["id"]] = state
                 print(f"{plain(task['spec'])}: {state}", file=self._out, flush=True)
@@ -110,14 +110,33 @@ def _block(answer: Json) -> Iterator[str]:
         points = [p for p in answer["points"] if p["task"] == task["id"]]
         last = f"  {_point(points[-1])}" if points else ""
         done = "" if task["state"] in (*FINAL, "waiting") else f" {task['progress'] * 100:3.0f} %"
-        yield f"{plain(task['spec']):24} {_state(task)}{done}{last}"
+        yield f"{plain(task['spec']):24} {_state(task, answer)}{done}{last}"
 
 
-def _state(task: Json) -> str:
+def waits_for(wait: Json) -> str:
+    """Why a task waits."""
+    n, of, machine = wait["n"], wait["of"], plain(wait["machine"])
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(wait["until_ns"] / 1e9)) if wait["until_ns"] else ""
+    hours = f"{(n or 0) / 3.6e12:,.1f} of {(of or 0) / 3.6e12:,.1f}"
+    texts = {
+        "files": "its files are not here yet",
+        "machine": "no machine that is online can run it",
+        "drained": f"{machine} is given no tasks",
+        "maintenance": f"{machine} is in maintenance until {until}",
+        "reserved": f"{machine} is reserved until {until}",
+        "hours": f"hours of devices in 30 days: {hours} are used",
+        "jobs": f"quota: {n} of {of} jobs run",
+        "turn": f"its turn: {n} of {of}",
+    }
+    return texts[wait["reason"]]
+
+
+def _state(task: Json, answer: Json) -> str:
     phase = f", {task['phase']}" if task["phase"] and task["state"] == "running" else ""
     where = f" on {plain(task['agent_name'])}" if task["agent_name"] and task["state"] == "running" else ""
     why = f" ({task['reason']})" if task["reason"] else ""
-    return f"{task['state']}{phase}{where}{why}"
+    waits = f": {waits_for(answer['waits'][task['id']])}" if task["id"] in answer["waits"] else ""
+    return f"{task['state']}{phase}{where}{why}{waits}"
 
 
 def _point(point: Json) -> str:

@@ -7,16 +7,25 @@ import contextlib
 import getpass
 import sqlite3
 import sys
+import time
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visualprof.accounts.principal import Actor, Principal
+from visualprof.cli._server import Server
+from visualprof.cli._server import add_arguments as add_server
+from visualprof.cli._well import show_health
 from visualprof.cli.serve import add_database
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
     from visualprof.remote.queue.store.database import Database
+    from visualprof.remote.queue.whole import Queue
+
+_NOTED = "INSERT INTO audit (at_ns, email, action, subject, address) VALUES (?, ?, 'backup', ?, '')"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tasks.add_parser("revoke", parents=[person], help="let somebody in no more; what is theirs stays")
     tasks.add_parser("set-password", parents=[person], help="asks for the new one; ends their sessions and tokens")
     tasks.add_parser("list", help="everybody with an account")
+    rule = tasks.add_parser("retention", help="what is removed when: show the rules, or set one")
+    rule.add_argument(
+        "kind",
+        nargs="?",
+        choices=["jobs", "uploads", "notices", "audit"],
+        help="jobs with their results, after their end",
+    )
+    rule.add_argument("days", nargs="?", type=_days, help="a number; never; or others, with --project")
+    rule.add_argument("--project", default="", metavar="P", help="only of jobs shared with it: its name or id")
+    rule.add_argument("--yes", action="store_true", help="set it; else only told is what it would remove now")
+    health = tasks.add_parser(
+        "health", help="ask a running server whether it is well; 1 with a warning, for monitoring"
+    )
+    add_server(health)
+    health.add_argument("--json", action="store_true", help="print the answer as JSON")
     backup = tasks.add_parser("backup", help="copy the database, while the server runs or not")
     backup.add_argument("file", type=Path)
     migrate = tasks.add_parser("migrate", help="take the database back to the schema of an earlier version")
@@ -53,9 +77,17 @@ def run(args: argparse.Namespace) -> int:
     if args.task == "migrate":
         _go_back(args)
         return 0
-    from visualprof.accounts.principal import Actor, Principal
+    if args.task == "health":
+        return show_health(Server(args.server, args.token), args.json)
+    from visualprof.accounts.audit import note
 
-    actor = Actor(Principal(email=f"{getpass.getuser()} in the shell", role="admin", sees_all=True), "")
+    actor = Actor(Principal(email=_shell(), role="admin", sees_all=True), "")
+    if args.task == "retention":
+        from visualprof.cli._rules import rules
+
+        noted = partial(note, actor=actor, action="change retention")
+        with _queue(args) as queue:
+            return rules(queue, args.kind, args.days, args.project, args.yes, noted)
     with _accounts(args) as accounts:
         users = accounts.users
         if args.task == "create-user":
@@ -112,6 +144,36 @@ def _database(args: argparse.Namespace) -> Generator[Database]:
         database.close()
 
 
+@contextlib.contextmanager
+def _queue(args: argparse.Namespace) -> Generator[Queue]:
+    """The queue beside the server: it takes nothing back, and removes nothing."""
+    from visualprof.remote.queue.opening import open_queue
+    from visualprof.remote.queue.tasks.notifier import Notifier
+
+    folder = _folder(args)
+    first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    queue = open_queue(folder, Path(first or folder.parent), "", Notifier(1), 30.0, args.database, read_only=True)
+    try:
+        yield queue
+    finally:
+        queue.close()
+
+
+def _days(text: str) -> int | str:
+    if text in ("never", "others"):
+        return text
+    days = int(text)
+    if not 1 <= days <= 36_500:
+        raise argparse.ArgumentTypeError("1 to 36500 days")
+    return days
+
+
+def _shell() -> str:
+    """Who the log says it was."""
+    return f"{getpass.getuser()} in the shell"
+
+
 def _password() -> str:
     """From the keyboard, twice, or a line of standard input."""
     if not sys.stdin.isatty():
@@ -131,6 +193,9 @@ def _backup(source: Path, target: Path) -> None:
     with contextlib.closing(sqlite3.connect(source)) as database, contextlib.closing(sqlite3.connect(target)) as copy:
         try:
             database.backup(copy)
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
+                with database:
+                    database.execute(_NOTED, (time.time_ns(), _shell(), str(target)[:400]))
         except sqlite3.Error as error:
             raise VisualprofError(f"{source} cannot be copied: {error}") from error
     target.chmod(0o600)

@@ -3,6 +3,7 @@
 visualprof jobs                       every job, newest first
 visualprof jobs remove ID [ID...]     these, and what each frees
 visualprof jobs remove --older-than 30   those that ended more than 30 days ago
+visualprof jobs keep ID [ID...]       stay whatever the server's rules of retention say; --no-more takes it back
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from visualprof.cli import _server
 from visualprof.cli._server import Json, Server
-from visualprof.cli._watch import FINAL, plain
+from visualprof.cli._watch import FINAL, plain, waits_for
 from visualprof.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 SHOWN: dict[str, Kind] = {
     "id": "name", "name": "name", "model": "name", "state": "name", "submitted": "name", "specs": "count",
-    "points": "count",
+    "points": "count", "note": "text",
 }  # fmt: skip
 DAY_NS = 24 * 3600 * 10**9
 
@@ -38,26 +39,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     remove = actions.add_parser("remove", help="remove jobs with their results")
     remove.add_argument("jobs", nargs="*", metavar="ID", help="of jobs that have ended")
     remove.add_argument("--older-than", type=float, metavar="DAYS", help="those that ended so long ago")
+    keep = actions.add_parser("keep", help="keep jobs, whatever the server's rules say of their age")
+    keep.add_argument("jobs", nargs="+", metavar="ID")
+    keep.add_argument("--no-more", action="store_true", help="let them follow the rules again")
     remove.add_argument("--dry-run", action="store_true", help="only say what it would free")
 
 
 def run(args: argparse.Namespace) -> int:
     """Lists or removes."""
     server = Server(args.server, args.token)
-    jobs: list[Json] = server.get("jobs")["jobs"]
-    return _remove(server, args, jobs) if args.action == "remove" else _list(jobs, args.json)
+    answer = server.get("jobs")
+    jobs: list[Json] = answer["jobs"]
+    if args.action == "remove":
+        return _remove(server, args, jobs)
+    if args.action == "keep":
+        for name in args.jobs:
+            server.send("PUT", f"jobs/{urllib.parse.quote(name, safe='')}/kept", {"kept": not args.no_more})
+        return 0
+    return _list(answer, args.json)
 
 
-def _list(jobs: list[Json], as_json: bool) -> int:
+def _list(answer: Json, as_json: bool) -> int:
     from visualprof.cli._terminal import render
     from visualprof.views.answers.table import Table
 
+    jobs: list[Json] = answer["jobs"]
     if as_json:
         print(json.dumps(jobs))
         return 0
-    rows = [_row(job) for job in jobs]
-    columns = {name: [row[name] for row in rows] for name in SHOWN}
-    print(render(Table(columns=columns, kinds=SHOWN), "", shutil.get_terminal_size().columns, len(rows)), end="")
+    rows = [{**_row(job), "note": _note(job["id"], answer)} for job in jobs]
+    shown: dict[str, Kind] = {
+        name: kind for name, kind in SHOWN.items() if name != "note" or any(row["note"] for row in rows)
+    }
+    columns = {name: [row[name] for row in rows] for name in shown}
+    print(render(Table(columns=columns, kinds=shown), "", shutil.get_terminal_size().columns, len(rows)), end="")
     return 0
 
 
@@ -67,6 +82,14 @@ def _row(job: Json) -> Json:
     texts = {name: plain(job[name]) for name in ("id", "name", "model", "state")}
     texts["name"] += " (sample)" * job["sample"]
     return {**texts, "submitted": submitted, "specs": len(tasks), "points": sum(task["points"] for task in tasks)}
+
+
+def _note(job: str, answer: Json) -> str:
+    """Why it waits, or when it is going to be removed."""
+    if job in answer["waits"]:
+        return waits_for(answer["waits"][job])
+    at_ns = answer["leaving"].get(job)
+    return f"removed on {time.strftime('%Y-%m-%d', time.localtime(at_ns / 1e9))}: keep it?" if at_ns else ""
 
 
 def _remove(server: Server, args: argparse.Namespace, jobs: list[Json]) -> int:

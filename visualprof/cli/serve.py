@@ -56,8 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where jobs are kept (default: .visualprof in the first log directory)",
     )
     add_database(parser)
-    kept = "remove jobs, with their results, so many days after they ended (default: never)"
-    parser.add_argument("--keep-days", type=_days, default=0.0, metavar="N", help=kept)
     parser.add_argument(
         "--lease",
         type=_seconds,
@@ -151,7 +149,6 @@ def run(args: argparse.Namespace) -> int:
         database=args.database,
         with_agent=args.with_agent,
         lease_s=args.lease,
-        keep_days=args.keep_days,
         token=token_of(args),
         private=args.private,
         accounts=args.accounts,
@@ -235,13 +232,6 @@ def _seconds(text: str) -> float:
     if not 0.5 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("a lease is 0.5 to 3600 seconds")
     return seconds
-
-
-def _days(text: str) -> float:
-    days = float(text)
-    if not 0 < days <= 36_500:
-        raise argparse.ArgumentTypeError("jobs are kept for more than 0 days")
-    return days
 
 
 def _address(text: str) -> str:

@@ -17,6 +17,7 @@ from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation, Reports
+from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
@@ -25,6 +26,7 @@ from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
@@ -32,6 +34,7 @@ from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.identity import identified
+from visualprof.server.meter import Meter
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
@@ -60,6 +63,7 @@ def create_app(
     app = Flask("visualprof", static_folder=None)
     accounts = _accounts(settings, remote) if settings.accounts else None
     visible = Visible(logdir, remote, accounts)
+    meter = Meter()
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     jobs = Jobs(remote, visible)
     app.extensions[PREPARE] = jobs.prepare
@@ -75,7 +79,9 @@ def create_app(
         Session(settings, accounts),
         People(settings, accounts),
         QuotaRoutes(accounts),
-        Teams(visible),
+        Retention(remote, accounts),
+        Health(logdir, remote, meter),
+        Teams(visible, reports),
         Links(visible, reports),
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
@@ -88,6 +94,7 @@ def create_app(
     app.register_blueprint(spa.blueprint(settings.dist))
     proxied = _proxied(settings, remote) if accounts and settings.user_header else None
     app.extensions[IDENTIFY] = identify = identified(settings, accounts, proxied)
+    meter.install(app)
     guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _failure)

@@ -40,14 +40,11 @@ def open_remote(
     read_only: bool = False,
     lease_s: float = _LEASE_S,
     waiters: int = 16,
-    keep_days: float = 0.0,
     database: str = "",
 ) -> Remote:
     """The queue of a log directory; nothing is made before it is needed."""
     intervals = intervals_of(lease_s)
-    return Remote(
-        root, data, read_only=read_only, intervals=intervals, waiters=waiters, keep_days=keep_days, database=database
-    )
+    return Remote(root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database)
 
 
 def _agent_state(data: Path) -> Path:

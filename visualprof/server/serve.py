@@ -73,7 +73,6 @@ class Server:
             read_only=self._settings.read_only,
             lease_s=self._settings.lease_s,
             waiters=_THREADS // 2,
-            keep_days=self._settings.keep_days,
             database=self._settings.database,
         )
         self.models = open_models(cache)

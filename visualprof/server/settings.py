@@ -21,7 +21,6 @@ class Settings:
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
-    keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
     private: it is asked for reading, too.
     accounts: people log in instead; registration: whether they make their accounts themselves.
@@ -41,7 +40,6 @@ class Settings:
     database: str = field(default="", repr=False)
     with_agent: bool = False
     lease_s: float = 30.0
-    keep_days: float = 0.0
     token: str = ""
     private: bool = False
     accounts: bool = False

@@ -60,6 +60,14 @@ class Visible:
         return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
 
     @property
+    def queue(self) -> Queue:
+        """That of the first log directory.
+
+        Raises: VisualprofError: it cannot be opened.
+        """
+        return self._remote.opened()
+
+    @property
     def rule(self) -> Rule:
         """Tells whether whoever asks may see a run, or a file of the log directories, as they are called towards users.
 

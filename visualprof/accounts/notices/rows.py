@@ -14,13 +14,13 @@ from visualprof.accounts.notices.kinds import Kind, Notice
 from visualprof.accounts.principal import Actor
 from visualprof.remote.queue.refusals import TooMany
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.retention import DAY_NS, rules_of
 from visualprof.remote.queue.store.tables import deliveries, notices
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-KEPT, KEPT_DAYS = 500, 90  # for each person
+KEPT = 500  # for each person
 WAITING = 100  # notices of one person for one channel; more are shown in the page alone
 _MINUTE_NS = 60 * 10**9
-_DAY_NS = 86400 * 10**9
 
 
 class Notices:
@@ -88,7 +88,9 @@ def remove_old(database: Database) -> None:
     nth = func.row_number().over(partition_by=notices.c.user, order_by=notices.c.seq.desc()).label("nth")
     numbered = select(notices.c.seq, nth).subquery()
     many = select(numbered.c.seq).where(numbered.c.nth > KEPT)
-    old = (notices.c.at_ns < time.time_ns() - KEPT_DAYS * _DAY_NS) | notices.c.seq.in_(many)
     with database.write() as connection:
+        days = rules_of(connection)["notices", ""]
+        old = notices.c.seq.in_(many)
+        old = old if days is None else old | (notices.c.at_ns < time.time_ns() - days * DAY_NS)
         connection.execute(delete(deliveries).where(deliveries.c.notice.in_(select(notices.c.seq).where(old))))
         connection.execute(delete(notices).where(old))

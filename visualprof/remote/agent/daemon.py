@@ -147,7 +147,7 @@ class AgentDaemon:
     def _beat(self, machine: Machine | None) -> None:
         """Sends a heartbeat, which renews the leases. machine: sent along when it has changed."""
         tasks, registration = list(self._tasks), self._registration
-        body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks]}
+        body: dict[str, Any] = {"tasks": [task.heartbeat() for task in tasks], "clock_ns": time.time_ns()}
         if machine:
             body["capabilities"] = asdict(machine.capabilities)
         answer = registration.client.post("heartbeat", body, timeout_s=registration.intervals.heartbeat_s * 2)

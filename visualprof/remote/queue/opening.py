@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from pathlib import Path
 
 from visualprof.remote.queue.store.agents import Agents
@@ -19,10 +19,9 @@ from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.relay import Relay
 from visualprof.remote.queue.tasks.removal import Removal
 from visualprof.remote.queue.tasks.results import Results
+from visualprof.remote.queue.tasks.retention import Retention
 from visualprof.remote.queue.tasks.upkeep import Upkeep, remove_leftovers
 from visualprof.remote.queue.whole import Queue
-
-_log = logging.getLogger(__name__)
 
 
 def open_queue(
@@ -31,8 +30,8 @@ def open_queue(
     secret: str,
     notifier: Notifier,
     lease_s: float,
-    keep_days: float | None,
     url: str = "",
+    read_only: bool = False,
 ) -> Queue:
     """The queue of a folder; from now on lost tasks are taken back.
 
@@ -42,8 +41,8 @@ def open_queue(
         secret: signs addresses.
         notifier: wakes agents that wait.
         lease_s: how long an agent may be silent.
-        keep_days: jobs that ended longer ago are removed with their results; 0 keeps them, None changes nothing at all.
         url: of the database; "" is a file of SQLite in the folder.
+        read_only: nothing is changed.
 
     Raises: VisualprofError: the database cannot be used.
     """
@@ -57,24 +56,18 @@ def open_queue(
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", database)
     removal = Removal(database, jobs, results, folder, root)
     finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
+    retention = Retention(database, removal)
     upkeep = None
-    if keep_days is not None:
-        days = keep_days
-
-        def tidy() -> None:
-            """At the start and every hour."""
-            remove_leftovers(database, folder, results.partial)
-            for job in removal.remove_older(days) if days else ():
-                _log.warning("removed job %s: it ended more than %g days ago", job, days)
-
+    if not read_only:
+        tidy = partial(remove_leftovers, database, folder, results.partial)
         leases.grace()
         tidy()
-        upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy, leases.grace)
+        upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy, leases.grace, retention.follow)
         upkeep.start()
     relay = Relay(database, notifier) if url else None
     if relay:
         relay.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        Quotas(database), upkeep, relay,
+        retention, Quotas(database), upkeep, relay,
     )  # fmt: skip

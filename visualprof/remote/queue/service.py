@@ -45,7 +45,6 @@ class Remote:
         read_only: nothing is changed.
         intervals: of leases, heartbeats and polls, for the agents.
         waiters: how many agents may wait at a time.
-        keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
         database: its URL; "" is a file in the folder.
     """
 
@@ -57,7 +56,6 @@ class Remote:
         read_only: bool = False,
         intervals: Intervals | None = None,
         waiters: int = WAITERS,
-        keep_days: float = 0.0,
         database: str = "",
     ) -> None:
         self.root = root
@@ -65,7 +63,6 @@ class Remote:
         self._url = database
         self._file = self.folder / DATABASE
         self.read_only = read_only
-        self._keep_days = keep_days
         self.intervals = intervals or Intervals()
         self._notifier = Notifier(waiters)
         self._queue: Queue | None = None
@@ -241,9 +238,8 @@ class Remote:
         from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
 
         return open_queue(
-            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s,
-            None if self.read_only else self._keep_days, self._url,
-        )  # fmt: skip
+            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only
+        )
 
     def _known_token(self) -> str:
         """That of the file, which is made; one of this server alone while nothing can be written."""

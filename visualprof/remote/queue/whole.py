@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.tasks.relay import Relay
     from visualprof.remote.queue.tasks.removal import Removal
     from visualprof.remote.queue.tasks.results import Results
+    from visualprof.remote.queue.tasks.retention import Retention
     from visualprof.remote.queue.tasks.upkeep import Upkeep
 
 
@@ -43,6 +44,7 @@ class Queue:
     results: Results
     finisher: Finisher
     removal: Removal
+    retention: Retention
     quotas: Quotas
     upkeep: Upkeep | None = None
     relay: Relay | None = None

@@ -53,10 +53,11 @@ class Registered(msgspec.Struct):
 
 
 class Heartbeat(msgspec.Struct):
-    """Body of `heartbeat`."""
+    """Body of `heartbeat`. clock_ns: what the machine's clock shows."""
 
     tasks: list[Beat] = []
     capabilities: Capabilities | None = None
+    clock_ns: int | None = None
 
 
 class Beaten(msgspec.Struct):
@@ -165,7 +166,7 @@ class AgentLink(Resource):
     def heartbeat(self, body: Heartbeat) -> Beaten:
         """Keep leases alive, and hear of those that are over."""
         agent, queue = _sending()
-        queue.agents.seen(agent, body.capabilities)
+        queue.agents.seen(agent, body.capabilities, body.clock_ns)
         cancel, stale = queue.leases.beat(agent, body.tasks)
         return Beaten(cancel, stale, self._remote.intervals)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 import msgspec
 from flask import Response, request
@@ -169,6 +170,17 @@ class Reports:
                 changed = True
         self._known = known
         self._revision += changed
+
+    def page_of(self, run: str) -> str:
+        """The page that shows a run, or a report without one.
+
+        Raises: NotFound.
+        """
+        if any(shown.id == run for shown in self._visible.listing().runs):
+            return f"overview?{urlencode({'run': run})}"
+        if any(report.id == run for report in self.current()[1]):
+            return f"evaluation?{urlencode({'reports': run})}"
+        raise NotFound(f"there is no run or report called {run[:200]!r}")
 
     def find(self, name: str) -> Report:
         """A report by its id.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Annotated, NamedTuple, cast
 
 import msgspec
@@ -13,16 +13,21 @@ from msgspec import Meta
 
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Job, Task
+from visualprof.remote.queue.store.records import Job, Task, Wait
 from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
 from visualprof.server.identity import who
+from visualprof.server.lately import Lately
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
+
+_WAITS_S, _LEAVING_S = 2.0, 60.0  # how old what a list says of that may be
+_TOLD = 500  # jobs of which a list says why they wait
+_SOON_NS = 7 * 24 * 3600 * 10**9
 
 
 class TaskRow(msgspec.Struct):
@@ -83,11 +88,16 @@ class JobsAnswer(msgspec.Struct):
 
     revision: grows with every change. since: null when these are all: no revision was given, or a job is gone or seen
     by others since. problem: why no job can be submitted here, null when one can.
+
+    waits: why jobs wait of which nothing runs, by id, of the 500 that come first. leaving: when those are removed that
+    the server removes within a week, ns. Both are whole, whatever changed.
     """
 
     revision: int
     since: int | None
     jobs: list[JobRow]
+    waits: dict[str, Wait]
+    leaving: dict[str, int]
     problem: str | None
     hint: str | None
 
@@ -112,7 +122,8 @@ class JobAnswer(msgspec.Struct):
     """One job with what was submitted and the points so far. unserved: specs that no online machine can run.
 
     results: of the tasks that have one: where and how they really ran, and what is to be known of their numbers.
-    verdicts: what is to be known of them beside each other.
+    verdicts: what is to be known of them beside each other. waits: why tasks wait, by id. kept: it stays whatever the
+    server's rules say. removed_ns: when they remove it, null when they do not.
     """
 
     job: JobRow
@@ -121,6 +132,9 @@ class JobAnswer(msgspec.Struct):
     unserved: list[str]
     results: list[ResultRow]
     verdicts: list[Verdict]
+    waits: dict[str, Wait]
+    kept: bool
+    removed_ns: int | None
 
 
 class LogQuery(Query):
@@ -142,12 +156,13 @@ class LogAnswer(msgspec.Struct):
 
 
 class _Kept(NamedTuple):
-    """A job as it is answered, encoded. revision: of the list with which it came."""
+    """A job as it is answered, encoded. revision: of the list with which it came. idle: nothing of it runs."""
 
     revision: int
     submitted_ns: int
     id: str
     folder: str
+    idle: bool
     row: msgspec.Raw
 
 
@@ -159,6 +174,8 @@ class JobList:
         self._results = Results(remote.root)
         self._lock = threading.Lock()
         self._of: Queue | None = None
+        self._waits = Lately(self._all_waits, _WAITS_S)
+        self._leaving = Lately(_soon_removed, _LEAVING_S)
         self._begin()
 
     def _begin(self) -> None:
@@ -195,9 +212,12 @@ class JobList:
             new = list(takewhile(lambda kept: since is None or kept.revision > since, reversed(rows.values())))
         seen = self._visible.rule
         mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
+        waits, leaving = (self._waits.of(queue), self._leaving.of(queue)) if queue else ({}, {})
+        told = ((id, wait) for id, wait in waits.items() if id in rows and rows[id].idle and seen(rows[id].folder))
+        gone = {id: at_ns for id, at_ns in leaving.items() if id in rows and seen(rows[id].folder)}
         error, hint = problem or (None, None)
         jobs = cast("list[JobRow]", [kept.row for kept in mine])
-        return JobsAnswer(max(revision, 0), since, jobs, error, hint)
+        return JobsAnswer(max(revision, 0), since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -213,13 +233,46 @@ class JobList:
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._shown(queue, [job], counts)[0]
-        return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
+        waits = {} if job.state in FINAL else self._told(queue)
+        mine = {task.id: waits[task.id] for task in job.tasks if task.id in waits}
+        removed_ns = queue.retention.due(name).get(name)
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, mine, job.kept, removed_ns)
+
+    def keep(self, name: str, kept: bool) -> JobAnswer:
+        """A job stays, whatever the server's rules say, or does not any more.
+
+        Raises: NotFound.
+        """
+        queue = self.queue()
+        queue.retention.keep(name, kept)
+        self._leaving.forget()
+        return self.one(name)
+
+    def _told(self, queue: Queue) -> dict[str, Wait]:
+        """Why tasks wait."""
+        from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
+
+        return waits(queue.database, self._remote.intervals.lease_s)
+
+    def _all_waits(self, queue: Queue) -> dict[str, Wait]:
+        """Why jobs wait: that which is the first of its tasks to be taken."""
+        by_job: dict[str, Wait] = {}
+        for task, wait in self._told(queue).items():
+            by_job.setdefault(task.rpartition("-")[0], wait)
+        return by_job
 
     def _refresh(self, queue: Queue) -> None:
         self._revision, shared, jobs, count = queue.jobs.since(self._revision)
         for job, shown in zip(jobs, self._shown(queue, jobs, queue.jobs.counts(jobs)), strict=True):
             self._rows.pop(job.id, None)
-            kept = _Kept(self._revision, job.submitted_ns, job.id, job.folder, msgspec.Raw(encode(shown)))
+            kept = _Kept(
+                self._revision,
+                job.submitted_ns,
+                job.id,
+                job.folder,
+                shown.state != "running",
+                msgspec.Raw(encode(shown)),
+            )
             self._rows[job.id] = kept
         if len(self._rows) != count or shared != self._shared:
             there = queue.jobs.ids()
@@ -270,6 +323,11 @@ class JobList:
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
         )
+
+
+def _soon_removed(queue: Queue) -> dict[str, int]:
+    soon = queue.database.now_ns() + _SOON_NS
+    return {job: at_ns for job, at_ns in queue.retention.due().items() if at_ns < soon}
 
 
 def _shown_files(job: Job) -> list[str]:

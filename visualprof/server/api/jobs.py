@@ -32,6 +32,12 @@ class TaskQuery(Query):
     task: Annotated[str, Meta(description="only this one; all when absent")] = ""
 
 
+class Kept(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether a job stays."""
+
+    kept: bool
+
+
 class CheckAnswer(msgspec.Struct):
     """Everything that is wrong with a job, empty when it would be accepted. points: how many it would measure."""
 
@@ -169,6 +175,11 @@ class Jobs(Resource):
         queue = self._changing()
         queue.jobs.retry(self._visible.own_job(queue, job), query.task)
         return self._jobs.one(job)
+
+    @change("PUT", "/jobs/<job>/kept", refuses=CHANGED)
+    def keep(self, job: str, body: Kept) -> JobAnswer:
+        """Keep a job, whatever the server's rules say of its age, or no more."""
+        return self._jobs.keep(self._visible.own_job(self._changing(), job), body.kept)
 
     @get("/jobs/<job>/space", refuses=NO_JOB)
     def space(self, job: str) -> FreedAnswer:

@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 import msgspec
 
 from visualprof.accounts.principal import LONGEST_H
-from visualprof.errors import NotFound
 from visualprof.server.answers import row
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.session import existing
@@ -52,13 +51,13 @@ class Links(Resource):
     @get("/links", refuses=NO_RUN, needs="member")
     def links(self, query: RunQuery) -> LinksAnswer:
         """The links to a run."""
-        self._page(query.run)
+        self._reports.page_of(query.run)
         return self._of(self._visible.key(query.run))
 
     @change("POST", "/links", status=201, refuses={**NO_RUN, 400: f"hours: 1 to {LONGEST_H}"})
     def make(self, body: NewLink) -> LinksAnswer:
         """Make a link to a run."""
-        page, key = self._page(body.run), self._visible.key(body.run)
+        page, key = self._reports.page_of(body.run), self._visible.key(body.run)
         code = existing(self._visible.accounts).links.make(actor(), key, body.hours)
         return self._of(key, f"?{urlencode({'link': code})}#/{page}")
 
@@ -70,14 +69,3 @@ class Links(Resource):
     def _of(self, key: str, path: str | None = None) -> LinksAnswer:
         found = existing(self._visible.accounts).links.of_run(actor(), key)
         return LinksAnswer([row(LinkRow, link) for link in found], path)
-
-    def _page(self, run: str) -> str:
-        """The page that shows a run, or a report without one.
-
-        Raises: NotFound.
-        """
-        if any(shown.id == run for shown in self._visible.listing().runs):
-            return f"overview?{urlencode({'run': run})}"
-        if any(report.id == run for report in self._reports.current()[1]):
-            return f"evaluation?{urlencode({'reports': run})}"
-        raise NotFound(f"there is no run or report called {run[:200]!r}")

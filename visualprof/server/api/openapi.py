@@ -23,6 +23,7 @@ from visualprof import __version__
 from visualprof.server.answers import ErrorBody
 from visualprof.server.api.agents import Agents
 from visualprof.server.api.evaluation import Evaluation
+from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.links import Links
 from visualprof.server.api.model_match import Matches
@@ -30,6 +31,7 @@ from visualprof.server.api.models import Graphs
 from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
@@ -57,7 +59,7 @@ class OpenApi(Resource):
 
 RESOURCES: tuple[type[Resource], ...] = (
     Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
-    NoticesOf, Evaluation,
+    NoticesOf, Evaluation, Retention, Health,
     OpenApi,
 )  # fmt: skip
 

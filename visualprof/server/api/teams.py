@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from visualprof.accounts.principal import Visibility
 from visualprof.accounts.records import Project
-from visualprof.errors import NotFound
 from visualprof.server.answers import row
+from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.session import existing
 from visualprof.server.identity import actor, who
 from visualprof.server.routes import Query, Resource, change, get
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
 NO_PROJECT = {404: "there is no such project"}
-NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run"}
+NO_RUN = {403: "only its owner and administrators share a run", 404: "there is no such run or report"}
 
 
 class ProjectsAnswer(msgspec.Struct):
@@ -42,22 +42,27 @@ class NewMember(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RunQuery(Query):
-    """A run."""
+    """A run, or a report."""
 
-    run: Annotated[str, Meta(description="id of a run")]
+    run: Annotated[str, Meta(description="id of a run or report")]
 
 
 class AccessAnswer(msgspec.Struct):
-    """Who may see a run. owner: null where no job made it. changeable: whoever asks may change it."""
+    """Who may see a run or report. owner: null where no job made it. changeable: whoever asks may change it.
+
+    job: which made it, null where none did. removed_ns: when the server's rules remove it, null when they do not.
+    """
 
     owner: str | None
     visibility: Visibility
     project: str | None
     changeable: bool
+    job: str | None
+    removed_ns: int | None
 
 
 class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
-    """Who is to see a run. project: with the visibility of that name alone."""
+    """Who is to see a run or report. project: with the visibility of that name alone."""
 
     run: str
     visibility: Visibility
@@ -67,8 +72,8 @@ class NewAccess(msgspec.Struct, forbid_unknown_fields=True):
 class Teams(Resource):
     """The routes over the projects of a server."""
 
-    def __init__(self, visible: Visible) -> None:
-        self._visible = visible
+    def __init__(self, visible: Visible, reports: Reports) -> None:
+        self._visible, self._reports = visible, reports
 
     @get("/projects", refuses={404: "there are no accounts"})
     def projects(self) -> ProjectsAnswer:
@@ -113,7 +118,7 @@ class Teams(Resource):
     @change("PUT", "/runs/access", refuses=NO_RUN)
     def share(self, body: NewAccess) -> AccessAnswer:
         """Change who may see a run."""
-        self._refuse_unseen(body.run)
+        self._reports.page_of(body.run)
         self._accounts.sharing.share(actor(), self._visible.key(body.run), body.visibility, body.project)
         return self._access(body.run)
 
@@ -125,10 +130,8 @@ class Teams(Resource):
         return ProjectsAnswer(self._accounts.projects.of(who().viewer))
 
     def _access(self, run: str) -> AccessAnswer:
-        self._refuse_unseen(run)
-        access = self._accounts.sharing.of(self._visible.key(run))
-        return row(AccessAnswer, access, changeable=access.shared_by(who()))
-
-    def _refuse_unseen(self, run: str) -> None:
-        if not any(shown.id == run for shown in self._visible.listing().runs):
-            raise NotFound(f"there is no run called {run[:200]!r}")
+        self._reports.page_of(run)
+        key = self._visible.key(run)
+        access = self._accounts.sharing.of(key)
+        job, removed_ns = self._visible.queue.retention.of_run(key)
+        return row(AccessAnswer, access, changeable=access.shared_by(who()), job=job, removed_ns=removed_ns)

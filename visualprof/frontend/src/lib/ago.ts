@@ -23,6 +23,15 @@ export function exact_range(from_ns: number, until_ns: number, language: string)
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).formatRange(from_ns / 1e6, until_ns / 1e6);
 }
 
+/** To the minute: of what is to come. */
+export function exact_minute(then_ns: number, language: string): string {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short" }).format(then_ns / 1e6);
+}
+
+export function exact_day(then_ns: number, language: string): string {
+  return new Intl.DateTimeFormat(language, { dateStyle: "medium" }).format(then_ns / 1e6);
+}
+
 export function exact_time(then_ns: number, language: string): string {
   return new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "medium" }).format(then_ns / 1e6);
 }

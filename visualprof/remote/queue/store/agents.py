@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,7 @@ class Agents:
     def __init__(self, database: Database, lease_s: float) -> None:
         self._database = database
         self._lease_s = lease_s
+        self.clocks: dict[str, int] = {}  # ns by which those of machines are ahead, as far as they said
 
     def register(
         self,
@@ -145,8 +147,10 @@ class Agents:
             raise Untrusted(f"{row.name} was put out of this server", "the Machines page lets it in again")
         return agent_of(row, self._database.ahead_ns)
 
-    def seen(self, agent: Agent, capabilities: Capabilities | None = None) -> None:
-        """It gave a sign of life. Those that come often are noted a few times a lease."""
+    def seen(self, agent: Agent, capabilities: Capabilities | None = None, clock_ns: int | None = None) -> None:
+        """It gave a sign of life. Those that come often are noted a few times a lease. clock_ns: its own."""
+        if clock_ns is not None:
+            self.clocks[agent.id] = clock_ns - time.time_ns()
         now = self._database.now_ns()
         if (
             capabilities is None and abs(now - self._database.ahead_ns - agent.seen_ns) < self._lease_s * 1e9 / 6

@@ -10,14 +10,14 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, create_engine, event, func, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
-from visualprof.remote.queue.store.tables import REVISIONS, metadata, revisions
+from visualprof.remote.queue.store.tables import REVISIONS, audit, metadata, revisions
 
 _BUSY_S = 30
 _CONNECTIONS = 64  # more than the server has threads; they are opened as they are needed, and kept
@@ -25,6 +25,8 @@ _WRITE = "visualprof_write"
 UNUSABLE = "the database of jobs cannot be used: "
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
+_SCHEMA = "SELECT version_num FROM alembic_version"
+_BACKUP = select(func.max(audit.c.at_ns)).where(audit.c.action == "backup")
 _REVISION = select(revisions.c.revision).where(revisions.c.name == bindparam("kind"))
 _COUNTED = (
     update(revisions)
@@ -44,6 +46,7 @@ class Database:
 
     ahead_ns = 0  # what the database's clock shows beyond that of this machine
     own_clock = True  # it is this machine's
+    kind = "SQLite"
     remedy = "move it away to begin anew"  # where it cannot be used
 
     def __init__(self, engine: Engine) -> None:
@@ -79,6 +82,21 @@ class Database:
     def now_ns(self) -> int:
         """Now, by the clock that all servers of this database share."""
         return time.time_ns() + self.ahead_ns
+
+    def state(self) -> tuple[int | None, str, str]:
+        """Its size in bytes, None where nothing tells; its schema, and that which this program makes."""
+        known = max(path.name[:4] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
+        with self.read() as connection:
+            return self._size_bytes(connection), connection.exec_driver_sql(_SCHEMA).scalar_one(), known
+
+    def last_backup_ns(self) -> int | None:
+        """When `visualprof admin backup` last copied it; None when that is not known."""
+        with self.read() as connection:
+            return connection.execute(_BACKUP).scalar()
+
+    def _size_bytes(self, connection: Connection) -> int | None:
+        pages, size = (connection.exec_driver_sql(f"PRAGMA page_{what}").scalar_one() for what in ("count", "size"))
+        return int(pages) * int(size)
 
     def close(self) -> None:
         """Closes every connection."""

@@ -45,6 +45,7 @@ class PostgreSQL(Database):
     """Transactions over a server of PostgreSQL, which several servers of ours may use."""
 
     own_clock = False
+    kind = "PostgreSQL"
     remedy = "see that it runs, and that --database names it, its user and the password rightly"
 
     def __init__(self, engine: Engine) -> None:
@@ -67,6 +68,9 @@ class PostgreSQL(Database):
         """Is no other server of this database in such a block? The lock ends with the transaction, or its server."""
         with self.read() as connection:
             yield bool(self._told_time(connection, _ALONE))
+
+    def _size_bytes(self, connection: Connection) -> int | None:
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())
 
     def _begun(self, connection: Connection) -> None:
         self._told_time(connection, _TURN)

@@ -141,13 +141,32 @@ def refuse_bytes(connection: Connection, user: str, more: int) -> None:
         raise OverQuota(f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more", f"remove jobs, or {_ASK}")
 
 
-def may_run(connection: Connection, user: str) -> tuple[bool, bool]:
-    """May somebody's further tasks begin: at all, and also of jobs of which none runs yet?"""
-    quota = quota_of(connection, user)
-    spent = quota.device_ns is not None and _device_ns(connection, user) >= quota.device_ns
-    if spent or quota.jobs_running is None:
-        return not spent, not spent
-    return True, list(connection.execute(_JOBS, {"of": user}).scalars()).count(1) < quota.jobs_running
+@dataclass(frozen=True)
+class Room:
+    """What a user's quota leaves for tasks that are to begin. device_ns, jobs_running: used, or 0 without bound."""
+
+    quota: Quota
+    device_ns: int = 0
+    jobs_running: int = 0
+
+    @property
+    def any_task(self) -> bool:
+        """May a further task begin at all?"""
+        return self.quota.device_ns is None or self.device_ns < self.quota.device_ns
+
+    @property
+    def any_job(self) -> bool:
+        """Also one of a job of which none runs yet?"""
+        return self.any_task and (self.quota.jobs_running is None or self.jobs_running < self.quota.jobs_running)
+
+
+def room_of(connection: Connection, user: str | None) -> Room:
+    """What somebody may begin; a task without an owner has no bound."""
+    quota = Quota() if user is None else quota_of(connection, user)
+    spent = 0 if user is None or quota.device_ns is None else _device_ns(connection, user)
+    bounded = quota.jobs_running is not None
+    running = list(connection.execute(_JOBS, {"of": user}).scalars()).count(1) if bounded else 0
+    return Room(quota, spent, running)
 
 
 def begin_use(connection: Connection, user: str | None, task: str, attempt: int, now: int) -> None:

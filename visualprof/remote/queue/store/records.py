@@ -21,8 +21,40 @@ _WARNINGS = msgspec.json.Decoder(list[str])
 AnyRow = Any  # a row of the database; SQLAlchemy 2.0 and 2.1 do not agree on its type
 
 
+# What rules remove by its age.
+Removable = Literal["jobs", "uploads", "notices", "audit"]
+
 # `drained` gets no further task, `out` is refused until it is let in again.
 Standing = Literal["works", "drained", "out"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """After how many days something is removed; None is never. project: "" is of all that no other rule is for."""
+
+    kind: Removable
+    project: str
+    days: int | None
+
+
+# files: they are not here yet. machine: none that is there can run it. drained, maintenance, reserved: those that can
+# are given no task, or none of its owner's. hours, jobs: its owner's quota is used up. turn: others are before it.
+WaitReason = Literal["files", "machine", "drained", "maintenance", "reserved", "hours", "jobs", "turn"]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why a task waits.
+
+    machine: the name of that which is kept, and until_ns for how long. n, of: what is used of a quota, in ns for hours;
+    of a turn which of its owner's waiting jobs it is.
+    """
+
+    reason: WaitReason
+    machine: str | None = None
+    until_ns: int | None = None
+    n: int | None = None
+    of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +119,7 @@ class Job:
     folder: str
     submitted_ns: int
     revision: int
+    kept: bool
     tasks: list[Task]
 
     def task(self, name: str) -> Task:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     func,
     text,
 )
@@ -70,6 +71,7 @@ jobs = Table(
     Column("timeout_ns", BigInteger, nullable=False),
     Column("submitted_ns", BigInteger, nullable=False),
     Column("revision", BigInteger, nullable=False, index=True),
+    Column("kept", Boolean, nullable=False, server_default=false()),  # whatever the rules of `retention` say
 )
 OF_OWNER = func.coalesce(jobs.c.owner, text("''"))  # in these words alone the index is used
 Index("jobs_by_key", OF_OWNER, jobs.c.key, unique=True)
@@ -233,6 +235,15 @@ quotas = Table(
     Column("jobs_running", Integer, nullable=True),
     Column("upload_bytes", BigInteger, nullable=True),
     Column("device_ns", BigInteger, nullable=True),
+)
+
+# After how many days what is removed; empty is never. What has no row here follows `retention.USUAL`.
+retention = Table(
+    "retention",
+    metadata,
+    Column("kind", String(16), primary_key=True),  # `records.Removable`
+    Column("project", String(32), primary_key=True),  # of jobs that are shared with it; "" for all others
+    Column("days", Integer, nullable=True),
 )
 
 # When which attempt had a device, of somebody's job: it stays when that is removed.

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
@@ -180,6 +180,16 @@ class Jobs:
         some = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "running"))
         with self._database.read() as connection:
             return _jobs(connection, visible_jobs(viewer).where(some))
+
+    def tally(self) -> tuple[int, int, int | None]:
+        """How many wait, of which nothing runs, and how many run; when the oldest that waits was submitted, ns."""
+        runs = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
+        live = select(runs, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
+        live = live.where(tasks.c.state.in_(("initiated", "waiting", "running")))
+        with self._database.read() as connection:
+            rows = connection.execute(live).all()
+        waiting = [row.submitted_ns for row in rows if not row.runs]
+        return len(waiting), len(rows) - len(waiting), min(waiting, default=None)
 
     def one(self, job: str, viewer: str | None = None) -> Job:
         """A job.

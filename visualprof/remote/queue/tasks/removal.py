@@ -9,13 +9,12 @@ import contextlib
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Connection, delete, exists, func, select
 
-from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.blobs import forget_unneeded
@@ -24,8 +23,6 @@ from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
-
-DAY_NS = 24 * 3600 * 10**9
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Removal:
         self._root = root
 
     def frees(self, name: str) -> Freed:
-        """What removing a job would free.
+        """What removing jobs would free.
 
         Raises: NotFound.
         """
@@ -67,8 +64,19 @@ class Removal:
         paths = [*(self._root / run for run in runs), *self._files(job, own)]
         return Freed(runs, _size(paths, [self._blob(name) for name in others] if job.owner else None))
 
-    def remove(self, name: str) -> Freed:
-        """Removes a job, and says what that freed.
+    def frees_together(self, names: Sequence[str]) -> int:
+        """Bytes on the disk that removing these jobs frees, for who may know of all files.
+
+        Raises: NotFound.
+        """
+        of = [self._jobs.one(name) for name in names]
+        with self._database.read() as connection:
+            unneeded = _unneeded_without(connection, of)
+        runs = [self._root / run for job in of for run in self._runs(job)]
+        return _size([*runs, *(file for job in of for file in self._files(job, ())), *map(self._blob, unneeded)], None)
+
+    def remove(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> Freed:
+        """Removes a job, and says what that freed. allow: raises where it may stay after all.
 
         Raises: NotFound. Conflict: it has not ended. DiskFull: a result may not be removed.
         """
@@ -78,6 +86,7 @@ class Removal:
             if not set(states) <= set(FINAL):
                 raise Conflict(f"job {name[:40]} has not ended", "cancel it first")
             job = self._jobs.one(name)
+            allow(job)
             own = _own_blobs(connection, job)
             _forget(connection, job, own)
             gone = forget_unneeded(connection, own)
@@ -93,15 +102,6 @@ class Removal:
         with contextlib.suppress(OSError):  # somebody's notes lie there, too
             (self._root / job.folder).rmdir()
         return freed
-
-    def remove_older(self, days: float) -> list[str]:
-        """Removes the jobs that ended so long ago; their ids."""
-        before = self._database.now_ns() - int(days * DAY_NS)
-        old = [job.id for job in self._jobs.since(-1).jobs if job.state in FINAL and job.updated_ns < before]
-        for name in old:
-            with contextlib.suppress(VisualprofError):  # somebody else was faster
-                self.remove(name)
-        return old
 
     def _runs(self, job: Job) -> list[str]:
         """The folders of its results, as far as they are still where they were put."""
@@ -124,6 +124,15 @@ def _own_blobs(connection: Connection, job: Job) -> list[str]:
     others = exists().where(jobs.c.id != job.id, same, jobs.c.request.contains(blobs.c.sha256))
     mine = blobs.c.sha256.in_(list(job.request.blobs))
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
+
+
+def _unneeded_without(connection: Connection, of: Sequence[Job]) -> list[str]:
+    """The uploaded files of jobs that no other job names, and nobody else has."""
+    others = exists().where(jobs.c.id.not_in([job.id for job in of]), jobs.c.request.contains(blobs.c.sha256))
+    owners = [job.owner for job in of if job.owner is not None]
+    held = exists().where(holders.c.sha256 == blobs.c.sha256, holders.c.owner.not_in(owners))
+    theirs = blobs.c.sha256.in_({blob for job in of for blob in job.request.blobs})
+    return list(connection.execute(select(blobs.c.sha256).where(theirs, ~others, ~held)).scalars())
 
 
 def _forget(connection: Connection, job: Job, own: Iterable[str]) -> None:

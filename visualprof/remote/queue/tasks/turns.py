@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_
 
 from visualprof.remote.queue.check.matching import Free, device_names
-from visualprof.remote.queue.store.quotas import may_run
+from visualprof.remote.queue.store.quotas import room_of
 from visualprof.remote.queue.store.records import Agent, AnyRow
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.store.visibility import serves
@@ -63,9 +63,9 @@ def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]
 
 def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
     """As far as the user's quota allows."""
-    any_task, any_job = may_run(connection, turn.owner) if turn.owner is not None else (True, True)
-    if any_task:
-        statement = _WAITING if any_job else _GOING_ON
+    room = room_of(connection, turn.owner)
+    if room.any_task:
+        statement = _WAITING if room.any_job else _GOING_ON
         yield from connection.execute(statement, {**offered, "turn": turn.priority, "whose": turn.owner})
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, u
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
+from visualprof.remote.queue.store.retention import DAY_NS, rules_of
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -23,7 +24,6 @@ _log = logging.getLogger(__name__)
 
 UPLOAD_NS = 3600 * 10**9
 REMOVE_EVERY_S = 3600
-UNUSED_S = 7 * 24 * 3600  # somebody may still be writing the job of an uploaded file
 _OLD_S = 3600  # younger files may be the work of another server on the same folder
 
 
@@ -37,6 +37,7 @@ class Upkeep:
         ended: called with each task that ended here, so that what it had measured is not lost.
         remove: called every hour.
         grace: called before the first round after one that failed: while the database was away no agent was heard of.
+        follow: follows the rules by which things are removed, on one server at a time; is there more to do?
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Upkeep:
         ended: Callable[[str], None],
         remove: Callable[[], None] = lambda: None,
         grace: Callable[[], None] = lambda: None,
+        follow: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._notifier = notifier
@@ -55,8 +57,9 @@ class Upkeep:
         self._offset = _clock_offset()
         self._ended = ended
         self._remove, self._grace = remove, grace
+        self._follow = follow
         self._failed = False
-        self._removed = time.monotonic()
+        self._removed, self._follow_at = time.monotonic(), 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
 
@@ -77,6 +80,10 @@ class Upkeep:
         with self._database.alone() as mine:
             for task in self._taken_back() if mine else ():
                 self._ended(task)
+            if mine and time.monotonic() >= self._follow_at:
+                self._follow_at = time.monotonic() + REMOVE_EVERY_S
+                if self._follow():
+                    self._follow_at = 0.0
         if time.monotonic() - self._removed > REMOVE_EVERY_S:
             self._removed = time.monotonic()
             self._remove()
@@ -161,7 +168,7 @@ def _clock_offset() -> int:
 
 
 def remove_leftovers(database: Database, folder: Path, partial: Path) -> None:
-    """Removes files of attempts that are over, unfinished ones, and uploads that no job has named for a week.
+    """Removes files of attempts that are over, unfinished ones, and uploads that no job has named for too long.
 
     Args:
         database: of the queue.
@@ -177,10 +184,12 @@ def remove_leftovers(database: Database, folder: Path, partial: Path) -> None:
             _remove(path)
     with database.read() as connection:
         known = set(connection.execute(select(blobs.c.sha256)).scalars())
+        days = rules_of(connection)["uploads", ""]
     for path in (*half, *(blob for blob in kept if blob.name not in known)):
         if _age_s(path) > _OLD_S:
             _remove(path)
-    _remove_unused(database, folder / "blobs")
+    if days is not None:
+        _remove_unused(database, folder / "blobs", days)
 
 
 def _live(connection: Connection) -> set[str]:
@@ -193,9 +202,14 @@ def _live(connection: Connection) -> set[str]:
     return {f"{task}-{attempt}" for task, attempt in live}
 
 
-def _remove_unused(database: Database, folder: Path) -> None:
-    old = blobs.c.kept_ns < database.now_ns() - UNUSED_S * 10**9
-    unused = old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
+def unused_for(days: int, now: int) -> ColumnElement[bool]:
+    """Condition on `blobs`: no job names it, and nobody sent it lately, whose job may still be written."""
+    old = blobs.c.kept_ns < now - days * DAY_NS
+    return old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
+
+
+def _remove_unused(database: Database, folder: Path, days: int) -> None:
+    unused = unused_for(days, database.now_ns())
     with database.read() as connection:
         names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())
     for name in names:
@@ -203,7 +217,7 @@ def _remove_unused(database: Database, folder: Path) -> None:
             gone = connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount
             if gone:  # who had it has it no more, also when somebody uploads it again
                 connection.execute(delete(holders).where(holders.c.sha256 == name))
-            if gone and _age_s(folder / name) > UNUSED_S:  # else it is being uploaded again
+            if gone and _age_s(folder / name) * 1e9 > days * DAY_NS:  # else it is being uploaded again
                 _remove(folder / name)
 
 

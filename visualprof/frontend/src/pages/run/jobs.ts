@@ -20,12 +20,15 @@ function pause(answer: JobsAnswer | null): number {
 /** Changes laid over what is known: jobs that did not change stay the same objects. */
 export function updated(known: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
   if (answer.since === null || known === null) return answer;
-  if (answer.revision === known.revision && answer.problem === known.problem) return known;
+  if (answer.revision === known.revision && beside(answer) === beside(known)) return known;
   const changed = new Map(answer.jobs.map((job) => [job.id, job]));
   const kept = known.jobs.map((job) => changed.get(job.id) ?? job);
   for (const job of kept) changed.delete(job.id);
   return { ...answer, jobs: [...changed.values(), ...kept] };
 }
+
+/** What changes without the jobs. */
+const beside = ({ problem, waits, leaving }: JobsAnswer) => JSON.stringify([problem, waits, leaving]);
 
 export function useJobs() {
   let known: JobsAnswer | null = null;

@@ -1,0 +1,39 @@
+"""Health, rules and backups in the shell."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+from queue_sites import served
+
+from visualprof.cli import main
+
+
+def test_the_shell_tells_of_health_rules_and_waiting(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logdir = tmp_path / "runs"
+    with served(logdir) as server:
+        server.remote.opened()
+        code = main(["admin", "health", "--server", server.url, "--json"])
+        found = json.loads(capsys.readouterr().out)
+        assert code == (1 if found["warnings"] else 0)
+        assert main(["admin", "health", "--server", server.url]) == code
+        assert "database   SQLite" in capsys.readouterr().out
+        copy = tmp_path / "copy.sqlite"
+        assert main(["admin", "--logdir", str(logdir), "backup", str(copy)]) == 0
+        assert server.remote.opened().database.last_backup_ns() == pytest.approx(time.time_ns(), abs=60e9)
+        assert sqlite3.connect(copy).execute("SELECT count(*) FROM audit").fetchone() == (0,)
+    words = ["admin", "--logdir", str(logdir), "retention"]
+    assert main([*words, "jobs", "30"]) == 0
+    assert "would remove now: 0 jobs" in capsys.readouterr().out
+    assert main([*words, "jobs", "30", "--yes"]) == 0
+    assert "jobs        30 days" in capsys.readouterr().out
+    assert main([*words]) == 0
+    assert "jobs        30 days" in capsys.readouterr().out
+    assert main([*words, "jobs", "never", "--yes"]) == 0
+    assert "jobs          never" in capsys.readouterr().out
+    assert main([*words, "audit", "3", "--yes"]) != 0
+    assert main(["admin", "health", "--server", "http://127.0.0.1:9"]) != 0

@@ -1,0 +1,58 @@
+"""The rules of what is removed when, in the shell of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visualprof.errors import BadParameter, NotFound
+from visualprof.remote.queue.store.records import Removable, Rule
+
+if TYPE_CHECKING:
+    from visualprof.remote.queue.tasks.retention import Noted
+    from visualprof.remote.queue.whole import Queue
+
+_WHAT: dict[Removable, str] = {
+    "jobs": "jobs, with their results, after their end",
+    "uploads": "uploads that no job names",
+    "notices": "notices to people",
+    "audit": "rows of the audit log",
+}
+
+
+def rules(queue: Queue, kind: Removable | None, days: int | str | None, project: str, yes: bool, noted: Noted) -> int:
+    """Shows the rules, or what one would remove, and sets it when told to. noted: notes who did it."""
+    names = _projects(queue)
+    chosen = _project(names, project) if project else ""
+    if (kind is None) != (days is None):
+        raise BadParameter("a rule has a kind and days", "for example: visualprof admin retention jobs 90")
+    if days == "others" and not chosen:
+        raise BadParameter("others: only the jobs of a project follow the rule of all others", "name it: --project P")
+    if days == "others":
+        queue.retention.drop(chosen, noted)
+    elif kind:
+        rule = Rule(kind, chosen, days if isinstance(days, int) else None)
+        removed = queue.retention.removes(rule)
+        sized = "" if removed.size_bytes is None else f", {removed.size_bytes / 1e6:,.1f} MB"
+        least = " at least" if removed.measured < removed.count and sized else ""
+        print(f"{'removes within an hour' if yes else 'would remove now'}: {removed.count:,} {kind}{sized}{least}")
+        if not yes:
+            print("say --yes to set the rule")
+            return 0
+        queue.retention.change(rule, noted)
+    for rule in queue.retention.rules():
+        whose = f"{_WHAT[rule.kind]}{f' (project {names.get(rule.project, rule.project)})' if rule.project else ''}"
+        print(f"{rule.kind:8} {'never' if rule.days is None else f'{rule.days} days':>10}  {whose}")
+    return 0
+
+
+def _projects(queue: Queue) -> dict[str, str]:
+    from visualprof.accounts.projects import Projects
+
+    return {project.id: project.name for project in Projects(queue.database).of(None)}
+
+
+def _project(names: dict[str, str], wanted: str) -> str:
+    found = [identity for identity, name in names.items() if wanted in (identity, name)]
+    if not found:
+        raise NotFound(f"there is no project {wanted!r}", ", ".join(names.values()))
+    return found[0]

@@ -1,0 +1,95 @@
+"""Why tasks wait, by the conditions and numbers by which `turns` gives them to machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, true
+
+from visualprof.remote.queue.check.matching import lacks
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.quotas import Room, room_of
+from visualprof.remote.queue.store.records import Agent, AnyRow, Wait, agent_of
+from visualprof.remote.queue.store.tables import agents, bookings, tasks
+from visualprof.remote.queue.store.visibility import serves, visible_agents
+from visualprof.remote.queue.tasks.turns import OWNER, WAITS
+
+_wanted = (tasks.c.wanted_agent, tasks.c.platform, tasks.c.backend, tasks.c.version, tasks.c.device)
+_WAITING = (  # in the order in which each user's are taken
+    select(tasks.c.id, tasks.c.job, tasks.c.owner, tasks.c.state, *_wanted)
+    .where(WAITS | (tasks.c.state == "initiated"))
+    .order_by(tasks.c.priority.desc(), tasks.c.seq)
+)
+_GOING_ON = select(tasks.c.job).where(tasks.c.state == "running").distinct()
+_owners = select(OWNER.label("owner")).where(WAITS).distinct().subquery()
+_SERVING = (  # which machines take whose tasks now
+    select(agents.c.id, _owners.c.owner)
+    .join(_owners, true())
+    .where(serves(agents.c.id, _owners.c.owner, bindparam("now")))
+)
+_BOOKED = select(bookings).where(bookings.c.from_ns <= bindparam("now"), bookings.c.until_ns > bindparam("now"))
+
+
+def waits(database: Database, lease_s: float) -> dict[str, Wait]:
+    """Why each task waits that does, by its id, in the order in which each user's are taken.
+
+    lease_s: a machine that was not heard of for so long is not there.
+    """
+    with database.read() as connection:
+        rows = connection.execute(_WAITING).all()
+        if not rows:
+            return {}
+        now = {"now": database.now_ns()}
+        serving = {(row.id, row.owner) for row in connection.execute(_SERVING, now)}
+        booked = {row.agent: row for row in connection.execute(_BOOKED, now)}
+        owners = {row.owner for row in rows}
+        known = {owner: _there(connection, owner, database.ahead_ns, lease_s) for owner in owners}
+        rooms = {owner: room_of(connection, owner) for owner in owners}
+        going_on = set(connection.execute(_GOING_ON).scalars())
+    turns = {owner: dict[str, int]() for owner in owners}  # the place of each waiting job among its owner's
+    for row in rows:
+        if row.state == "waiting":
+            turns[row.owner].setdefault(row.job, len(turns[row.owner]) + 1)
+    obstacles: dict[tuple[object, ...], Wait | None] = {}
+    told: dict[str, Wait] = {}
+    for row in rows:
+        if row.state == "initiated":
+            told[row.id] = Wait("files")
+            continue
+        kind = (row.owner, *(getattr(row, column.name) for column in _wanted))
+        if kind not in obstacles:
+            obstacles[kind] = _obstacle(row, known[row.owner], serving, booked)
+        quota = _used_up(rooms[row.owner], row.job in going_on)
+        turn = turns[row.owner]
+        told[row.id] = obstacles[kind] or quota or Wait("turn", n=turn[row.job], of=len(turn))
+    return told
+
+
+def _there(connection: Connection, owner: str | None, ahead_ns: int, lease_s: float) -> list[Agent]:
+    """The machines that work for somebody, as far as they are there: of others nothing is told."""
+    mine = (agent_of(row, ahead_ns) for row in connection.execute(visible_agents(owner)))
+    return [agent for agent in mine if agent.online(lease_s)]
+
+
+def _obstacle(
+    row: AnyRow, there: Sequence[Agent], serving: set[tuple[str, str]], booked: dict[str, Any]
+) -> Wait | None:
+    """What keeps every machine from a task that could run it; None where one takes such tasks."""
+    able = [agent for agent in there if row.wanted_agent in ("", agent.id) and not any(lacks(row, agent))]
+    if any((agent.id, row.owner or "") in serving for agent in able):
+        return None
+    kept = [(booked[agent.id], agent) for agent in able if agent.id in booked and agent.standing == "works"]
+    if kept:
+        booking, agent = min(kept, key=lambda one: one[0].until_ns)
+        return Wait("reserved" if booking.user else "maintenance", agent.name, booking.until_ns)
+    return Wait("drained", able[0].name) if able else Wait("machine")
+
+
+def _used_up(room: Room, goes_on: bool) -> Wait | None:
+    """goes_on: a task of the same job runs."""
+    if not room.any_task:
+        return Wait("hours", n=room.device_ns, of=room.quota.device_ns)
+    if not room.any_job and not goes_on:
+        return Wait("jobs", n=room.jobs_running, of=room.quota.jobs_running)
+    return None

@@ -1,0 +1,270 @@
+"""Whether the server is well, for administrators and for monitoring."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import psutil
+
+from visualprof import __version__
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server.answers import row
+from visualprof.server.api.agents import LOST_AFTER
+from visualprof.server.lately import Lately
+from visualprof.server.meter import Meter
+from visualprof.server.remote_service import Queue, Remote
+from visualprof.server.routes import Resource, get
+
+SKEW_NS = 5 * 10**9
+SLOW_NS = 10**9
+OLD_BACKUP_DAYS = 7
+LEAST_BYTES, LEAST_SHARE = 2 << 30, 0.05  # free, on a disk
+BUSY = 2  # processes that want a processor, for each there is
+_FRESH_S, _SIZES_S = 5.0, 60.0  # how old the answer and the sizes of folders may be
+_WALK_S = 0.5  # of adding up files; a folder that takes longer is of unknown size
+_DAY_NS = 24 * 3600 * 10**9
+
+Place = Literal["logs", "store", "cache"]
+
+
+class DatabaseHealth(msgspec.Struct):
+    """size_bytes: null where it is not told. schema: what it has, and known: what this program would make."""
+
+    kind: str
+    size_bytes: int | None
+    schema: str
+    known: str
+    round_trip_ns: int
+
+
+class DiskHealth(msgspec.Struct):
+    """A folder of the server's. used_bytes: by files below it, null where they are too many to add up."""
+
+    place: Place
+    path: str
+    used_bytes: int | None
+    free_bytes: int
+    total_bytes: int
+
+
+class QueueHealth(msgspec.Struct):
+    """Jobs. oldest_ns: when the one that waits the longest was submitted, null without one."""
+
+    waiting: int
+    running: int
+    oldest_ns: int | None
+
+
+class SkewedMachine(msgspec.Struct):
+    """A machine whose clock differs. ahead_ns: of the server's; the way of the message makes it a little less."""
+
+    name: str
+    ahead_ns: int
+
+
+class MachinesHealth(msgspec.Struct):
+    """Machines that are registered, there, and not heard of for ten leases; and those whose clocks differ."""
+
+    registered: int
+    online: int
+    lost: int
+    skewed: list[SkewedMachine]
+
+
+class ProcessHealth(msgspec.Struct):
+    """server_bytes: resident memory of this process; of those that it started: children, children_bytes.
+
+    reading, unread: files that are being read, and that wait for it. load: processes that wanted a processor in the
+    last minute, null where the system does not tell; cores: processors.
+    """
+
+    server_bytes: int
+    children: int
+    children_bytes: int
+    reading: int
+    unread: int
+    load: float | None
+    cores: int
+
+
+class PaceHealth(msgspec.Struct):
+    """Answers of this process to people in the last minutes. failed: with an error of the server's own."""
+
+    window_s: int
+    count: int
+    p95_ns: int | None
+    failed: int
+
+
+class Warned(msgspec.Struct):
+    """What is wrong, and what to do."""
+
+    error: str
+    hint: str
+
+
+class HealthAnswer(msgspec.Struct):
+    """Of the server that answers; behind a proxy others may be, too. database, queue: null before anything was kept.
+
+    backup_ns: the last that `visualprof admin backup` made, null when none is known.
+    """
+
+    version: str
+    started_ns: int
+    asked_ns: int
+    database: DatabaseHealth | None
+    disks: list[DiskHealth]
+    queue: QueueHealth | None
+    machines: MachinesHealth
+    processes: ProcessHealth
+    answers: PaceHealth
+    backup_ns: int | None
+    warnings: list[Warned]
+
+
+class Health(Resource):
+    """The route over everything that may go wrong. What takes time is asked seldom, however many want to know."""
+
+    def __init__(self, logdir: LogDirectory, remote: Remote, meter: Meter) -> None:
+        self._logdir, self._remote, self._meter = logdir, remote, meter
+        self._started_ns = time.time_ns()
+        folders: list[tuple[Place, Path]] = [("logs", root.path) for root in logdir.roots]
+        folders.append(("store", remote.folder))
+        folders.append(("cache", logdir.cache.folder))
+        self._places: list[tuple[Place, Path]] = folders
+        self._sizes = Lately(_sizes, _SIZES_S)
+        self._lately = Lately(Health._found, _FRESH_S)
+
+    @get("/health", needs="admin")
+    def health(self) -> HealthAnswer:
+        """Whether the server is well."""
+        return self._lately.of(self)
+
+    def _found(self) -> HealthAnswer:
+        queue = self._remote.existing()
+        found = HealthAnswer(
+            __version__, self._started_ns, time.time_ns(), _database(queue) if queue else None, self._disks(),
+            _jobs(queue) if queue else None, self._machines(queue), self._processes(),
+            row(PaceHealth, self._meter.pace()), _last_backup(queue) if queue else None, [],
+        )  # fmt: skip
+        problem = None if self._remote.read_only else self._remote.problem
+        found.warnings = [*([Warned(*problem)] if problem else []), *_of_machine(found), *_of_team(found)]
+        return found
+
+    def _disks(self) -> list[DiskHealth]:
+        used = self._sizes.of(self._places)
+        return [_disk(place, path, used.get(path)) for place, path in self._places if path.exists()]
+
+    def _machines(self, queue: Queue | None) -> MachinesHealth:
+        lease_s, ahead = self._remote.intervals.lease_s, queue.agents.clocks if queue else {}
+        known = queue.agents.all() if queue else []
+        online = [agent for agent in known if agent.online(lease_s)]
+        lost = sum(not agent.online(LOST_AFTER * lease_s) for agent in known if agent.standing == "works")
+        skewed = [SkewedMachine(a.name, ahead[a.id]) for a in online if abs(ahead.get(a.id, 0)) > SKEW_NS]
+        return MachinesHealth(len(known), len(online), lost, skewed)
+
+    def _processes(self) -> ProcessHealth:
+        states = [span.state for run in self._logdir.listing().runs for worker in run.workers for span in worker.spans]
+        me = psutil.Process()
+        children = [size for child in me.children(recursive=True) if (size := _resident(child)) is not None]
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        return ProcessHealth(
+            _resident(me) or 0, len(children), sum(children), states.count("parsing"), states.count("waiting"), load,
+            os.cpu_count() or 1,
+        )  # fmt: skip
+
+
+def _disk(place: Place, path: Path, used_bytes: int | None) -> DiskHealth:
+    disk = shutil.disk_usage(path)
+    return DiskHealth(place, str(path), used_bytes, disk.free, disk.total)
+
+
+def _database(queue: Queue) -> DatabaseHealth:
+    begun = time.perf_counter_ns()
+    size_bytes, schema, known = queue.database.state()
+    return DatabaseHealth(queue.database.kind, size_bytes, schema, known, time.perf_counter_ns() - begun)
+
+
+def _jobs(queue: Queue) -> QueueHealth:
+    return QueueHealth(*queue.jobs.tally())
+
+
+def _last_backup(queue: Queue) -> int | None:
+    return queue.database.last_backup_ns()
+
+
+def _resident(process: psutil.Process) -> int | None:
+    """Bytes of a process; None for one that has ended meanwhile."""
+    with contextlib.suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return None
+
+
+def _sizes(places: Sequence[tuple[Place, Path]]) -> dict[Path, int]:
+    """Bytes of the files below folders, as far as they can be added up in a moment."""
+    end, sizes = time.monotonic() + _WALK_S, dict[Path, int]()
+    for _, path in places:
+        size = _below(path, end)
+        if size is not None:
+            sizes[path] = size
+    return sizes
+
+
+def _below(path: Path, end: float) -> int | None:
+    """None when the time is over before. What the server keeps in a log directory is not of that."""
+    total, folders = 0, [os.fspath(path)]
+    while folders:
+        if time.monotonic() > end:
+            return None
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [] if entry.name == ".visualprof" else [entry.path]
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _of_machine(found: HealthAnswer) -> Iterator[Warned]:
+    """What is wrong with the machine that the server runs on."""
+    for disk in found.disks:
+        least = max(LEAST_SHARE * disk.total_bytes, min(LEAST_BYTES, disk.total_bytes / 2))
+        if disk.free_bytes < least:
+            left = f"{disk.free_bytes / 1e9:,.1f} of {disk.total_bytes / 1e9:,.1f} GB"
+            hint = "free some space there, or remove jobs sooner (rules of retention)"
+            yield Warned(f"the disk of {disk.path} is nearly full: {left} are left", hint)
+    load, cores = found.processes.load, found.processes.cores
+    if load is not None and load > BUSY * cores:
+        hint = "end other programs there, or give the server a machine of its own"
+        yield Warned(f"the server's machine is busy: {load:.1f} processes want its {cores} processors", hint)
+    database = found.database
+    if database and database.schema != database.known:
+        hint = "start all servers of this database with the same version"
+        yield Warned(f"the database has schema {database.schema}, and this server knows {database.known}", hint)
+
+
+def _of_team(found: HealthAnswer) -> Iterator[Warned]:
+    """What is wrong with the machines that measure, and with what people get."""
+    for machine in found.machines.skewed:
+        ahead = f"{machine.ahead_ns / 1e9:+,.0f} s"
+        yield Warned(f"the clock of {machine.name} differs: {ahead}", "have it follow a time server (NTP)")
+    if found.machines.lost:
+        hint = "see the Machines page: start their agents again, or remove them there"
+        yield Warned(f"machines that are probably lost: {found.machines.lost}", hint)
+    answers = found.answers
+    if answers.p95_ns is not None and answers.p95_ns > SLOW_NS:
+        hint = "see how busy the machine, its disk and the database are"
+        yield Warned(f"answers are slow: one in twenty takes {answers.p95_ns / 1e9:.1f} s or more", hint)
+    if answers.failed:
+        yield Warned(
+            f"answers that failed in {answers.window_s // 60} minutes: {answers.failed}", "see the server's log"
+        )
+    if found.backup_ns is not None and (days := (found.asked_ns - found.backup_ns) // _DAY_NS) >= OLD_BACKUP_DAYS:
+        yield Warned(f"the last backup that is known is {days} days old", "visualprof admin backup FILE, once a day")
