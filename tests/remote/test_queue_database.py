@@ -101,7 +101,7 @@ def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     older = sqlite3.connect(path)
     older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
     new = [
-        *("deliveries", "notices", "contacts", "links", "quotas", "device_use", "grants", "bookings"),
+        *("deliveries", "notices", "contacts", "links", "quotas", "device_use", "grants", "bookings", "uploads"),
         *("members", "sessions", "api_tokens", "codes", "failures", "audit", "projects", "users", "holders", "runs"),
     ]
     older.executescript(

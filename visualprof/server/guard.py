@@ -9,6 +9,7 @@ our own page, or from no browser at all. Other users of this machine have no pag
 from __future__ import annotations
 
 import socket
+from functools import partial
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, g, request
@@ -52,7 +53,9 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
         admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
-    app.after_request(_headers)
+    # The page's own connections, and those to the bucket that takes its files.
+    connections = f"; connect-src 'self' {settings.store.origin}" if settings.store else ""
+    app.after_request(partial(_headers, POLICY + connections))
 
 
 def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:
@@ -80,8 +83,8 @@ def _foreign(origins: set[str]) -> bool:
     return browser or any(name.startswith("Sec-") for name, _ in headers)
 
 
-def _headers(response: Response) -> Response:
-    response.headers["Content-Security-Policy"] = POLICY
+def _headers(policy: str, response: Response) -> Response:
+    response.headers["Content-Security-Policy"] = policy
     response.headers["X-Content-Type-Options"] = "nosniff"
     response.headers["Referrer-Policy"] = "no-referrer"
     response.headers["Cross-Origin-Resource-Policy"] = "same-origin"

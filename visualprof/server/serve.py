@@ -75,6 +75,8 @@ class Server:
             waiters=_THREADS // 2,
             keep_days=self._settings.keep_days,
             database=self._settings.database,
+            store=self._settings.store,
+            cache_bytes=self._settings.cache_bytes,
         )
         self.models = open_models(cache)
         self._resources.callback(self.models.close)

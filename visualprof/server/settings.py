@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.accounts.principal import Registration
+from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
@@ -19,6 +20,7 @@ class Settings:
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
+    store: the bucket of uploads and of results on their way; None keeps them in `data`. cache_bytes: of copies there.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
     keep_days: jobs that ended longer ago are removed with their results; 0 keeps them.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
@@ -37,6 +39,8 @@ class Settings:
     dist: Path = field(default=DIST)
     data: Path | None = None
     database: str = field(default="", repr=False)
+    store: Place | None = None
+    cache_bytes: int = CACHE_BYTES
     with_agent: bool = False
     lease_s: float = 30.0
     keep_days: float = 0.0

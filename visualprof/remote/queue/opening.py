@@ -6,10 +6,13 @@ import logging
 from pathlib import Path
 
 from visualprof.remote.queue.store.agents import Agents
+from visualprof.remote.queue.store.arrivals import Arrivals
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
+from visualprof.remote.queue.store.place import Place
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
+from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -33,6 +36,8 @@ def open_queue(
     lease_s: float,
     keep_days: float | None,
     url: str = "",
+    place: Place | None = None,
+    cache_bytes: int = 0,
 ) -> Queue:
     """The queue of a folder; from now on lost tasks are taken back.
 
@@ -44,11 +49,12 @@ def open_queue(
         lease_s: how long an agent may be silent.
         keep_days: jobs that ended longer ago are removed with their results; 0 keeps them, None changes nothing at all.
         url: of the database; "" is a file of SQLite in the folder.
+        place: the bucket in which files are kept; None keeps them in the folder. cache_bytes: of copies of it there.
 
-    Raises: VisualprofError: the database cannot be used.
+    Raises: VisualprofError: the database or the bucket cannot be used.
     """
     signer = Signer(secret.encode())
-    store = Store(folder, signer)
+    store = Bucket(folder, signer, place, cache_bytes) if place else Store(folder, signer)
     database = open_database(url, folder / DATABASE)
     number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
@@ -63,7 +69,7 @@ def open_queue(
 
         def tidy() -> None:
             """At the start and every hour."""
-            remove_leftovers(database, folder, results.partial)
+            remove_leftovers(database, store, results.partial)
             for job in removal.remove_older(days) if days else ():
                 _log.warning("removed job %s: it ended more than %g days ago", job, days)
 
@@ -76,5 +82,5 @@ def open_queue(
         relay.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        Quotas(database), upkeep, relay,
+        Quotas(database), Arrivals(database), upkeep, relay,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from visualprof.errors import FormatError, NotFound
+from visualprof.errors import FormatError
 from visualprof.reader.models import all_models
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
@@ -22,8 +23,10 @@ from visualprof.remote.queue.check.inspect import (
     model_name,
     safe_name,
 )
+from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.store.files import Read
+from visualprof.remote.queue.store.arrivals import Arrival
+from visualprof.remote.queue.store.files import MAX_BLOB, Read, Way
 
 LISTED = 200
 
@@ -40,7 +43,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class KeptModel:
-    """A model among the kept files. name: all by which it was uploaded."""
+    """A model among the kept files. name: all by which it was uploaded. path: where it is once it was `fetched`."""
 
     id: str
     name: str
@@ -59,7 +62,72 @@ def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Uplo
     Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
     """
     queue = remote.opened()
-    blob, size = queue.keep(safe_name(name), read)
+    if queue.store.direct:
+        raise Conflict("files do not come through this server", "announce them: POST /api/v1/uploads/direct")
+    return _found(queue, *queue.keep(safe_name(name), read), name, part)
+
+
+def announce(
+    remote: Remote, owner: str | None, name: str, size: int, sha256: str = "", part: bool = False
+) -> tuple[str, Way]:
+    """Awaits a file in the bucket: its id, and where its bytes go.
+
+    Raises: Conflict: there is no bucket. Oversize, OverQuota, StoreDown.
+    """
+    queue = _direct(remote)
+    if size > MAX_BLOB:
+        raise Oversize(f"the file is over {MAX_BLOB >> 20:,} MiB", "this server keeps no larger ones")
+    arrival, new = queue.arrivals.announce(owner, safe_name(name), size, sha256, part)
+    return arrival.id, queue.store.announce(arrival.key, size, new)
+
+
+def missing(remote: Remote, owner: str | None, upload: str) -> Way:
+    """What is missing of an announced file, with new addresses.
+
+    Raises: NotFound, StoreDown.
+    """
+    queue = _direct(remote)
+    arrival = queue.arrivals.one(upload, owner)
+    return queue.store.announce(arrival.key, arrival.size_bytes, new=False)
+
+
+def arrived(remote: Remote, owner: str | None, upload: str) -> list[Upload]:
+    """Keeps an announced file that is all there; as `take`.
+
+    Raises: NotFound. Unfit: it is not all there, or differs; it can be sent again. VisualprofError: as `take`.
+    """
+    queue = _direct(remote)
+    arrival = queue.arrivals.one(upload, owner)
+    blob = queue.store.adopt(arrival.key, arrival.size_bytes, arrival.sha256)
+    queue.add(blob, arrival.name, arrival.size_bytes)
+    _end(queue, arrival)
+    return _found(queue, blob, arrival.size_bytes, arrival.name, arrival.part)
+
+
+def give_up(remote: Remote, owner: str | None, upload: str) -> None:
+    """Awaits a file no more.
+
+    Raises: NotFound.
+    """
+    queue = _direct(remote)
+    _end(queue, queue.arrivals.one(upload, owner))
+
+
+def _end(queue: Queue, arrival: Arrival) -> None:
+    queue.arrivals.end(arrival.id)
+    with contextlib.suppress(StoreDown):  # upkeep removes it, too
+        queue.store.delete(arrival.key)
+
+
+def _direct(remote: Remote) -> Queue:
+    queue = remote.opened()
+    if not queue.store.direct:
+        raise Conflict("files come through this server", "send them: POST /api/v1/uploads")
+    return queue
+
+
+def _found(queue: Queue, blob: str, size: int, name: str, part: bool) -> list[Upload]:
+    """What is in a file that is kept; it is not, if that is of no use."""
     try:
         if part:
             return [_remembered(queue, blob, name, size, InspectedPart(size))]
@@ -157,6 +225,14 @@ def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
     ]
 
 
+def fetched(remote: Remote, path: Path) -> None:
+    """Brings a kept model to where `kept_models` says that it is.
+
+    Raises: NotFound, StoreDown.
+    """
+    remote.opened().blobs.path(path.name)
+
+
 def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
     """The models among the kept files that somebody uploaded, or of all, the latest first, for the Graph page."""
     queue = remote.existing()
@@ -164,9 +240,8 @@ def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
         return []
     models: list[KeptModel] = []
     for row in queue.blobs.models(LISTED, viewer):
-        try:
-            path = queue.blobs.path(row.sha256)
-        except NotFound:  # somebody tidied up
+        path = queue.store.local(row.sha256)
+        if not (queue.store.direct or path.is_file()):  # somebody tidied up
             continue
         found = msgspec.json.decode(row.inspected)
         names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name

@@ -23,6 +23,7 @@ from visualprof.remote.queue.refusals import DiskFull, Stale, Unfit
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import place
 from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.remote.queue.store.tables import points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
@@ -30,7 +31,7 @@ from visualprof.remote.queue.tasks.leases import Leases, Report
 from visualprof.remote.queue.tasks.logs import Logs
 from visualprof.remote.queue.tasks.points import FILE as POINTS
 from visualprof.remote.queue.tasks.points import read_points
-from visualprof.remote.queue.tasks.results import Results, place
+from visualprof.remote.queue.tasks.results import Results
 
 _log = logging.getLogger(__name__)
 
