@@ -54,8 +54,8 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
 
     app.before_request(check)
     # The page's own connections, and those to the bucket that takes its files.
-    connections = f"; connect-src 'self' {settings.store.origin}" if settings.store else ""
-    app.after_request(partial(_headers, POLICY + connections))
+    policy = f"{POLICY}; connect-src 'self' {settings.store.origin}" if settings.store else POLICY
+    app.after_request(partial(_headers, policy))
 
 
 def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:

@@ -27,6 +27,7 @@ from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.arrivals import Arrival
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Way
+from visualprof.remote.queue.store.s3 import Bucket
 
 LISTED = 200
 
@@ -74,11 +75,11 @@ def announce(
 
     Raises: Conflict: there is no bucket. Oversize, OverQuota, StoreDown.
     """
-    queue = _direct(remote)
+    queue, bucket = _direct(remote)
     if size > MAX_BLOB:
         raise Oversize(f"the file is over {MAX_BLOB >> 20:,} MiB", "this server keeps no larger ones")
     arrival, new = queue.arrivals.announce(owner, safe_name(name), size, sha256, part)
-    return arrival.id, queue.store.announce(arrival.key, size, new)
+    return arrival.id, bucket.announce(arrival.key, size, new)
 
 
 def missing(remote: Remote, owner: str | None, upload: str) -> Way:
@@ -86,9 +87,9 @@ def missing(remote: Remote, owner: str | None, upload: str) -> Way:
 
     Raises: NotFound, StoreDown.
     """
-    queue = _direct(remote)
+    queue, bucket = _direct(remote)
     arrival = queue.arrivals.one(upload, owner)
-    return queue.store.announce(arrival.key, arrival.size_bytes, new=False)
+    return bucket.announce(arrival.key, arrival.size_bytes, new=False)
 
 
 def arrived(remote: Remote, owner: str | None, upload: str) -> list[Upload]:
@@ -96,9 +97,9 @@ def arrived(remote: Remote, owner: str | None, upload: str) -> list[Upload]:
 
     Raises: NotFound. Unfit: it is not all there, or differs; it can be sent again. VisualprofError: as `take`.
     """
-    queue = _direct(remote)
+    queue, bucket = _direct(remote)
     arrival = queue.arrivals.one(upload, owner)
-    blob = queue.store.adopt(arrival.key, arrival.size_bytes, arrival.sha256)
+    blob = bucket.adopt(arrival.key, arrival.size_bytes, arrival.sha256)
     queue.add(blob, arrival.name, arrival.size_bytes)
     _end(queue, arrival)
     return _found(queue, blob, arrival.size_bytes, arrival.name, arrival.part)
@@ -109,7 +110,7 @@ def give_up(remote: Remote, owner: str | None, upload: str) -> None:
 
     Raises: NotFound.
     """
-    queue = _direct(remote)
+    queue, _ = _direct(remote)
     _end(queue, queue.arrivals.one(upload, owner))
 
 
@@ -119,11 +120,11 @@ def _end(queue: Queue, arrival: Arrival) -> None:
         queue.store.delete(arrival.key)
 
 
-def _direct(remote: Remote) -> Queue:
+def _direct(remote: Remote) -> tuple[Queue, Bucket]:
     queue = remote.opened()
-    if not queue.store.direct:
+    if not isinstance(queue.store, Bucket):
         raise Conflict("files come through this server", "send them: POST /api/v1/uploads")
-    return queue
+    return queue, queue.store
 
 
 def _found(queue: Queue, blob: str, size: int, name: str, part: bool) -> list[Upload]:

@@ -191,14 +191,6 @@ class Store:
         except FileNotFoundError as error:
             raise NotFound(f"{key} is gone") from error
 
-    def adopt(self, key: str, size: int, sha256: str = "") -> str:
-        """Keeps a file that has arrived as a blob; here they come as blobs.
-
-        Raises: NotFound.
-        """
-        del size, sha256
-        raise NotFound(f"{key} is not expected")
-
     def get_url(self, key: str, name: str) -> str:
         """A signed address to read it, good for an hour. name: of the download."""
         return self._signer.url("get", key, GET_S, name=name)

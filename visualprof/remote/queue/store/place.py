@@ -48,16 +48,16 @@ def place_of(url: str) -> Place:
     facts = dict(parse_qsl(parts.query, keep_blank_values=True))
     prefix = f"{parts.path.strip('/')}/".lstrip("/")
     wrong = (
-        "no s3:// with a bucket" if parts.scheme != "s3" or not _BUCKET.fullmatch(parts.netloc)
-        else "no such prefix" if not _PREFIX.fullmatch(prefix)
-        else "no such part" if facts.keys() - {"endpoint", "public", "region", "style"} or parts.fragment
-        else "no endpoint" if not _is_endpoint(facts.get("endpoint", ""))
-        else "no public endpoint" if not _is_endpoint(facts.get("public", facts["endpoint"]))
-        else "no such style" if facts.get("style", "path") not in ("path", "virtual")
-        else ""
-    )  # fmt: skip
-    if wrong:
-        raise BadParameter(f"this is no store: {wrong}", _LIKE)
+        (parts.scheme == "s3" and bool(_BUCKET.fullmatch(parts.netloc)), "bucket"),
+        (bool(_PREFIX.fullmatch(prefix)), "prefix"),
+        (_is_endpoint(facts.get("endpoint", "")), "endpoint"),
+        (_is_endpoint(facts.get("public", facts.get("endpoint", ""))), "public"),
+        (facts.get("style", "path") in ("path", "virtual"), "style"),
+        *((name in ("endpoint", "public", "region", "style"), name) for name in facts),
+        (not parts.fragment, "#"),
+    )
+    if refused := next((name for fine, name in wrong if not fine), ""):
+        raise BadParameter(f"this is no store: {refused} is missing or wrong", _LIKE)
     endpoint = facts["endpoint"].rstrip("/")
     public = facts.get("public", endpoint).rstrip("/")
     region, virtual = facts.get("region", "us-east-1"), facts.get("style") == "virtual"

@@ -310,8 +310,8 @@ class Bucket(Store):
             if code in _GONE:
                 raise NotFound(f"{self._place} has no such file") from error
             _log.warning("%s: %s", self._place, error)
-            why = f"answers {code}" if code else "does not answer"
-            raise StoreDown(f"the store {self._place} {why}", refused=400 <= status < 429) from error
+            why = f"the store {self._place} answers {code}" if code else f"the store {self._place} does not answer"
+            raise StoreDown(why, refused=400 <= status < 429) from error
 
 
 def _used(path: Path) -> None:
