@@ -31,6 +31,7 @@ _PROXY = """
 bind_ip = 127.0.0.1
 bind_port = {port}
 workers = 0
+cors_allow_origin = *
 swift_dir = {etc}
 user = {user}
 log_address = {etc}/no-log

@@ -79,7 +79,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET graph/compare": (VIEWER, "ann"),
     "POST uploads": (MEMBER, ""),
     "POST uploads/known": (MEMBER, ""),
-    "POST uploads/direct": (MEMBER, ""),  # another's upload is not there: tests/accounts/test_bucket.py
+    "POST uploads/direct": (MEMBER, ""),  # another's upload is not there: tests/accounts/test_team_bucket.py
     "GET uploads/direct/<upload>": (MEMBER, ""),
     "POST uploads/direct/<upload>": (MEMBER, ""),
     "DELETE uploads/direct/<upload>": (MEMBER, ""),

@@ -54,14 +54,14 @@ def open_queue(
     Raises: VisualprofError: the database or the bucket cannot be used.
     """
     signer = Signer(secret.encode())
-    store = Bucket(folder, signer, place, cache_bytes) if place else Store(folder, signer)
+    store = Bucket(folder / "copies", signer, place, cache_bytes) if place else Store(folder, signer)
     database = open_database(url, folder / DATABASE)
     number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
     leases = Leases(database, store, notifier, lease_s)
     results = Results(database, store, root)
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", database)
-    removal = Removal(database, jobs, results, folder, root)
+    removal = Removal(database, jobs, results, store, folder, root)
     finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
     upkeep = None
     if keep_days is not None:
@@ -70,6 +70,7 @@ def open_queue(
         def tidy() -> None:
             """At the start and every hour."""
             remove_leftovers(database, store, results.partial)
+            finisher.salvage_left()
             for job in removal.remove_older(days) if days else ():
                 _log.warning("removed job %s: it ended more than %g days ago", job, days)
 

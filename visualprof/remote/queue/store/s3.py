@@ -182,18 +182,17 @@ class Bucket(Store):
             self._s3.delete_object(**self._at(f"blobs/{blob}"))
 
     def listed(self, room: Room) -> list[str]:
-        """What lies in a room: blobs, here or there, or folders of what is arriving."""
+        """What lies in a room of the bucket: blobs, or folders of what is arriving."""
         below = self._full(f"{room}/")
         found = [row["Key"] for row in self._keys("list_objects_v2", "Contents", below)]
         if room == "incoming":
             found += [row["Key"] for row in self._keys("list_multipart_uploads", "Uploads", below)]
-        names = {key.removeprefix(below).partition("/")[0] for key in found}
-        return sorted(names.union(super().listed(room)))
+        return sorted({key.removeprefix(below).partition("/")[0] for key in found})
 
     def age_s(self, blob: str) -> float:
-        """Since when a blob is there; that of the copy for what is only here."""
+        """Since when a blob is there; 0 without it."""
         head = self._head(f"blobs/{blob}")
-        return super().age_s(blob) if head is None else time.time() - head["LastModified"].timestamp()
+        return 0.0 if head is None else time.time() - head["LastModified"].timestamp()
 
     def want(self, key: str) -> None:
         """Raises: NotFound: it is not there. StoreDown."""
@@ -284,7 +283,7 @@ class Bucket(Store):
         for path in (self._folder / "blobs").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
-                found.append((status.st_atime_ns, status.st_size, path))
+                found.append((max(status.st_atime_ns, status.st_mtime_ns), status.st_size, path))
         over = sum(size for _, size, _ in found) - self._most
         for used, size, path in sorted(found):
             if over <= 0 or used > time.time_ns() - _IN_USE_NS:

@@ -16,6 +16,7 @@ from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -36,15 +37,18 @@ class Removal:
     """Removes what has ended.
 
     Args:
-        database, jobs, results: of the queue.
+        database, jobs, results, store: of the queue.
         folder: of the queue.
         root: the log directory.
     """
 
-    def __init__(self, database: Database, jobs: Jobs, results: Results, folder: Path, root: Path) -> None:
+    def __init__(
+        self, database: Database, jobs: Jobs, results: Results, store: Store, folder: Path, root: Path
+    ) -> None:
         self._database = database
         self._jobs = jobs
         self._results = results
+        self._store = store
         self._folder = folder
         self._root = root
 
@@ -101,9 +105,9 @@ class Removal:
         return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
 
     def _files(self, job: Job, unnamed: Iterable[str]) -> list[Path]:
-        """Its logs, and uploaded files."""
+        """Its logs, and uploaded files, or the copies of those that are in a bucket: there, upkeep removes them."""
         logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
-        return [*logs, *(self._folder / "blobs" / blob for blob in unnamed)]
+        return [*logs, *map(self._store.local, unnamed)]
 
 
 def _own_blobs(connection: Connection, job: Job) -> list[str]:
