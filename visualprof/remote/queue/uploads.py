@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,9 +26,11 @@ from visualprof.remote.queue.check.inspect import (
 )
 from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.store.arrivals import Arrival
 from visualprof.remote.queue.store.files import MAX_BLOB, Read, Way
 from visualprof.remote.queue.store.s3 import Bucket
+
+if TYPE_CHECKING:
+    from visualprof.remote.queue.store.arrivals import Arrival
 
 LISTED = 200
 
