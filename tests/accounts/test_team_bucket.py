@@ -244,7 +244,9 @@ def test_an_agent_asks_for_an_address_that_is_still_good(
     assert (tmp_path / "model").read_bytes() == MODEL
 
 
-def test_an_agents_result_goes_past_the_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agents_result_goes_past_the_server_once_the_store_is_there(
+    swift: Swift, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(s3_module, "PART", 5 << 20)
     monkeypatch.setattr(s3_module, "AHEAD", 1)
     client, lease = leased(server)
@@ -254,7 +256,11 @@ def test_an_agents_result_goes_past_the_server(server: Server, tmp_path: Path, m
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
         out.append(ResultFile(name, tmp_path / name, len(data), hashlib.sha256(data).hexdigest()))
+    swift.stop("proxy")
+    starting = threading.Timer(0.5, swift.start)
+    starting.start()
     send(client, lease, out, threading.Event())
+    starting.join()
     client.post(lease.path("finish"), {"state": "succeeded", "warnings": [], "files": list(files)})
     run = server.logdir.roots[0].path / lease.run
     assert (run / "trace.bin").read_bytes() == trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import os
 import time
 import urllib.error
@@ -351,6 +352,26 @@ def test_while_the_store_is_down_nothing_is_lost(swift: Swift, url: str, remote:
     swift.start()
     finish(remote, agent, lease, files)
     assert (remote.root.path / lease.run / "points.jsonl").read_bytes() == files["points.jsonl"]
+
+
+def test_a_store_that_keeps_waiting_is_left_alone_for_as_long(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[float] = []
+    exceptions: Any = importlib.import_module("botocore.exceptions")
+
+    def silent(**_: Any) -> None:
+        calls.append(time.monotonic())
+        time.sleep(0.5)
+        raise exceptions.ConnectTimeoutError(endpoint_url="x")
+
+    monkeypatch.setattr(bucket._s3, "head_object", silent)
+    for _ in range(3):
+        with pytest.raises(StoreDown):
+            bucket.want(f"blobs/{'0' * 64}")
+    assert len(calls) == 1, "pages do not wait for what the first has waited for"
+    time.sleep(0.6)
+    with pytest.raises(StoreDown):
+        bucket.want(f"blobs/{'0' * 64}")
+    assert len(calls) == 2
 
 
 def test_what_nobody_needs_is_removed(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 PART = 16 << 20  # larger files come in parts
 AHEAD = 32  # addresses of parts at once: they are good for 15 minutes
+_PAUSE_S = 15.0
 _IN_USE_NS = 60 * 10**9
 _LARGE = 1 << 30  # a service copies larger ones in pieces of a quarter of it
 _GONE = {"404", "NoSuchKey", "NoSuchUpload", "NotFound"}
@@ -54,6 +55,7 @@ class Bucket(Store):
         self._place, self._most = place, most_bytes
         self._s3, self._signing = _client(place, place.endpoint), _client(place, place.public)
         self._filling = [threading.Lock() for _ in range(64)]
+        self._again = 0.0  # not asked before: requests that all wait for a service would leave none for pages
         try:
             with self._asked():
                 self._s3.head_bucket(Bucket=place.bucket)
@@ -298,6 +300,9 @@ class Bucket(Store):
         Raises: NotFound: it has no such thing. StoreDown: it does not answer, or not as it should.
         """
         exceptions: Any = import_module("botocore.exceptions")
+        began = time.monotonic()
+        if began < self._again:
+            raise StoreDown(f"the store {self._place} does not answer")
         try:
             yield
         except (exceptions.ClientError, exceptions.BotoCoreError) as error:
@@ -309,6 +314,8 @@ class Bucket(Store):
             if code in _GONE:
                 raise NotFound(f"{self._place} has no such file") from error
             _log.warning("%s: %s", self._place, error)
+            if not code:  # it is left alone for as long as it kept us waiting
+                self._again = time.monotonic() + min(time.monotonic() - began, _PAUSE_S)
             why = f"the store {self._place} answers {code}" if code else f"the store {self._place} does not answer"
             raise StoreDown(why, refused=400 <= status < 429) from error
 
@@ -335,7 +342,7 @@ def _client(place: Place, endpoint: str) -> Any:
         response_checksum_validation="when_required",
         connect_timeout=5,
         read_timeout=60,
-        retries={"max_attempts": 2},
+        retries={"total_max_attempts": 2},
         max_pool_connections=32,
     )
     try:
