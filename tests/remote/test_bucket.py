@@ -374,6 +374,7 @@ def test_a_store_that_keeps_waiting_is_left_alone_for_as_long(bucket: Bucket, mo
     assert len(calls) == 2
 
 
+@pytest.mark.both_databases
 def test_what_nobody_needs_is_removed(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = remote.opened()
     store = bucket_of(remote)
