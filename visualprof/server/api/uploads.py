@@ -137,7 +137,7 @@ class Uploads(Resource):
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
         self._visible.refuse_bytes(request.content_length or 0)
-        return self._kept(take(self._remote, query.name, request.stream.read, query.part))
+        return self._kept(take(self._remote, query.name, request.stream.read, query.part, self._visible.holds))
 
     @change("POST", "/uploads/direct", status=201, refuses={**_DIRECT, 413: "too large", 429: "a quota is used up"})
     def announce(self, body: AnnouncedFile) -> Way:
@@ -157,7 +157,7 @@ class Uploads(Resource):
     )  # fmt: skip
     def arrived(self, upload: str) -> UploadAnswer:
         """Keep an announced file, once all of it was sent."""
-        return self._kept(arrived(self._remote, who().user, upload))
+        return self._kept(arrived(self._remote, who().user, upload, self._visible.holds))
 
     @change("DELETE", "/uploads/direct/<upload>", status=204, refuses=_DIRECT)
     def give_up(self, upload: str) -> None:
@@ -170,16 +170,19 @@ class Uploads(Resource):
         if not self._visible.holds(body.blob):
             return FilesAnswer([])
         try:
-            return FilesAnswer([_shown(again(self._remote, body.blob, body.name, body.part))])
+            file = again(self._remote, body.blob, body.name, body.part)
         except NotFound:
             return FilesAnswer([])
+        self._hold([file])
+        return FilesAnswer([_shown(file)])
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
-        submitted = self._visible.job(self._remote.needed("no job was ever submitted here"), job).request
+        found = self._visible.job(self._remote.needed("no job was ever submitted here"), job)
+        submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])]
+        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others], found.owner)]
         for file in files:
             if file.blob == submitted.model.blob:
                 file.name = submitted.model.name  # others may have uploaded it under another

@@ -18,7 +18,7 @@ from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks, uploads
+from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -198,7 +198,9 @@ def _forget_unused(database: Database) -> None:
         names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())
     for name in names:
         with database.write() as connection:
-            connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused))
+            if connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount:
+                # who had it has it no more, also when somebody uploads it again
+                connection.execute(delete(holders).where(holders.c.sha256 == name))
 
 
 def _live(connection: Connection, now: int) -> set[str]:
