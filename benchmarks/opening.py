@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.kinds import LARGE, SMALLER, title, written
+from benchmarks.kinds import FURTHER, MAIN, title, written
 from benchmarks.rows import ROOT, Row, Run, measured
 
 JSON_LOADS = """
@@ -54,7 +54,7 @@ class Way(NamedTuple):
 
 
 def ways(against: Path | None = None, every: bool = True) -> dict[str, Way]:
-    """The ways of ours and the baseline in the order of a round: every one, or the few of smaller files."""
+    """The ways of ours and the baseline in the order of a round: every one, or the few of further kinds."""
     view = [sys.executable, "-m", "visualprof", "view"]
     overview, without = [*view, "overview", "--format", "json"], {"VISUALPROF_NATIVE": "0"}
     found = {
@@ -65,7 +65,8 @@ def ways(against: Path | None = None, every: bool = True) -> dict[str, Way]:
         WITHOUT: Way(overview, env=without, rounds=3),
     }
     if every:
-        found[WORK] = Way([sys.executable, "-c", OWN_WORK], keeps="overview")
+        light = {"OPENBLAS_NUM_THREADS": "1"}  # as the command does: idle threads of another library would count
+        found[WORK] = Way([sys.executable, "-c", OWN_WORK], env=light, keeps="overview")
         found[COLD_4] = Way(overview, cores=4)
     if against is not None:
         found[BEFORE] = Way(overview, cwd=against, rounds=3)
@@ -146,10 +147,10 @@ def rows(file: Opened) -> Iterator[Row]:
     ratio = file.wall(ALL) / file.wall(COLD)
     figure = f"{seconds(file.runs[ALL])} = {ratio:.2f} x the overview"
     yield Row(ALL, figure, f"at most {ALL_VIEWS} x the overview", ratio <= ALL_VIEWS)
-    peak, large = max(run.peak for way in SHARES for run in file.runs.get(way, [])), file.kind in LARGE
+    peak, judged = max(run.peak for way in SHARES for run in file.runs.get(way, [])), file.kind in MAIN
     figure = f"{peak / 1e6:.0f} MB = {peak / file.size:.2f} x the file"
     yield Row(
-        "peak memory", figure, f"at most {PEAK} x the file" if large else "", peak <= PEAK * file.size or not large
+        "peak memory", figure, f"at most {PEAK} x the file" if judged else "", peak <= PEAK * file.size or not judged
     )
     yield from (Row(way, _beside(file, way)) for way in (WITHOUT, BEFORE) if file.runs.get(way))
 
@@ -160,7 +161,7 @@ def _beside(file: Opened, way: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", default=LARGE + SMALLER)
+    parser.add_argument("kinds", nargs="*", default=MAIN + FURTHER)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)
@@ -168,7 +169,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as own:
         for kind, path in written(options.folder or Path(own), options.kinds, options.events).items():
-            for row in rows(opened(kind, path, options.rounds, ways(options.against, kind in LARGE))):
+            for row in rows(opened(kind, path, options.rounds, ways(options.against, kind in MAIN))):
                 print(row.line(), flush=True)
 
 

@@ -26,6 +26,7 @@ from benchmarks.rows import Row
 ROOT = Path(__file__).parents[1]
 JOBS = 1000
 AGENTS = 20
+CROWD_S = 15.0
 MODEL = b"a model, as far as the queue is concerned"
 FOUND = {
     "kind": "model",
@@ -240,8 +241,8 @@ def queue(folder: Path, jobs: int = JOBS, agents: int = AGENTS) -> Iterator[Row]
         yield Row(
             f"{jobs:,} jobs submitted while {agents} agents run them",
             f"{seconds:.1f} s, {twice} run twice, {lost} lost",
-            "0 run twice, 0 lost",
-            twice == lost == 0,
+            f"at most {CROWD_S:g} s, 0 run twice, 0 lost",
+            twice == lost == 0 and seconds <= CROWD_S,
         )
 
 

@@ -13,8 +13,8 @@ from visualprof.reader.native import library
 
 LIBRARIES = ("numpy", "msgspec", "flask", "waitress")
 OPENING = """
-Each figure is of a process of its own, from its start to its last byte of output: the median of five (of three where
-the kind is a smaller file, and without the extension) with the least and the most, then CPU seconds. The ways of
+Each figure is of a process of its own, from its start to its last byte of output: the median of five (of three in
+the second table, and without the extension) with the least and the most, then CPU seconds. The ways of
 opening a file take turns with `json.loads` of the same file, on two cores where nothing else is said.
 `overview again` reads what the first opening kept. The recordings are real ones, repeated until they are large.
 """

@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks import peers
+from benchmarks import peers, team
 from benchmarks.graph_page import graph_page
 from benchmarks.growth import growth
 from benchmarks.harness import harness
-from benchmarks.kinds import LARGE, SMALLER, written
+from benchmarks.kinds import FURTHER, MAIN, written
 from benchmarks.large import beyond, bounds
 from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
@@ -35,16 +35,16 @@ from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
 
-ROUNDS, ROUNDS_SMALLER = 5, 3
+ROUNDS, ROUNDS_FURTHER = 5, 3
 
 
 def openings(paths: dict[str, Path], tools: dict[str, Way]) -> Iterator[Opened]:
     """Every kind of file, opened in every way."""
     for kind, path in paths.items():
-        if kind not in LARGE + SMALLER:
+        if kind not in MAIN + FURTHER:
             continue
-        large = kind in LARGE
-        yield opened(kind, path, ROUNDS if large else ROUNDS_SMALLER, ways(every=large) | (tools if large else {}))
+        every = kind in MAIN
+        yield opened(kind, path, ROUNDS if every else ROUNDS_FURTHER, ways(every=every) | (tools if every else {}))
 
 
 def pages(events: int, dagre_s: float) -> Iterator[Row]:
@@ -72,7 +72,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         more = ("gigabyte", "huge") if options.huge else ("gigabyte",)
-        paths = written(folder, LARGE + SMALLER + more, options.events)
+        paths = written(folder, MAIN + FURTHER + more, options.events)
         for file in () if options.parts else openings(paths, tools):
             files.append(file)
             _said(figures(file))
@@ -89,6 +89,7 @@ def main() -> int:
             "logdirs": lambda: logdirs(folder),
             "growth": growth,
             "queue": lambda: queue(folder),
+            "team": lambda: team.rows(folder),
             "harness": harness,
             "pages": lambda: pages(10_000_000 if options.huge else options.events, 60 if options.peers else 0),
         }
@@ -96,9 +97,9 @@ def main() -> int:
             parser.error(f"no part {', '.join(unknown)}; there are {', '.join(parts)}")
         for name, part in parts.items():
             rows += _said(part()) if not options.parts or name in options.parts else []
-    largest = [file for file in files if file.kind in LARGE]
-    tables = [[list(figures(file)) for file in files if (file in largest) == large] for large in (True, False)]
-    beside = [_said(line) for line in peers.beside(largest, tools)] if tools else []
+    closely = [file for file in files if file.kind in MAIN]
+    tables = [[list(figures(file)) for file in files if (file in closely) == first] for first in (True, False)]
+    beside = [_said(line) for line in peers.beside(closely, tools)] if tools else []
     options.out.parent.mkdir(exist_ok=True)
     took = f"{(time.perf_counter() - begun) / 60:.0f} minutes; load {before} before, {load()} after"
     options.out.write_text(document(took, tables, beside, rows))

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,15 +88,17 @@ class Postgres:
         subprocess.run([*self.before, *command], check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """Skipped clearly where there is none, or the driver is missing."""
-    pytest.importorskip("psycopg", reason="needs psycopg")
+def programs() -> Path | None:
+    """Those of an installed PostgreSQL; None without one that can be run here."""
     found = shutil.which("initdb", path=os.pathsep.join((*_FOLDERS, os.environ["PATH"])))
-    if not found or (not os.geteuid() and not shutil.which("setpriv")):
-        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    return Path(found).resolve().parent if found and (os.geteuid() or shutil.which("setpriv")) else None
+
+
+@contextmanager
+def running(found: Path) -> Iterator[Postgres]:
+    """A server of its own, which is gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="vp-", dir="/tmp"))  # short: the name of a socket
-    server = Postgres(folder, Path(found).resolve().parent, _as_user(folder))
+    server = Postgres(folder, found, _as_user(folder))
     try:
         server.make()
         server.start()
@@ -103,6 +106,17 @@ def postgres() -> Iterator[Postgres]:
         server.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """Skipped clearly where there is none, or the driver is missing."""
+    pytest.importorskip("psycopg", reason="needs psycopg")
+    found = programs()
+    if found is None:
+        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+    with running(found) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

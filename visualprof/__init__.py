@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,4 +17,6 @@ def __getattr__(name: str) -> object:
         from visualprof.reader import read_trace
 
         return read_trace
+    if name in ("show", "load_ipython_extension"):
+        return getattr(importlib.import_module("visualprof.notebook"), name)
     raise AttributeError(f"module 'visualprof' has no attribute {name!r}")

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="the 
 def documented() -> dict[str, str]:
     """The commands of the chapter, by what they do."""
     chapter = (ROOT / "docs" / "team.md").read_text("utf-8").partition("\n## Backup")[2].partition("\n## ")[0]
-    (files, sqlite), (unpack, copy), (dump, restore), _ = (block[1].splitlines() for block in BLOCK.findall(chapter))
+    (files, sqlite), (unpack, copy), (dump, restore) = (block[1].splitlines() for block in BLOCK.findall(chapter))
     return {
         "back up sqlite": f"{files}\n{sqlite}", "restore sqlite": f"{unpack}\n{copy}",
         "back up postgresql": f"{files}\n{dump}", "restore postgresql": f"{unpack}\n{restore}",

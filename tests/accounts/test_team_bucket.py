@@ -168,7 +168,7 @@ def test_the_page_may_send_to_the_bucket_alone(site: tuple[Site, Remote]) -> Non
     place = site[1]._place
     assert place
     policy = site[0].app.test_client().get("/api/v1/session").headers["Content-Security-Policy"]
-    assert policy.endswith(f"; connect-src 'self' {place.endpoint}")
+    assert policy.startswith(f"connect-src 'self' {place.endpoint}; default-src 'self';")
 
 
 # Over HTTP, without accounts: the command's upload, and what an agent does.

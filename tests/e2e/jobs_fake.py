@@ -394,7 +394,9 @@ class JobsFake:
         if not parts and method == "POST":
             return 201, self._submit(content), JobAnswer
         if not parts:
-            answer = {"revision": self.revision, "jobs": self.jobs, "problem": self.problem, "hint": None}
+            answer = {
+                "revision": self.revision, "since": None, "jobs": self.jobs, "problem": self.problem, "hint": None
+            }  # fmt: skip
             return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:

@@ -103,6 +103,12 @@ def profile(events: int = 1) -> str:
     return json.dumps({"schemaVersion": 1, "traceEvents": [each] * events})
 
 
+def test_what_many_files_have_in_common_is_kept_once() -> None:
+    views = [Summary(str(i), "kineto", "pytorch", i, 1, 1, (), tuple("ab"), (), False).views for i in range(2)]
+    assert views == [("a", "b")] * 2
+    assert views[0] is views[1]
+
+
 def test_a_file_is_queued_parsed_and_ready(logs: Fixture) -> None:
     logs.write("a.json")
     assert logs.states() == {"a.json": "waiting"}

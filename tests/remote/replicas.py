@@ -1,138 +1,243 @@
-"""Two servers over one PostgreSQL, behind a proxy, killed at random while agents work and people look.
+"""Servers killed at random while agents work and people look: python -m tests.remote.replicas --kills 200.
 
-Nothing that was acknowledged is lost, no task is run twice, and who is logged in stays so.
+Two servers over one PostgreSQL, which is restarted as well, behind a proxy; with --sqlite one server over a file. Some
+agents are killed with what they do. Nothing acknowledged is lost, each task is published once, nobody sees what is
+another's, and who is logged in stays so.
 """
 
 from __future__ import annotations
 
+import argparse
 import http.client
 import random
+import sys
+import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted, until
 
+from tests.postgres import Postgres, programs, running
 from tests.remote.chaos import Network
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
-from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.tables import holders
 
 GONE = (OSError, http.client.HTTPException)
-ANN, PASSWORD = "ann@example.org", "four words are enough"
-LEASE_S = 3.0
+ANN, BOB, PASSWORD = "ann@example.org", "bob@example.org", "four words are enough"
+LEASE_S, AGENTS = 3.0, 3
+
+
+class Slain(Exception):
+    """An agent is gone in the midst of what it did."""
 
 
 @dataclass
-class Replicas:
-    """The servers, the way to whichever lives, and what was seen."""
+class Person:
+    """Somebody's page, by whichever server answers."""
 
-    folder: Path
     url: str
-    random: random.Random
-    jobs: list[str] = field(default_factory=list[str])
-    runs: Counter[str] = field(default_factory=Counter[str])  # of each task: how often an agent got it
-    failures: list[BaseException] = field(default_factory=list[BaseException])
-    ended: threading.Event = field(default_factory=threading.Event)
+    email: str
+    cookie: str = ""
+    csrf: str = ""
 
-    def start(self) -> None:
-        with opened(self.folder / "runs", database=self.url) as remote:
-            model = submitted("")["model"]["blob"]
-            accounts = Accounts(remote.opened().database)
-            user = accounts.users.create(Actor(EVERYBODY, "test"), ANN, "Ann", "admin", PASSWORD)
-            with remote.opened().database.write() as connection:
-                connection.execute(holders.insert().values(sha256=model, owner=user.id, name="net.onnx"))
-        self.servers = [ServerProcess(self.folder / "runs", self.folder / "cache", LEASE_S) for _ in range(2)]
-        for server in self.servers:
-            self.start_server(server)
-        self.network = Network(*(server.port for server in self.servers))
-        self.log_in()
-        self.agents = [threading.Thread(target=self.work, args=(f"agent-{i}",)) for i in range(3)]
-        [agent.start() for agent in self.agents]
-
-    def start_server(self, server: ServerProcess) -> None:
-        server.start("--accounts", "--database", self.url)
-
-    def log_in(self) -> None:
+    def log_in(self) -> Person:
         """A cookie, and what a page says with every change."""
-        connection = http.client.HTTPConnection(self.network.url.removeprefix("http://"), timeout=30)
-        body = f'{{"email": "{ANN}", "password": "{PASSWORD}"}}'
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=30)
+        body = f'{{"email": "{self.email}", "password": "{PASSWORD}"}}'
         connection.request("POST", "/api/v1/session", body, {"Content-Type": "application/json"})
         answer = connection.getresponse()
         answer.read()
         self.cookie = str(answer.getheader("Set-Cookie")).partition(";")[0]
         connection.close()
         self.csrf = self.ask("GET", "session")["token"]
+        return self
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """By whichever server answers, as often as it takes."""
-        headers = {"Cookie": self.cookie, "X_Visualprof_Token": getattr(self, "csrf", "")}
-        return patiently(lambda: once(self.network.url, method, path, body, headers))
+        """As often as it takes."""
+        headers = {"Cookie": self.cookie, "X_Visualprof_Token": self.csrf}
+        return patiently(lambda: once(self.url, method, path, body, headers))
+
+
+@dataclass
+class Replicas:
+    """The servers, the way to whichever lives, and what was seen. postgres: None is a file of SQLite."""
+
+    folder: Path
+    random: random.Random
+    postgres: Postgres | None = None
+    url: str = ""
+    jobs: list[str] = field(default_factory=list[str])
+    kills: Counter[str] = field(default_factory=Counter[str])
+    runs: Counter[str] = field(default_factory=Counter[str])  # of each task: how often an agent got it
+    lost: Counter[str] = field(default_factory=Counter[str])  # and how often one was killed with it, or was too late
+    published: Counter[str] = field(default_factory=Counter[str])  # and how many leases ended with success
+    failures: list[BaseException] = field(default_factory=list[BaseException])
+    looked: int = 0
+    slain: set[str] = field(default_factory=set[str])
+    agents: dict[str, threading.Thread] = field(default_factory=dict[str, threading.Thread])
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def start(self) -> None:
+        with opened(self.folder / "runs", database=self.url) as remote:
+            model = submitted("")["model"]["blob"]
+            accounts = Accounts(remote.opened().database)
+            for email in (ANN, BOB):
+                user = accounts.users.create(Actor(EVERYBODY, "test"), email, email, "member", PASSWORD)
+                with remote.opened().database.write() as connection:
+                    if email == ANN:
+                        connection.execute(holders.insert().values(sha256=model, owner=user.id, name="net.onnx"))
+        count = 2 if self.url else 1
+        self.servers = [ServerProcess(self.folder / "runs", self.folder / "cache", LEASE_S) for _ in range(count)]
+        for server in self.servers:
+            self.start_server(server)
+        self.network = Network(*(server.port for server in self.servers))
+        self.ann, self.bob = (Person(self.network.url, email).log_in() for email in (ANN, BOB))
+        for _ in range(AGENTS):
+            self.start_agent()
+        self.watcher = threading.Thread(target=self.guarded, args=(self.watch,))
+        self.watcher.start()
+
+    def start_server(self, server: ServerProcess) -> None:
+        server.start("--accounts", *(("--database", self.url) if self.url else ()))
+
+    def start_agent(self) -> None:
+        name = f"agent-{len(self.agents)}"
+        self.agents[name] = threading.Thread(target=self.guarded, args=(self.work, name))
+        self.agents[name].start()
 
     def submit(self) -> None:
-        self.jobs.append(self.ask("POST", "jobs", submitted(f"job-{len(self.jobs)}", retries=10))["job"]["id"])
+        self.jobs.append(self.ann.ask("POST", "jobs", submitted(f"job-{len(self.jobs)}", retries=10))["job"]["id"])
 
-    def code(self) -> str:
-        """By which one machine joins; it is its user's."""
-        return self.ask("POST", "agents/codes")["code"]
+    def guarded(self, act: Any, *given: Any) -> None:
+        """What goes wrong is told by `check`."""
+        try:
+            act(*given)
+        except BaseException as error:  # noqa: BLE001
+            self.failures.append(error)
+
+    def watch(self) -> None:
+        """Ann's jobs and runs are nobody else's, whatever is killed."""
+        known: int | None = None
+        while not self.ended.wait(0.05):
+            answer = self.bob.ask("GET", "jobs" + (f"?since={known}" if known is not None else ""))
+            known = answer["revision"]
+            assert not answer["jobs"], answer
+            assert not self.bob.ask("GET", "runs/changes")["runs"]
+            for name in self.jobs[-1:]:
+                assert refusal(lambda name=name: self.bob.ask("GET", f"jobs/{name}")) == 404
+            assert refusal(lambda: patiently(lambda: once(self.network.url, "GET", "jobs", None, {}))) == 401
+            self.looked += 1
 
     def work(self, name: str) -> None:
         """An agent that does each task that it gets, and asks again for what was not answered."""
         agent = FakeAgent(self.network.url, "", name)
+        held: dict[str, Any] | None = None
+
+        def act(request: Any) -> Any:
+            if name in self.slain:
+                raise Slain
+            return patiently(request)
+
         try:
-            agent = patiently(lambda: FakeAgent(self.network.url, self.code(), name).register())
-            while not self.ended.is_set():
-                lease = None
+            code = self.ann.ask("POST", "agents/codes")["code"]
+            agent = act(lambda: FakeAgent(self.network.url, code, name).register())
+            while not self.ended.is_set() and name not in self.slain:
+                held = None
                 with suppress(*GONE):
-                    lease = agent.lease(1.0)
-                if lease:
-                    self.runs[lease["task"]] += 1
-                    patiently(lambda lease=lease: agent.beat(lease))
-                    time.sleep(0.1)
-                    files = result(lease["job"], lease["task"])
-                    patiently(lambda lease=lease, files=files: agent.send(lease, files))
-                    # its answer may be lost with the server: the same report again changes nothing
-                    patiently(lambda lease=lease, files=files: agent.finish(lease, files=list(files)))
-        except BaseException as error:  # noqa: BLE001 - told by `check`
-            self.failures.append(error)
+                    try:
+                        held = agent.lease(1.0)
+                    except Refused as refused:
+                        assert refused.status == 503, refused  # noqa: PT017
+                        time.sleep(0.1)
+                if held:
+                    self.runs[held["task"]] += 1
+                    self.do(agent, held, act)
+        except Slain:
+            self.lost[held["task"] if held else ""] += 1
         finally:
             agent.http.close()
 
+    def do(self, agent: FakeAgent, lease: dict[str, Any], act: Any) -> None:
+        """A task, to its end, unless somebody else has it meanwhile."""
+        files = result(lease["job"], lease["task"])
+        try:
+            act(lambda: agent.beat(lease))
+            time.sleep(0.1)
+            act(lambda: agent.send(lease, files))
+            # its answer may be lost with the server: the same report again changes nothing
+            act(lambda: agent.finish(lease, files=list(files)))
+            self.published[lease["task"]] += 1
+        except Refused as refused:
+            if refused.status != 409:
+                raise
+            self.lost[lease["task"]] += 1
+
     def kill(self) -> None:
-        """One of the servers, or both, for a while."""
-        victims = self.random.choice((self.servers[:1], self.servers[1:], self.servers))
-        for server in victims:
+        """One of the servers, all of them, the database or an agent, for a while."""
+        one = self.random.choice(self.servers)
+        kinds = {"server": [one], "servers": self.servers, "database": [], "agent": []}
+        what = self.random.choice([kind for kind in kinds if self.postgres or kind in ("server", "agent")])
+        self.kills[what] += 1
+        pause = self.random.choice((0.05, 0.5))
+        for server in kinds[what]:
             server.kill()
-        if len(victims) == 1:
+        if what == "agent":
+            alive = [name for name in self.agents if name not in self.slain]
+            self.slain.add(self.random.choice(alive))
+            self.start_agent()
+        if what == "database":
+            assert self.postgres
+            self.postgres.stop(self.random.choice(("immediate", "fast")))
+            time.sleep(pause)
+            self.postgres.start()
+        if what == "server" and self.postgres:
             self.submit()  # the other one works
-        time.sleep(self.random.choice((0.05, 0.5)))
-        for server in victims:
+        time.sleep(pause)
+        for server in kinds[what]:
             self.start_server(server)
 
     def close(self) -> None:
         self.ended.set()
-        [agent.join(60) for agent in self.agents]
+        [thread.join(60) for thread in (self.watcher, *self.agents.values())]
         for server in self.servers:
             server.kill()
 
     def check(self) -> Counter[str]:
-        """Raises: AssertionError: something was lost, came twice, or somebody was logged out."""
+        """Raises: AssertionError: something was lost, came twice, was shown, or somebody was logged out."""
         assert not self.failures, self.failures
-        assert self.ask("GET", "session")["person"]["email"] == ANN
+        for person in (self.ann, self.bob):
+            assert person.ask("GET", "session")["person"]["email"] == person.email
         again = 0
         for name in self.jobs:
-            (task,) = self.ask("GET", f"jobs/{name}")["job"]["tasks"]
+            (task,) = self.ann.ask("GET", f"jobs/{name}")["job"]["tasks"]
             assert task["state"] == "succeeded", task
-            assert self.runs[task["id"]] == 1, "a task was run twice, or by nobody"
-            assert (self.folder / "runs" / task["run"] / "points.jsonl").read_bytes().count(b"\n") == 1
-            again += task["attempt"] > 1  # the answer to a lease was lost with its server
-        assert len(self.ask("GET", "jobs")["jobs"]) == len(self.jobs)
-        return Counter(jobs=len(self.jobs), unheard=again)
+            ran, lost = self.runs[task["id"]], self.lost[task["id"]]
+            assert 1 <= ran <= 1 + lost, "a task was run twice, or by nobody"
+            assert self.published[task["id"]] + lost >= 1
+            assert self.published[task["id"]] <= 1, "two leases ended one task"
+            (run,) = (self.folder / "runs" / task["run"]).parent.iterdir()
+            assert (run / "points.jsonl").read_bytes().count(b"\n") == 1
+            again += task["attempt"] > 1  # the answer to a lease was lost with its server, or its agent
+        assert len(self.ann.ask("GET", "jobs")["jobs"]) == len(self.jobs)
+        told = Counter(jobs=len(self.jobs), leased_again=again, looked=self.looked, lost_with_agents=self.lost.total())
+        return told + self.kills
+
+
+def refusal(act: Any) -> int:
+    """The status of an answer that must be one."""
+    try:
+        answer = act()
+    except Refused as refused:
+        return refused.status
+    raise AssertionError(answer)
 
 
 def once(url: str, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
@@ -158,10 +263,9 @@ def patiently(act: Any) -> Any:
             time.sleep(0.05)
 
 
-def run(folder: Path, url: str, kills: int, seed: int) -> Counter[str]:
+def run(folder: Path, postgres: Postgres | None, kills: int, seed: int) -> Counter[str]:
     """So many kills; what became of the jobs."""
-    open_database(url, Path()).close()
-    site = Replicas(folder, url, random.Random(seed))
+    site = Replicas(folder, random.Random(seed), postgres, postgres.new() if postgres else "")
     site.start()
     try:
         for _ in range(kills):
@@ -169,7 +273,27 @@ def run(folder: Path, url: str, kills: int, seed: int) -> Counter[str]:
                 site.submit()
             time.sleep(site.random.uniform(0.05, 0.6))
             site.kill()
-        until(lambda: site.failures or all(job["state"] == "succeeded" for job in site.ask("GET", "jobs")["jobs"]), 60)
+            if site.failures:
+                break
+        until(lambda: site.failures or _over(site), 120)
         return site.check()
     finally:
         site.close()
+
+
+def _over(site: Replicas) -> bool:
+    return all(job["state"] == "succeeded" for job in site.ann.ask("GET", "jobs")["jobs"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sqlite", action="store_true", help="one server over a file")
+    asked = parser.parse_args()
+    with ExitStack() as stack:
+        place, found = Path(stack.enter_context(tempfile.TemporaryDirectory())), programs()
+        if not (asked.sqlite or found):
+            sys.exit("needs PostgreSQL, or --sqlite")
+        server = None if asked.sqlite or not found else stack.enter_context(running(found))
+        print(dict(run(place, server, asked.kills, asked.seed)))

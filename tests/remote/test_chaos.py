@@ -19,6 +19,13 @@ def test_what_was_acknowledged_ends_with_all_its_points(tmp_path: Path) -> None:
     assert told["jobs"] >= 3
 
 
-def test_servers_that_share_a_database_lose_nothing_and_run_nothing_twice(tmp_path: Path, postgres: Postgres) -> None:
-    told = replicas.run(tmp_path, postgres.new(), 6, 1)
-    assert told["jobs"] >= 18
+def test_servers_that_share_a_database_lose_and_show_nothing(tmp_path: Path, postgres: Postgres) -> None:
+    told = replicas.run(tmp_path, postgres, 8, 3)
+    assert told["jobs"] >= 24
+    assert min(told[kind] for kind in ("server", "servers", "database", "agent")) >= 1
+
+
+def test_a_server_over_a_file_loses_and_shows_nothing(tmp_path: Path) -> None:
+    told = replicas.run(tmp_path, None, 4, 1)
+    assert told["jobs"] >= 12
+    assert min(told[kind] for kind in ("server", "agent")) >= 1

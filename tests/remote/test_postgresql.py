@@ -88,16 +88,7 @@ def test_the_first_schema_is_brought_up_to_date_and_keeps_its_rows(postgres: Pos
     url = postgres.new()
     database = open_database(url, NOWHERE)
     Agents(database, 30).register("box", True, False, "", capabilities())
-    new = set(EXPECTED) - {"revisions", "agents", "jobs", "tasks", "points", "artefacts", "blobs"}
-    with database.write() as connection:
-        connection.exec_driver_sql("ALTER TABLE agents DROP COLUMN standing")
-        connection.exec_driver_sql("DROP INDEX tasks_by_turn, tasks_by_start")
-        connection.exec_driver_sql("ALTER TABLE tasks DROP COLUMN priority")
-        connection.exec_driver_sql("CREATE INDEX tasks_by_state ON tasks (state, seq)")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
-        connection.exec_driver_sql("DELETE FROM revisions WHERE name NOT IN ('jobs', 'agents')")
-        for name in new:
-            connection.exec_driver_sql(f"DROP TABLE {name} CASCADE")
+    migrate(database, "it", to="0001")
     database.close()
     database = open_database(url, NOWHERE)
     assert columns(database) == EXPECTED
@@ -320,6 +311,20 @@ def test_after_the_database_was_away_everything_goes_on(
     assert 0 < told(*pair, "again") < 5
     assert "does not tell of new tasks" in caplog.text
     assert str(postgres.folder) in caplog.text
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_server_that_lost_its_connection_for_notices_makes_another(
+    postgres: Postgres, pair: tuple[Remote, Remote]
+) -> None:
+    listening(*pair)
+    before = [remote._notifier.notices for remote in pair]
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    assert len(postgres.sql(ended)) >= 2
+    for remote, notices in zip(pair, before, strict=True):
+        until(lambda remote=remote, notices=notices: remote._notifier.notices > notices)
+    listening(*pair)
+    assert 0 < told(*pair, "again") < 5
 
 
 def test_without_notices_the_database_is_asked(pair: tuple[Remote, Remote], monkeypatch: pytest.MonkeyPatch) -> None:

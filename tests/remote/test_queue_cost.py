@@ -16,6 +16,7 @@ from sqlalchemy import event
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.tasks.jobs import _WITH_KEY
 from visualprof.remote.queue.tasks.leases import Beat
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -134,3 +135,10 @@ def test_who_has_no_use_for_a_notice_passes_it_on(queue: Queue, first: str) -> N
     threads[-1].join(5)
     assert [name for name, lease in found if lease] == ["fits"]
     ended(queue, threads)
+
+
+def test_a_jobs_key_is_found_by_its_index(queue: Queue) -> None:
+    statement = _WITH_KEY.compile(queue.database.engine, compile_kwargs={"literal_binds": False})
+    with queue.database.read() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", ("", "k"))
+        assert "USING INDEX jobs_by_key" in plan.one()[-1]

@@ -97,18 +97,10 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(tmp_path: Path) ->
 
 def test_machines_of_the_first_schema_work(tmp_path: Path) -> None:
     path = tmp_path / "jobs.sqlite"
-    open_sqlite(path).close()
+    database = open_sqlite(path)
+    migrate(database, "jobs", to="0001")
+    database.close()
     older = sqlite3.connect(path)
-    older.executescript("ALTER TABLE agents DROP COLUMN standing; UPDATE alembic_version SET version_num = '0001'")
-    new = [
-        *("deliveries", "notices", "contacts", "links", "quotas", "device_use", "grants", "bookings", "uploads"),
-        *("members", "sessions", "api_tokens", "codes", "failures", "audit", "projects", "users", "holders", "runs"),
-    ]
-    older.executescript(
-        "".join(f"DROP TABLE {name};" for name in new) + "DELETE FROM revisions WHERE name IN ('runs', 'told')"
-    )
-    older.executescript("DROP INDEX tasks_by_turn; DROP INDEX tasks_by_start; ALTER TABLE tasks DROP COLUMN priority")
-    older.executescript("CREATE INDEX tasks_by_state ON tasks (state, seq)")
     row = ("a1", "box", "hash", 1, 0, "", encode(capabilities()).decode(), 1, 1)
     names = "id, name, token_sha256, public, local, address, capabilities, registered_ns, seen_ns"
     older.execute(f"INSERT INTO agents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)

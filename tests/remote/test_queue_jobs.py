@@ -37,7 +37,7 @@ def states(queue: Queue, job: str) -> list[str]:
 def test_the_same_request_with_the_same_key_is_the_same_job(queue: Queue) -> None:
     first, new = queue.jobs.submit(request("k"))
     assert (new, queue.jobs.submit(request("k"))) == (True, (first, False))
-    assert len(queue.jobs.since(0)[1]) == 1
+    assert len(queue.jobs.since(0).jobs) == 1
 
 
 def test_another_request_with_the_same_key_is_refused(queue: Queue) -> None:
@@ -75,7 +75,7 @@ def test_a_key_that_cannot_be_one_is_refused(queue: Queue, key: str) -> None:
 def test_a_spec_id_that_cannot_name_a_folder_is_refused(queue: Queue, ids: list[str]) -> None:
     with pytest.raises(BadParameter, match="specs"):
         queue.jobs.submit(request("k", *(Spec(each, "onnxruntime") for each in ids)))
-    assert queue.jobs.since(0)[1] == []
+    assert queue.jobs.since(0).jobs == []
 
 
 @pytest.mark.parametrize(
@@ -212,14 +212,14 @@ def test_the_progress_of_a_job_is_the_mean_of_its_tasks(queue: Queue) -> None:
 def test_only_what_changed_is_listed_again(queue: Queue) -> None:
     first, _ = queue.jobs.submit(request("1"))
     second, _ = queue.jobs.submit(request("2"))
-    revision, jobs, there = queue.jobs.since(0)
-    assert there == {first, second}
+    revision, _, jobs, there = queue.jobs.since(0)
+    assert there == len(queue.jobs.ids()) == 2
     assert [job.id for job in jobs] == [second, first]
     queue.jobs.cancel(first)
-    newer, jobs, _ = queue.jobs.since(revision)
+    newer, _, jobs, _ = queue.jobs.since(revision)
     assert newer > revision
     assert [job.id for job in jobs] == [first]
-    assert queue.jobs.since(newer)[1] == []
+    assert queue.jobs.since(newer).jobs == []
 
 
 def test_a_request_comes_back_as_it_was_given(queue: Queue) -> None:

@@ -294,6 +294,21 @@ def test_a_late_heartbeat_does_not_undo_a_cancel_or_a_retry(queue: Queue, upkeep
     assert beat(queue, agent, lease) == ([], [lease.task])
 
 
+def test_while_the_database_was_away_no_agent_was_lost(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.jobs.submit(request())
+    lease = taken(queue, member(queue))
+    upkeep = Upkeep(queue.database, queue.notifier, LEASE_S, lambda _: None, grace=queue.leases.grace)
+    with monkeypatch.context() as patched:
+        patched.setattr(upkeep, "look", lambda: 1 / 0)
+        upkeep._try()
+    later(queue, lease, lease_until_ns=1)
+    upkeep._try()
+    assert task_of(queue, lease).state == "running"
+    later(queue, lease, lease_until_ns=1)
+    upkeep._try()
+    assert task_of(queue, lease).state == "waiting"
+
+
 def test_a_task_whose_agents_are_lost_again_and_again_fails(queue: Queue, upkeep: Upkeep) -> None:
     queue.jobs.submit(request("k", retries=1))
     agent = member(queue)

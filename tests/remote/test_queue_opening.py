@@ -47,7 +47,7 @@ def slowly(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> list[Queue]:
 def test_a_task_that_was_running_is_taken_back_though_nobody_asks(remote: Remote) -> None:
     remote.start()
     queue = until(lambda: remote._queue)
-    [job] = queue.jobs.since(0)[1]
+    [job] = queue.jobs.since(0).jobs
     assert until(lambda: queue.jobs.one(job.id).tasks[0].state == "waiting")
 
 

@@ -108,7 +108,7 @@ def test_jobs_are_removed_some_days_after_they_ended(tmp_path: Path) -> None:
             aged = update(tasks).where(tasks.c.job.in_([old.lease.job, running.lease.job]))
             connection.execute(aged.values(updated_ns=past))
     with opened(tmp_path / "runs", keep_days=2) as remote:
-        there = {job.id for job in remote.opened().jobs.since(-1)[1]}
+        there = {job.id for job in remote.opened().jobs.since(-1).jobs}
         assert there == {new.lease.job, running.lease.job}
         assert not old.run.exists()
         assert new.run.exists()

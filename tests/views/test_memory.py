@@ -15,7 +15,7 @@ from tests.conftest import FIXTURES, SAMPLES, Write, answer, shared, trace_of
 from visualprof.reader import read_trace
 from visualprof.views import all_views
 from visualprof.views.answers.table import Coded, Selection, Table, page
-from visualprof.views.measure.memory import curve, lifetimes, peak, thin
+from visualprof.views.measure.memory import curve, largest_first, lifetimes, peak, thin
 
 MICRO = "traces/kineto/micro/test_memory_view.json"
 COLUMNS = (
@@ -27,6 +27,14 @@ COLUMNS = (
     "allocations",
     "calls",
 )
+
+
+@pytest.mark.parametrize("scale", [1, 2**47])
+def test_the_largest_sizes_come_first_and_equal_ones_as_they_stand(scale: int) -> None:
+    sizes = np.array([3, 7, 0, 7, 3, 7, 1] * 3000) * scale  # of the larger ones size and place are no int64 together
+    expected = sorted(range(len(sizes)), key=lambda place: -sizes[place])
+    assert largest_first(sizes).tolist() == expected
+    assert largest_first(sizes[:0]).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,18 +16,20 @@ if TYPE_CHECKING:
     from pwdlib import PasswordHash
 
 SHORTEST, LONGEST = 10, 1000
-AT_ONCE = 2  # each takes a core for a fifth of a second, and 64 MB
+AT_ONCE = 2 if (os.cpu_count() or 1) > 4 else 1  # each takes a core for a fifth of a second, and 64 MB
+WAITING = 6  # each holds a thread of the server
 _PATIENCE_S = 10
 
 
 class Passwords:
-    """Hashes by Argon2, a few at once: a storm of them leaves the server to others.
+    """Hashes by Argon2, a few at once, for which few wait: a storm of them leaves the server to others.
 
     Raises: VisualprofError: the package is not installed.
     """
 
     def __init__(self) -> None:
         self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._places = threading.BoundedSemaphore(AT_ONCE + WAITING)
         try:
             from pwdlib import PasswordHash
         except ImportError as error:
@@ -49,19 +52,42 @@ class Passwords:
         with self._turn():
             return self._argon2.verify(password[:LONGEST], kept or self._nobodys) and kept is not None
 
+    def refuse_crowd(self) -> None:
+        """Before anything else is done for somebody who would have to wait for long.
+
+        Raises: Crowded.
+        """
+        with self._place():
+            pass
+
     @cached_property
     def _nobodys(self) -> str:
         return self._argon2.hash("nobody's password")
 
     @contextmanager
-    def _turn(self) -> Generator[None]:
-        """A place among those that hash."""
-        if not self._room.acquire(timeout=_PATIENCE_S):
-            raise Crowded("many people log in at this moment", "try again in a few seconds")
+    def _place(self) -> Generator[None]:
+        """A place among those that hash or wait for it."""
+        if not self._places.acquire(blocking=False):
+            raise _crowded()
         try:
             yield
         finally:
-            self._room.release()
+            self._places.release()
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """A place among those that hash."""
+        with self._place():
+            if not self._room.acquire(timeout=_PATIENCE_S):
+                raise _crowded()
+            try:
+                yield
+            finally:
+                self._room.release()
+
+
+def _crowded() -> Crowded:
+    return Crowded("many people log in at this moment", "try again in a few seconds")
 
 
 def refuse_weak(password: str, email: str) -> None:

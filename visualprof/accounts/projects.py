@@ -66,11 +66,12 @@ class Projects:
         with self._database.write() as connection:
             name = belonging(connection, actor, project).name
             theirs = update(runs).where(runs.c.project == project)
-            connection.execute(theirs.values(project=None, visibility="private"))
+            private = {"project": None, "visibility": "private", "revision": changed(connection, "runs")}
+            connection.execute(theirs.values(private))
             connection.execute(delete(members).where(members.c.project == project))
             connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))
-            changed(connection, "runs")
+            changed_sharing(connection)
             note(connection, actor, "remove project", name)
 
     def add(self, actor: Actor, project: str, email: str) -> None:
@@ -86,7 +87,7 @@ class Projects:
             row = {"project": project, "user": user}
             if not connection.execute(select(members).filter_by(**row)).first():
                 connection.execute(insert(members).values(row))
-                changed(connection, "runs")
+                changed_sharing(connection)
                 note(connection, actor, "add to project", f"{email} to {name}")
 
     def leave(self, actor: Actor, project: str, user: str) -> None:
@@ -99,8 +100,14 @@ class Projects:
             gone = delete(members).where((members.c.project == project) & (members.c.user == user))
             if not connection.execute(gone).rowcount:
                 raise NotFound(f"there is no member {user[:40]!r} in {name}")
-            changed(connection, "runs")
+            changed_sharing(connection)
             note(connection, actor, "remove from project", f"{user} from {name}")
+
+
+def changed_sharing(connection: Connection) -> None:
+    """Counts a change of who may see what was there before: runs, and the jobs whose results they are."""
+    changed(connection, "shared")
+    changed(connection, "jobs")
 
 
 def belonging(connection: Connection, actor: Actor, project: str) -> AnyRow:

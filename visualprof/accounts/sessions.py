@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
@@ -22,6 +22,16 @@ _COOKIE = "vp_w_"
 IDLE_S, WHOLE_S = 12 * 3600, 14 * 86400
 LONGEST_DAYS = 366
 _DAY_NS = 86400 * 10**9
+
+
+def _with_user(table: Any) -> Any:
+    """The row of a secret with its user; `may` is that one's role."""
+    who = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
+    return select(table, *who).join(users, users.c.id == table.c.user).where(table.c.sha256 == bindparam("secret"))
+
+
+# Statements are made once: making one takes longer than running it.
+_OF_COOKIE, _OF_TOKEN = _with_user(sessions), _with_user(api_tokens)
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ class Sessions:
         """Who it is; nobody where the session is over."""
         sha256, now = secret.hashed(cookie), time.time_ns()
         with self._database.read() as connection:
-            row = connection.execute(_with_user(sessions).where(sessions.c.sha256 == sha256)).first()
+            row = connection.execute(_OF_COOKIE, {"secret": sha256}).first()
         if row is None or row.disabled or now - row.seen_ns > self._idle_ns or now - row.begun_ns > self._whole_ns:
             return NOBODY
         every_ns = min(secret.SEEN_NS, self._idle_ns // 4)
@@ -72,7 +82,7 @@ class Sessions:
         """Who it is; nobody where the token is not known or its time is over."""
         sha256, now = secret.hashed(token), time.time_ns()
         with self._database.read() as connection:
-            row = connection.execute(_with_user(api_tokens).where(api_tokens.c.sha256 == sha256)).first()
+            row = connection.execute(_OF_TOKEN, {"secret": sha256}).first()
         if row is None or row.disabled or row.expires_ns < now:
             return NOBODY
         secret.note_use(self._database, api_tokens.c.used_ns, sha256, row.used_ns, now)
@@ -131,12 +141,6 @@ class Sessions:
             if not connection.execute(delete(api_tokens).where(mine)).rowcount:
                 raise NotFound(f"there is no token {token[:40]!r}")
             note(connection, actor, "end token", token)
-
-
-def _with_user(table: Any) -> Any:
-    """Rows with their user; `may` is that one's role."""
-    who = users.c.email, users.c.name.label("who"), users.c.role.label("may"), users.c.disabled
-    return select(table, *who).join(users, users.c.id == table.c.user)
 
 
 def _session(row: AnyRow) -> Session:

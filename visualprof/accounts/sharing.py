@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor, Principal, Visibility
-from visualprof.accounts.projects import belonging
+from visualprof.accounts.projects import belonging, changed_sharing
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.remote.queue.store.database import Database, changed
-from visualprof.remote.queue.store.tables import revisions, runs
-from visualprof.remote.queue.store.visibility import is_visible
+from visualprof.remote.queue.store.tables import members, revisions, runs
+
+_KEPT = 256  # people
+_REVISIONS = select(revisions.c.name, revisions.c.revision).where(
+    (revisions.c.name == "runs") | (revisions.c.name == "shared")
+)
+_CHANGED = select(runs.c.folder, runs.c.owner, runs.c.visibility, runs.c.project).where(
+    runs.c.revision > bindparam("known")
+)
 
 
 @dataclass(frozen=True)
@@ -32,32 +42,57 @@ class Access:
 
 
 class Sharing:
-    """Who may see which run: rows of `runs` by folder. A run follows the longest folder that its id begins with."""
+    """Who may see which run: rows of `runs` by folder. A run follows the longest folder that its id begins with.
+
+    They are kept in memory, and of a change its rows alone are read: there are as many as jobs ever were.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._lock = threading.Lock()
+        self._rows: dict[str, tuple[str, Visibility, str]] = {}  # by folder: owner, visibility, project
+        self._known = -1  # the revision of these rows
+        self._projects = lru_cache(_KEPT)(self._projects_of)
 
     def revision(self) -> int:
-        """Grows with every change of who may see what."""
+        """Grows with every change of who may see what was there before; `rule` knows all rows until now."""
         with self._database.read() as connection:
-            query = select(revisions.c.revision).where(revisions.c.name == "runs")
-            return int(connection.execute(query).scalar_one())
+            now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
+            if now["runs"] != self._known:
+                with self._lock:
+                    self._read(connection, now["runs"])
+        return now["shared"]
 
     def rule(self, viewer: str | None) -> Callable[[str], bool]:
         """Tells of the ids of runs, or of files in them, whether somebody may see them."""
         if viewer is None:
             return lambda _: True
-        with self._database.read() as connection:
-            known = {row[0]: bool(row[1]) for row in connection.execute(select(runs.c.folder, is_visible(viewer)))}
+        known, projects = self._rows, self._projects(viewer, self.revision())
 
         def visible(path: str) -> bool:
             while path:
-                if path in known:
-                    return known[path]
+                row = known.get(path)
+                if row:
+                    owner, visibility, project = row
+                    shared = visibility == "public" or (visibility == "project" and project in projects)
+                    return shared or owner == viewer
                 path = path.rpartition("/")[0]
             return True
 
         return visible
+
+    def _read(self, connection: Connection, until: int) -> None:
+        """The rows that changed until then."""
+        if until > self._known:  # else another thread read later ones
+            for folder, *row in connection.execute(_CHANGED, {"known": self._known}):
+                self._rows[folder] = sys.intern(row[0] or ""), row[1], sys.intern(row[2] or "")
+            self._known = until
+
+    def _projects_of(self, viewer: str, shared: int) -> frozenset[str]:
+        """Of somebody, at that revision or a later one."""
+        del shared
+        with self._database.read() as connection:
+            return frozenset(connection.execute(select(members.c.project).where(members.c.user == viewer)).scalars())
 
     def of(self, path: str) -> Access:
         """The row that a run follows; a public one where there is none."""
@@ -90,9 +125,9 @@ class Sharing:
         with self._database.write() as connection:
             if project is not None:
                 belonging(connection, actor, project)
-            values = {"visibility": visibility, "project": project}
+            values = {"visibility": visibility, "project": project, "revision": changed(connection, "runs")}
             mine = runs.c.folder == access.folder
             if not connection.execute(update(runs).where(mine).values(values)).rowcount:
                 connection.execute(insert(runs).values(folder=access.folder, owner=access.owner, **values))
-            changed(connection, "runs")
+            changed_sharing(connection)
             note(connection, actor, "share run", f"{access.folder}: {visibility} {project or ''}".rstrip())

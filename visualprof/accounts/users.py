@@ -99,6 +99,7 @@ class Users:
         """
         email = email.strip().lower()
         key = hashed(f"{address} {email}")
+        self._passwords.refuse_crowd()
         self._count_attempt(key)
         with self._database.read() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
@@ -118,6 +119,7 @@ class Users:
         Raises: Untrusted: the old one is wrong. BadParameter. Crowded.
         """
         key = hashed(f"{actor.address} {actor.principal.email}")
+        self._passwords.refuse_crowd()
         self._count_attempt(key)
         with self._database.read() as connection:
             row = connection.execute(select(users).where(users.c.id == actor.user)).one()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from visualprof.capture.automatic import autowrap
 from visualprof.capture.graph import FRAMEWORKS, UnsupportedModel, add_graph
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning, Options
 from visualprof.capture.profile import Profile, profile
@@ -16,5 +17,5 @@ from visualprof.capture.topics import ALL, MEMORY, OPERATOR, SCOPE, SHAPE_INFER,
 __all__ = [
     "ALL", "FRAMEWORKS", "MEMORY", "OPERATOR", "SCOPE", "SHAPE_INFER", "SYNC", "TENSOR_LIFETIME", "CaptureBusy",
     "CaptureError", "CaptureWarning", "Options", "Profile", "Recording", "Topics", "UnsupportedModel", "add_graph",
-    "begin", "profile", "profile_static",
+    "autowrap", "begin", "profile", "profile_static",
 ]  # fmt: skip

@@ -125,14 +125,18 @@ class Shelf:
             ) from None
 
     def place(self, step: int, kind: str) -> Path:
-        """The file of a recording that begins at this step; makes room for it."""
+        """The file of a recording that begins at this step."""
         taken = {path.name for path in self._written}
         names = (f"{self.worker.name}.step{step}{f'.{i}' if i else ''}.{kind}.gz" for i in range(len(taken) + 1))
         path = self.folder / next(name for name in names if name not in taken)
         self._written.append(path)
-        while self.most and len(self._written) > self.most:
-            self._written.pop(0).unlink(missing_ok=True)
         return path
+
+    def surplus(self) -> list[Path]:
+        """The oldest files, which are to go; they are none of its files any more."""
+        count = max(0, len(self._written) - self.most) if self.most else 0
+        gone, self._written = self._written[:count], self._written[count:]
+        return gone
 
 
 def write(

@@ -199,6 +199,9 @@ class Recording:
 
     def _dump(self, replaced: tuple[bytes, bytes] | None, background: bool) -> None:
         self.path = path = self._shelf.place(self._first, self._recorder.kind)
+        for old in self._shelf.surplus():
+            _settle_dumps(DUMP_S, old)  # else its child would bring it back
+            old.unlink(missing_ok=True)
         facts = self._facts | {
             "rank": self.worker.rank, "world_size": self.worker.world_size, "host": self.worker.host,
             "pid": self.worker.pid, "steps": [self._first, max(self._first, self._step - 1)],
@@ -276,7 +279,7 @@ class _Dump:
     """A child that writes a file, and says "" or what went wrong."""
 
     def __init__(self, pid: int, answer: int, path: Path) -> None:
-        self._pid, self._answer, self._path = pid, answer, path
+        self._pid, self._answer, self.path = pid, answer, path
 
     def over(self, until: float) -> bool:
         """Waits for it; False when it takes longer."""
@@ -289,7 +292,7 @@ class _Dump:
         with contextlib.suppress(ChildProcessError):  # the program waits for all its children itself
             os.waitpid(self._pid, 0)
         if said != "written":
-            warn(f"{self._path} was not written: {said or 'the process that wrote it ended'}")
+            warn(f"{self.path} was not written: {said or 'the process that wrote it ended'}")
 
 
 def _forked(write: Callable[[], None], path: Path) -> _Dump | None:
@@ -325,9 +328,10 @@ def _write_and_end(write: Callable[[], None], said: int) -> None:
         os._exit(0)
 
 
-def _settle_dumps(timeout_s: float) -> None:
+def _settle_dumps(timeout_s: float, path: Path | None = None) -> None:
+    """Waits for the files that are being written, or for this one."""
     until = time.monotonic() + timeout_s
-    for dump in [dump for dump in _dumps if dump.over(until)]:
+    for dump in [dump for dump in _dumps if path in (None, dump.path) and dump.over(until)]:
         _dumps.remove(dump)
         dump.close()
 

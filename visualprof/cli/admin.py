@@ -16,6 +16,7 @@ from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
+    from visualprof.remote.queue.store.database import Database
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tasks.add_parser("list", help="everybody with an account")
     backup = tasks.add_parser("backup", help="copy the database, while the server runs or not")
     backup.add_argument("file", type=Path)
+    migrate = tasks.add_parser("migrate", help="take the database back to the schema of an earlier version")
+    migrate.add_argument("schema", help="as that version calls it, like 0008; what it cannot hold is gone")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,6 +51,9 @@ def run(args: argparse.Namespace) -> int:
             raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")
         _backup(_folder(args) / "jobs.sqlite", args.file)
         return _missing(args.store, args.file) if args.store else 0
+    if args.task == "migrate":
+        _go_back(args)
+        return 0
     from visualprof.accounts.principal import Actor, Principal
 
     actor = Actor(Principal(email=f"{getpass.getuser()} in the shell", role="admin", sees_all=True), "")
@@ -76,9 +82,24 @@ def _folder(args: argparse.Namespace) -> Path:
     return Path(args.data) if args.data else Path(first) / ".visualprof"
 
 
+def _go_back(args: argparse.Namespace) -> None:
+    """While no server runs: the next start of this version brings it up to date again."""
+    from visualprof.remote.queue.store.database import migrate
+
+    with _database(args) as database:
+        migrate(database, "the database", to=args.schema)
+
+
 @contextlib.contextmanager
 def _accounts(args: argparse.Namespace) -> Generator[Accounts]:
     from visualprof.accounts.service import Accounts
+
+    with _database(args) as database:
+        yield Accounts(database)
+
+
+@contextlib.contextmanager
+def _database(args: argparse.Namespace) -> Generator[Database]:
     from visualprof.remote.queue.store.postgresql import open_database
 
     file = Path() if args.database else _folder(args) / "jobs.sqlite"
@@ -87,7 +108,7 @@ def _accounts(args: argparse.Namespace) -> Generator[Accounts]:
         file.touch(0o600)
     database = open_database(args.database, file)
     try:
-        yield Accounts(database)
+        yield database
     finally:
         database.close()
 

@@ -46,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a further name by which browsers may call this server, e.g. behind a proxy; * is any",
     )
+    parser.add_argument(
+        "--embed-in", action="append", default=[], metavar="ORIGIN", help="of a page that may show this one in a frame"
+    )
     _add_team_arguments(parser)
     parser.add_argument("--with-agent", action="store_true", help="run jobs on this machine, too")
     parser.add_argument(
@@ -162,6 +165,7 @@ def run(args: argparse.Namespace) -> int:
         read_only=args.read_only,
         host=args.host,
         allowed_hosts=tuple(args.allow_host),
+        embedded_in=tuple(args.embed_in),
         data=Path(args.data) if args.data else None,
         database=args.database,
         store=place_of(args.store) if args.store else None,

@@ -10,13 +10,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from visualprof.errors import FormatError, VisualprofError
 from visualprof.reader.processors import share
@@ -37,8 +38,7 @@ Result = TypeVar("Result")
 Task = Callable[[str, Progress], Result]
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What reading one file may take; without limits for profiles, which are measured files of any size.
 
     seconds: by the clock. base_bytes: beyond what the process holds before; times: more for each byte of the file.
@@ -53,8 +53,7 @@ class Limits:
 MODEL = Limits(60.0, 1 << 30, 4)
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Why a file could not be read. status: as in `VisualprofError`."""
 
     error: str

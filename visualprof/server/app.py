@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
 
-IDENTIFY = "visualprof.identify"  # what tells who sends a request, among the application's extensions
+# Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
+IDENTIFY, PREPARE = "visualprof.identify", "visualprof.prepare"
 _log = logging.getLogger(__name__)
 
 
@@ -61,6 +62,8 @@ def create_app(
     accounts = _accounts(settings, remote) if settings.accounts else None
     visible = Visible(logdir, remote, accounts)
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
+    jobs = Jobs(remote, visible)
+    app.extensions[PREPARE] = jobs.prepare
     resources = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Views(logdir, visible, models, reports),
@@ -68,7 +71,7 @@ def create_app(
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),
-        Jobs(remote, visible),
+        jobs,
         Agents(remote, accounts, settings.base_url),
         Session(settings, accounts),
         People(settings, accounts),

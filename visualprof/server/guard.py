@@ -24,7 +24,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # What is not named, as scripts, connections and fonts, is the default.
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-    "object-src 'none'; frame-ancestors 'self'; base-uri 'none'"
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 )
 
 
@@ -54,8 +54,8 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
 
     app.before_request(check)
     # The page's own connections, and those to the bucket that takes its files.
-    policy = f"{POLICY}; connect-src 'self' {settings.store.origin}" if settings.store else POLICY
-    app.after_request(partial(_headers, policy))
+    connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
+    app.after_request(partial(_headers, " ".join((*connects, POLICY, *settings.embedded_in))))
 
 
 def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_origin, get_type_hints
 
 import msgspec
@@ -179,13 +180,16 @@ def decoded(decoder: msgspec.json.Decoder[T]) -> T:
         raise BadParameter(f"the body is not what is expected here: {error}", "docs/remote.md describes it") from error
 
 
+_fields = lru_cache(msgspec.structs.fields)
+
+
 def parse(texts: Mapping[str, str], kind: type[QueryT]) -> QueryT:
     """The parameters of a request as a struct; empty ones count as absent, unknown ones are left out.
 
     Raises: BadParameter: one is missing, or of a wrong value.
     """
     values: dict[str, Any] = {}
-    known = msgspec.structs.fields(kind)
+    known = _fields(kind)
     for field in known:
         text = texts.get(field.name, "")
         if field.name == "others":

@@ -63,7 +63,7 @@ class Server:
         self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
-        from visualprof.server.app import IDENTIFY, create_app
+        from visualprof.server.app import IDENTIFY, PREPARE, create_app
         from visualprof.server.bodies import Parser
         from visualprof.server.remote_service import open_remote
 
@@ -87,6 +87,7 @@ class Server:
         self._agent: LocalAgent | None = None
         self._post: Post | None = None
         app = create_app(self.logdir, self._settings, self.remote, self.models)
+        self._prepare = app.extensions[PREPARE]
         tries = range(port, min(port + ports, 65536)) if port else [0]
         try:
             self._waitress = self._bind(tries, app=app)
@@ -142,9 +143,11 @@ class Server:
     @property
     def lacks_people(self) -> bool:
         """Should people log in, and does nobody have an account yet?"""
+        if not self._settings.accounts:
+            return False
         from visualprof.accounts.users import anybody
 
-        return self._settings.accounts and not anybody(self.remote.opened().database)
+        return not anybody(self.remote.opened().database)
 
     @property
     def port(self) -> int:
@@ -174,7 +177,7 @@ class Server:
         """
         self._thread = threading.Thread(target=self._waitress.run, name="http", daemon=True)
         self._thread.start()
-        self.remote.start()
+        self.remote.start(self._prepare)
         self._post = self._begun_post()
         if self._settings.with_agent:
             from visualprof.server.remote_service import LocalAgent

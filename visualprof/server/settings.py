@@ -18,6 +18,7 @@ class Settings:
     language: of the page when the browser has not chosen; "" leaves it to the browser.
     read_only: refuse everything that is not a question. host: the address it is bound to.
     allowed_hosts: names besides localhost by which browsers may call it; "*" is any.
+    embedded_in: origins of pages, besides its own, that may show it in a frame.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
     store: the bucket of uploads and of results on their way; None keeps them in `data`. cache_bytes: of copies there.
@@ -36,6 +37,7 @@ class Settings:
     read_only: bool = False
     host: str = "127.0.0.1"
     allowed_hosts: tuple[str, ...] = ()
+    embedded_in: tuple[str, ...] = ()
     dist: Path = field(default=DIST)
     data: Path | None = None
     database: str = field(default="", repr=False)

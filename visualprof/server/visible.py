@@ -18,7 +18,7 @@ from visualprof.server.remote_service import Queue
 if TYPE_CHECKING:
     from visualprof.accounts.service import Accounts
 
-_KEPT = 64
+_KEPT = 256  # people
 
 Rule = Callable[[str], bool]
 
@@ -53,8 +53,8 @@ class Visible:
             return self._logdir.changes(since)
         if self._shared[0] != revision:
             self._shared = revision, self._logdir.touch()
-        rule = self._rules(viewer, revision)
         now = self._logdir.changes(None if since is None or since < self._shared[1] else since)
+        rule = self.rule  # asked for after the runs: what says who may see one is there before it
         runs = tuple(run for run in now.runs if rule(run.id))
         removed = tuple(run for run in now.removed if rule(run))
         return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
@@ -122,9 +122,10 @@ class Visible:
         return lambda path: of_keys(self.key(path))
 
     def _listing_of(self, revision: int, viewer: str, shared: int) -> Listing:
-        """At that revision or, where it has grown meanwhile, at a later one."""
-        del revision
-        now, rule = self._logdir.listing(), self._rules(viewer, shared)
+        """Of whoever asks now, at that revision or, where it has grown meanwhile, at a later one."""
+        del revision, viewer, shared
+        now = self._logdir.listing()
+        rule = self.rule  # see `changes`
         return Listing(now.revision, tuple(run for run in now.runs if rule(run.id)), ())
 
 

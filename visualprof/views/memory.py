@@ -25,6 +25,7 @@ from visualprof.views.measure.memory import (
     curve,
     devices_of,
     held_by_category,
+    largest_first,
     lifetimes,
     owners,
     owners_of,
@@ -228,7 +229,7 @@ def _allocations(trace: Trace, lives: Lifetimes, low: int, high: int, owner: Ids
     end = np.where(lives.released >= 0, allocs.ts[lives.released], -1)
     keep = np.flatnonzero(((begin >= low) & (begin < high)) | ((end >= low) & (end < high)))
     place = np.where(lives.allocated[keep] >= 0, lives.allocated[keep], lives.released[keep])
-    order = np.argsort(-np.abs(allocs.bytes[place]), kind="stable")
+    order = largest_first(np.abs(allocs.bytes[place]))
     keep, place = keep[order], place[order]
     begin, end = begin[keep], end[keep]
 
@@ -264,14 +265,13 @@ def _operators(trace: Trace, device: int, low: int, high: int, own: Mask, rows: 
     size = allocs.bytes[at]
     direct = [np.bincount(owner, w, len(ops)).astype(np.int64) for w in (size, size > 0, np.where(size > 0, size, 0))]
     parent = place[nearest_ancestor(events.parent, own, events.parent[ops])]
-    total = [with_inner(o, parent, events.depth[ops]) for o in direct]
+    total = with_inner(direct, parent, events.depth[ops])
     touched = np.flatnonzero(total[1] | (total[0] != 0))
-    calls = group(events.name[ops])
-    groups = group(events.name[ops][touched])
+    name = events.name[ops]
+    groups = group(name[touched])
     first = touched[groups.first]
     columns: dict[str, Column] = {
-        "name": names(trace, events.name[ops][first]),
-        "calls": calls.count[np.searchsorted(events.name[ops][calls.first], events.name[ops][first])],
+        "name": names(trace, name[first]), "calls": np.bincount(name)[name[first]],
         "size_increase_bytes": groups.sum(total[0][touched]),
         "self_size_increase_bytes": groups.sum(direct[0][touched]),
         "allocations": groups.sum(total[1][touched]), "self_allocations": groups.sum(direct[1][touched]),

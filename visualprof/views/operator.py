@@ -22,7 +22,6 @@ from visualprof.views.measure.tensor_core import (
     can_use_tensor_core,
     knows_tensor_cores,
     names_with,
-    uses_tensor_core,
 )
 from visualprof.views.measure.timing import names, ordered
 
@@ -90,8 +89,7 @@ def compute(trace: Trace, params: OperatorParams) -> OperatorAnswer:
     Source: torch-tb-profiler's operator view; docs/views.md#operator.
     """
     joined = launches(trace)
-    core = names_with(trace, trace.events.name, uses_tensor_core)
-    times = operator_times(trace, joined, core)
+    times = operator_times(trace, joined)
     keep = in_step(trace, params.step)[times.rows]
     if params.operator:
         keep &= names_with(trace, trace.events.name[times.rows], lambda name: name == params.operator)

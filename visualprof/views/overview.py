@@ -188,8 +188,10 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     Source: docs/views.md#overview.
     """
     windows = step_windows(trace)
+    inside = in_step(trace, params.step)
     ran = busy(trace, np.ones(len(trace.events), bool))
-    spans = exposed(ran)
+    spans, by_category = exposed(ran), _events(trace, busy(trace, inside) if params.step else ran)
+    del ran
     parts = breakdown(spans, windows)
     total = windows.end - windows.start
     filled: dict[str, Ints] = {"total_ns": total, **{f"{p}_ns": parts[p] for p in PARTS}}
@@ -198,7 +200,6 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
     devices = device_summary(trace, windows)
     stages = find_stages(trace)
     shown = windows.only(params.step) if params.step else windows
-    inside = in_step(trace, params.step)
     by_stage = stage_times(trace, windows, stages, joined)
     return OverviewAnswer(
         headline=_headline(trace, total),
@@ -208,7 +209,7 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         devices=devices,
         stages=Table(columns=_stages(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
-        events=Table(columns=_events(trace, busy(trace, inside) if params.step else ran)),
+        events=Table(columns=by_category),
         stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
         annotations=Table(columns=_annotations(trace, inside, joined)),
         findings=findings(Case(trace, windows, filled, spans, devices, joined)),

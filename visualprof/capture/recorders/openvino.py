@@ -39,7 +39,7 @@ class Recorder(Shape):
         self._compiled: Any = None
         self._counts: dict[int, bool] = {}
         self._undo: list[Callable[[], None]] = []
-        self._wrap(_OPENVINO.Core, "compile_model", _with_counters)
+        self._wrap(_OPENVINO.Core, "compile_model", with_counters)
 
     @property
     def forkable(self) -> bool:
@@ -104,7 +104,9 @@ def _counts(model: Any) -> bool:
     return str(model.get_property(COUNTERS)).upper() in ("YES", "TRUE")
 
 
-def _with_counters(compile_model: Callable[..., Any]) -> Callable[..., Any]:
+def with_counters(compile_model: Callable[..., Any]) -> Callable[..., Any]:
+    """`Core.compile_model` whose models count."""
+
     def call(core: Any, model: Any, device_name: Any = None, config: Any = None, **keywords: Any) -> Any:
         return compile_model(core, model, device_name, {COUNTERS: True, **(config or {})}, **keywords)
 

@@ -11,8 +11,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.known import Known
@@ -40,8 +42,7 @@ _MISSES = 2
 _TRIES = 2
 
 
-@dataclass
-class _Entry:
+class _Entry(msgspec.Struct):
     """What this process knows of one file, whatever it turned out to be.
 
     span: None for a file that is not shown. job: of the parse under way, 0 for none.

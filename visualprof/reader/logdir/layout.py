@@ -21,7 +21,9 @@ the name of the directory.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from visualprof.reader.registry import profile_suffixes
 
@@ -50,8 +52,7 @@ _PLAIN = re.compile(
 RECORDINGS = ("timeline", "profile", "memory", "monitor")
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a file stands.
 
     run: its id below the log directory, "." for the directory itself. stamp: "" without a time in the name.
@@ -98,9 +99,9 @@ def recording_of(worker: str) -> str:
     return kind if kind in RECORDINGS else ""
 
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"([0-9]+)")
 
 
-def natural(text: str) -> list[tuple[int, str]]:
-    """A sort key by which rank2 comes before rank10."""
-    return [(int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in _DIGITS.split(text)]
+def natural(text: str) -> tuple[Any, ...]:
+    """A sort key by which rank2 comes before rank10: words and numbers in turns."""
+    return tuple(int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(text)))

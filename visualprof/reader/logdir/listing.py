@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.layout import Place, natural, place, standing
@@ -21,8 +23,7 @@ _GONE = 1000
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(msgspec.Struct, frozen=True):
     """One file as it is known at the moment.
 
     id: unique within its worker. summary: set once parsed, also when only the whole part of a file cut short
@@ -56,8 +57,7 @@ class Span:
         return known if known >= 0 else self.place.rank
 
 
-@dataclass(frozen=True)
-class Worker:
+class Worker(msgspec.Struct, frozen=True):
     """One process of a run; its spans in order of time."""
 
     id: str
@@ -65,8 +65,7 @@ class Worker:
     spans: tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """What ran together; workers in order of rank, then name."""
 
     id: str
@@ -79,8 +78,7 @@ class Run:
         return max(span.version.mtime_ns for worker in self.workers for span in worker.spans)
 
 
-@dataclass(frozen=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Everything at one moment, in natural order. revision grows with each change."""
 
     revision: int
@@ -96,8 +94,7 @@ class Listing:
         return _pick(_pick(chosen.workers, worker, f"worker of run {run!r}").spans, span, f"span of run {run!r}")
 
 
-@dataclass(frozen=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What became of the log directories since a revision.
 
     since: None when this is everything. removed: ids of runs that are gone. skipped: None when they are the same.
@@ -131,7 +128,7 @@ class Arrangement:
     def __init__(self) -> None:
         self.revision = self._oldest = time.time_ns() // 1000
         self._spans: dict[str, dict[str, Span]] = {}
-        self._order: list[tuple[list[tuple[int, str]], str]] = []
+        self._order: list[tuple[tuple[Any, ...], str]] = []
         # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
         self._runs: dict[str, Run] = {}
         self._changed: dict[str, int] = {}

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+from msgspec import structs
+
 from visualprof.errors import FormatError, NotReady
 from visualprof.reader.cache import Cache
 from visualprof.reader.child import MODEL, Failed, Failure
@@ -152,7 +154,7 @@ class ModelReader:
         if result is None:
             result = Failure(f"{name}: its graph cannot be kept", "is the disk of the cache folder full?", 500)
         if isinstance(result, Failure):
-            result = replace(result, error=result.error.replace(path.name, name))
+            result = structs.replace(result, error=result.error.replace(path.name, name))
         with self._lock:
             del self._readings[key]
             if isinstance(result, Failure):

@@ -10,12 +10,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
+
+import msgspec
 
 from visualprof.reader.child import Child, Failure, Limits, Result, Task
 from visualprof.reader.processors import usable
@@ -59,8 +60,7 @@ class Parser(Protocol[Read]):
         """Stops everything."""
 
 
-@dataclass
-class _Job:
+class _Job(msgspec.Struct):
     key: str
     path: str
     huge: bool

@@ -7,9 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.reader.models import recognise_model
@@ -37,16 +38,14 @@ _OTHER_NAME = re.compile(
 _RESULT_NAMES = frozenset({"job.json", "env.json", "status.json"})
 
 
-@dataclass(frozen=True)
-class Root:
+class Root(msgspec.Struct, frozen=True):
     """A log directory. prefix: what stands before its runs, "" when it is the only one."""
 
     path: Path
     prefix: str
 
 
-@dataclass(frozen=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """Differs when the content of a file may differ."""
 
     size: int
@@ -54,8 +53,7 @@ class Version:
     inode: int
 
 
-@dataclass(frozen=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """A file. file: how it is called towards users, unique; folder: below its root, with `/`."""
 
     path: str
@@ -66,8 +64,7 @@ class LogFile:
     version: Version
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A file or folder that is not shown, and why."""
 
     file: str
@@ -75,8 +72,7 @@ class Problem:
     hint: str
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """profile: of `format`. growing: too short to say. skipped: looks like one, is none. other: never mentioned."""
 
     kind: Literal["profile", "growing", "skipped", "other"]

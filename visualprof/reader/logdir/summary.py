@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.child import Failure
@@ -11,8 +14,7 @@ from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(msgspec.Struct, frozen=True):
     """What a list of runs shows of a parsed file.
 
     views: the views it has data for. truncated: the file ends in the middle.
@@ -28,6 +30,15 @@ class Summary:
     views: tuple[str, ...]
     warnings: tuple[str, ...]
     truncated: bool
+
+    def __post_init__(self) -> None:
+        """Thousands of files have data for the same views, which are kept once."""
+        force_setattr(self, "views", _kept(self.views))
+
+
+@lru_cache(1000)
+def _kept(views: tuple[str, ...]) -> tuple[str, ...]:
+    return views
 
 
 Outcome = Summary | Failure

@@ -85,17 +85,17 @@ API int64_t vp_union(int64_t *spans, int64_t n, int64_t *spare)
 /*
  * What intervals of two sets share, each of which is ascending and disjoint. Gives the number of the parts.
  *
- * a: (n, 2). b: (m, 2). start, end: (n + m,) written.
+ * a: (n, 2). b: (m, 2). shared: (n + m, 2) written.
  */
-API int64_t vp_overlaps(const int64_t *a, int64_t n, const int64_t *b, int64_t m, int64_t *start, int64_t *end)
+API int64_t vp_overlaps(const int64_t *a, int64_t n, const int64_t *b, int64_t m, int64_t *shared)
 {
-    int64_t count = 0;
+    int64_t *next = shared;
     for (int64_t i = 0, j = 0; i < n && j < m;) {
-        start[count] = a[2 * i] > b[2 * j] ? a[2 * i] : b[2 * j];
-        end[count] = a[2 * i + 1] < b[2 * j + 1] ? a[2 * i + 1] : b[2 * j + 1];
-        count += start[count] < end[count];
+        next[0] = a[2 * i] > b[2 * j] ? a[2 * i] : b[2 * j];
+        next[1] = a[2 * i + 1] < b[2 * j + 1] ? a[2 * i + 1] : b[2 * j + 1];
+        if (next[0] < next[1]) next += 2;
         if (a[2 * i + 1] < b[2 * j + 1]) i++;
         else j++;
     }
-    return count;
+    return (next - shared) / 2;
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from visualprof.reader.chrome.values import items, json_object, json_objects, number, whole
-from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.source import UNDECODABLE
+
+if TYPE_CHECKING:
+    from visualprof.reader.logdir.scan import LogFile
 
 MAX_POINTS_BYTES = 32 << 20
 MAX_POINTS = 10_000

@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.chrome.values import json_object, json_objects, number, text, texts, whole
-from visualprof.reader.logdir.scan import LogFile
 from visualprof.reader.results.points import Json, Point, read_lines, read_points
 from visualprof.reader.source import UNDECODABLE
+
+if TYPE_CHECKING:
+    from visualprof.reader.logdir.scan import LogFile
 
 JOB_SCHEMA = "visualprof.job/1"
 PARTS = ("job.json", "env.json", "status.json", "points.jsonl", "latencies.bin")

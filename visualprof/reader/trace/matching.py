@@ -29,11 +29,10 @@ def entries_of(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
         return np.full(len(wanted), -1)
     order = np.lexsort((process, ids))
     ids, own = ids[order], process[order]
-    first = np.searchsorted(ids, wanted)
-    last = np.searchsorted(ids, wanted, side="right") - 1
-    found = last >= first
-    first = np.where(found, first, 0)
+    first = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    found = ids[first] == wanted
     if own.min() < own.max():
+        last = np.searchsorted(ids, wanted, side="right") - 1
         place = np.concatenate(([0], np.cumsum(ids[1:] != ids[:-1]))) * (int(own.max()) + 1) + own
         exact = np.minimum(np.searchsorted(place, place[first] - own[first] + seeker), len(ids) - 1)
         same = (ids[exact] == wanted) & (own[exact] == seeker)

@@ -76,7 +76,7 @@ def open_queue(
 
         leases.grace()
         tidy()
-        upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy)
+        upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy, leases.grace)
         upkeep.start()
     relay = Relay(database, notifier) if url else None
     if relay:

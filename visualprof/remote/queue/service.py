@@ -10,6 +10,7 @@ import stat
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -171,13 +172,22 @@ class Remote:
         queue = self.existing()
         return queue.agents.all(viewer) if queue else []
 
-    def start(self) -> None:
+    def start(self, prepare: Callable[[Queue], object] = lambda _: None) -> None:
         """The server runs: if anything is kept here, lost tasks are taken back from now on.
 
         The first page does not wait for the libraries of the database; who asks for the queue does.
+
+        prepare: called in another thread with the queue, if there is one.
         """
+
+        def begin() -> None:
+            queue = self.existing()
+            with contextlib.suppress(VisualprofError):  # whoever asks for it is told
+                if queue:
+                    prepare(queue)
+
         if not self.root.path.is_file() and self._kept:
-            threading.Thread(target=self.existing, name="queue", daemon=True).start()
+            threading.Thread(target=begin, name="queue", daemon=True).start()
 
     def wake(self) -> None:
         """Nobody waits for a task any more: the server is about to close."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import takewhile
+from typing import Annotated, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta
 
 from visualprof.remote.protocol import FINAL, Phase, Reason, Request, State
 from visualprof.remote.queue.check.matching import takers
-from visualprof.remote.queue.store.records import Agent, Job, Task
+from visualprof.remote.queue.store.records import Job, Task
 from visualprof.remote.queue.tasks.told import PointHead
 from visualprof.server.answers import row
 from visualprof.server.api.job_results import ResultRow, Results
@@ -20,8 +23,6 @@ from visualprof.server.routes import Query
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
-
-_KEPT = 64  # lists of as many people
 
 
 class TaskRow(msgspec.Struct):
@@ -71,10 +72,21 @@ class JobRow(msgspec.Struct):
     tasks: list[TaskRow]
 
 
+class JobsQuery(Query):
+    """What the page knows."""
+
+    since: Annotated[int, Meta(ge=0, le=2**53, description="revision of an earlier answer")] | None = None
+
+
 class JobsAnswer(msgspec.Struct):
-    """Newest first. revision: grows with every change. problem: why no job can be submitted here, null when one can."""
+    """Jobs, the newest first: all of them, or those that changed since a revision, new ones among them.
+
+    revision: grows with every change. since: null when these are all: no revision was given, or a job is gone or seen
+    by others since. problem: why no job can be submitted here, null when one can.
+    """
 
     revision: int
+    since: int | None
     jobs: list[JobRow]
     problem: str | None
     hint: str | None
@@ -129,6 +141,16 @@ class LogAnswer(msgspec.Struct):
     cut: int
 
 
+class _Kept(NamedTuple):
+    """A job as it is answered, encoded. revision: of the list with which it came."""
+
+    revision: int
+    submitted_ns: int
+    id: str
+    folder: str
+    row: msgspec.Raw
+
+
 class JobList:
     """Every job of a queue, newest first."""
 
@@ -136,10 +158,13 @@ class JobList:
         self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
-        self._rows: dict[str, JobRow] = {}
-        self._revision = -1
         self._of: Queue | None = None
-        self._kept: dict[str | None, tuple[object, bytes]] = {}  # by viewer
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing is known yet."""
+        self._rows: dict[str, _Kept] = {}  # the latest changed last
+        self._revision = self._oldest = self._shared = -1  # oldest: from then on nothing but jobs changed
 
     def queue(self) -> Queue:
         """The queue.
@@ -148,26 +173,31 @@ class JobList:
         """
         return self._remote.needed("no job was ever submitted here")
 
-    def listing(self) -> bytes:
-        """The list as JSON; polled by every open page, so it is encoded once for each change."""
-        queue = self._remote.existing()
-        problem = self._remote.problem  # which it may just have met
+    @contextmanager
+    def refreshed(self, queue: Queue | None) -> Generator[None]:
+        """With the lists as they are now."""
+        now = -1 if queue is None else queue.jobs.revision()
         with self._lock:
             if queue is not self._of:  # what was kept is gone: another one begins anew
-                self._of, self._rows, self._revision = queue, {}, -1
-            if queue is not None and queue.jobs.revision() != self._revision:
+                self._of = queue
+                self._begin()
+            if queue is not None and now > self._revision:
                 self._refresh(queue)
-            viewer, shared = self._visible.version
-            key = (self._revision, problem, viewer, shared)
-            if viewer not in self._kept or self._kept[viewer][0] != key:
-                mine = self._rows.keys() if viewer is None or queue is None else queue.jobs.visible(viewer)
-                rows = [shown for name, shown in self._rows.items() if name in mine]
-                rows.sort(key=lambda shown: (-shown.submitted_ns, shown.id))
-                error, hint = problem or (None, None)
-                if len(self._kept) >= _KEPT:
-                    self._kept.clear()
-                self._kept[viewer] = key, encode(JobsAnswer(max(self._revision, 0), rows, error, hint))
-            return self._kept[viewer][1]
+            yield
+
+    def listing(self, since: int | None = None) -> JobsAnswer:
+        """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
+        queue = self._remote.existing()
+        problem = self._remote.problem  # which it may just have met
+        with self.refreshed(queue):
+            rows, revision = self._rows, self._revision
+            since = since if since is not None and self._oldest <= since <= revision else None
+            new = list(takewhile(lambda kept: since is None or kept.revision > since, reversed(rows.values())))
+        seen = self._visible.rule
+        mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
+        error, hint = problem or (None, None)
+        jobs = cast("list[JobRow]", [kept.row for kept in mine])
+        return JobsAnswer(max(revision, 0), since, jobs, error, hint)
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -178,23 +208,27 @@ class JobList:
         job = self._visible.job(queue, name)
         points = queue.jobs.points(job)
         rows = [_point_row(task, point) for task in job.tasks for point in points[task.id]]
-        agents = queue.agents.all()
         online = [a for a in queue.agents.all(job.owner) if a.online(self._remote.intervals.lease_s)]
         unserved = [spec.id for spec in job.request.specs if not takers(spec, online)]
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
-        shown = self._shown(queue, [job], agents, counts)[0]
+        shown = self._shown(queue, [job], counts)[0]
         return JobAnswer(shown, job.request, rows, unserved, results, verdicts)
 
     def _refresh(self, queue: Queue) -> None:
-        self._revision, changed, there = queue.jobs.since(self._revision)
-        agents, counts = queue.agents.all(), queue.jobs.counts(changed)
-        self._rows |= {shown.id: shown for shown in self._shown(queue, changed, agents, counts)}
-        self._rows = {name: shown for name, shown in self._rows.items() if name in there}
+        self._revision, shared, jobs, count = queue.jobs.since(self._revision)
+        for job, shown in zip(jobs, self._shown(queue, jobs, queue.jobs.counts(jobs)), strict=True):
+            self._rows.pop(job.id, None)
+            kept = _Kept(self._revision, job.submitted_ns, job.id, job.folder, msgspec.Raw(encode(shown)))
+            self._rows[job.id] = kept
+        if len(self._rows) != count or shared != self._shared:
+            there = queue.jobs.ids()
+            self._rows = {name: kept for name, kept in self._rows.items() if name in there}
+            self._oldest, self._shared = self._revision, shared
 
-    def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
+    def _shown(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
-        names = {agent.id: agent.name for agent in agents}
+        names = queue.agents.names()
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(

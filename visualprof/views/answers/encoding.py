@@ -30,7 +30,7 @@ def builtin(value: Any) -> Any:
 
 def _written(value: Any) -> Any:
     """The same, a long column as JSON already: a million values are no million objects."""
-    text: bytes | None = None
+    text: memoryview | None = None
     if isinstance(value, Coded) and len(value) >= LONG:
         text = _addresses(value) if isinstance(value, Addresses) else _coded(value)
     elif isinstance(value, np.ndarray):
@@ -40,21 +40,21 @@ def _written(value: Any) -> Any:
     return builtin(value) if text is None else msgspec.Raw(text)
 
 
-def _numbers(column: NDArray[Any], write: Callable[..., int] | None) -> bytes | None:
+def _numbers(column: NDArray[Any], write: Callable[..., int] | None) -> memoryview | None:
     """A contiguous column by what writes its type; None where nothing does, or not these numbers."""
     if write is None:
         return None
     text = np.empty(22 * len(column) + 2, np.uint8)
     length = write(column, len(column), text)
-    return text[:length].tobytes() if length >= 0 else None
+    return text[:length].data if length >= 0 else None
 
 
-def _addresses(column: Addresses) -> bytes | None:
+def _addresses(column: Addresses) -> memoryview | None:
     write = function("vp_json_addresses", c_int64, INT64, c_int64, UINT8)
     return _numbers(np.ascontiguousarray(column.values, np.uint64).view(np.int64), write)
 
 
-def _coded(column: Coded) -> bytes | None:
+def _coded(column: Coded) -> memoryview | None:
     """Each distinct text is made JSON once."""
     write = function("vp_json_values", c_int64, INT64, c_int64, UINT8, INT64, UINT8)
     if write is None:
@@ -64,7 +64,7 @@ def _coded(column: Coded) -> bytes | None:
     sizes = np.array([len(value) for value in values])
     text = np.empty(int(sizes[of].sum()) + len(of) + 2, np.uint8)
     length = write(of, len(of), np.frombuffer(b"".join(values), np.uint8), np.cumsum(sizes), text)
-    return text[:length].tobytes()
+    return text[:length].data
 
 
 def _writer(dtype: np.dtype[Any]) -> Callable[..., int] | None:

@@ -17,6 +17,7 @@ from visualprof.reader.trace import Category, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import innermost_at, nearest_ancestor
 from visualprof.views.answers.kinds import Duration, Identifier, keyed
 from visualprof.views.measure.devices import DeviceSummary
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered, intersect, merge, subtract, union
 from visualprof.views.measure.launch import Launches, is_kernel, is_operator
 from visualprof.views.measure.once import once
@@ -261,11 +262,11 @@ def _small_kernels(case: Case) -> Iterator[Finding]:
     """Calls that last longer than all the kernels that they launch keep the device waiting for the host."""
     joined, events = case.joined, case.trace.events
     chosen = (joined.call >= 0) & (events.category[joined.work] == Category.KERNEL)
-    work = joined.work[chosen]
-    calls, of = np.unique(joined.call[chosen], return_inverse=True)
+    work, call = joined.work[chosen], joined.call[chosen]
+    calls = distinct(call)
     if not case.on_gpu() or len(calls) < 100:
         return
-    short = np.bincount(of, events.dur[work]) < events.dur[calls]
+    short = np.bincount(call, events.dur[work])[calls] < events.dur[calls]
     if short.mean() > 0.5 and any(case.share(case.idle(d.id)) > 0.2 for d in case.devices):
         busy = merge(*(mine.spans for mine in kernels(case.trace).values()))
         gain = case.within(subtract(_spans(case.trace, calls[short]), busy))

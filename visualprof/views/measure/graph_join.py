@@ -87,7 +87,7 @@ def _measured(trace: Trace) -> tuple[Longs, Longs]:
     if trace.meta.device_work == "operator":
         rows = np.flatnonzero(is_kernel(trace))
         return rows, np.maximum(trace.events.dur[rows], 0)
-    times = operator_times(trace, launches(trace), np.zeros(len(trace.events), bool))
+    times = operator_times(trace, launches(trace))
     return times.rows.astype(np.int64), times.device_self if times.device_self.any() else times.host_self
 
 

@@ -62,7 +62,7 @@ def _united(spans: Ints) -> Ints:
     if native is None:
         return _union(spans[:, 0], spans[:, 1])
     count: int = native(spans, len(spans), np.empty_like(spans))
-    return np.array(spans[:count])
+    return spans[:count] if 2 * count > len(spans) else np.array(spans[:count])  # few do not hold the room of many
 
 
 def _union(start: Ints, end: Ints) -> Ints:
@@ -123,30 +123,30 @@ def _lengths(of: Ints, start: Ints, end: Ints, count: int) -> Ints:
 
 def intersect(a: Ints, b: Ints) -> Ints:
     """Time in both of two disjoint ascending sets (n, 2), (m, 2)."""
-    return union(*_overlaps(a, b))
+    return _united(_overlaps(a, b))
 
 
 def subtract(a: Ints, b: Ints) -> Ints:
     """Time in `a` and not in `b`; both disjoint ascending (n, 2), (m, 2)."""
     if not len(a) or not len(b):
         return a
-    return intersect(a, np.stack((np.append(EVER.min, b[:, 1]), np.append(b[:, 0], EVER.max)), axis=1))
+    return intersect(a, np.concatenate(([EVER.min], b.ravel(), [EVER.max])).reshape(-1, 2))
 
 
 def pieces(spans: Ints, borders: Ints) -> Ints:
     """Disjoint intervals (n, 2) cut wherever one of some times (m,) lies in them."""
     edges = np.concatenate(([EVER.min], np.sort(borders, axis=None), [EVER.max]))
-    return np.stack(_overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1)), axis=1)
+    return _overlaps(spans, np.stack((edges[:-1], edges[1:]), axis=1))
 
 
-def _overlaps(a: Ints, b: Ints) -> tuple[Ints, Ints]:
-    """Start and end of each part that an interval of `a` shares with one of `b`, which are disjoint and ascending."""
-    native = function("vp_overlaps", c_int64, INT64, c_int64, INT64, c_int64, INT64, INT64)
+def _overlaps(a: Ints, b: Ints) -> Ints:
+    """Each part (k, 2) that an interval of `a` shares with one of `b`, which are disjoint and ascending."""
+    native = function("vp_overlaps", c_int64, INT64, c_int64, INT64, c_int64, INT64)
     if native:
         a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
-        start, end = np.empty((2, len(a) + len(b)), np.int64)
-        found: int = native(a, len(a), b, len(b), start, end)
-        return start[:found], end[:found]
+        shared = np.empty((len(a) + len(b), 2), np.int64)
+        found: int = native(a, len(a), b, len(b), shared)
+        return shared[:found]
     if len(a) > len(b):
         a, b = b, a
     first = np.searchsorted(b[:, 1], a[:, 0], side="right")
@@ -155,7 +155,7 @@ def _overlaps(a: Ints, b: Ints) -> tuple[Ints, Ints]:
     other = np.arange(len(of)) + np.repeat(first - np.cumsum(count) + count, count)
     start, end = np.maximum(a[of, 0], b[other, 0]), np.minimum(a[of, 1], b[other, 1])
     some = np.flatnonzero(end > start)
-    return start[some], end[some]
+    return np.stack((start[some], end[some]), axis=1)
 
 
 def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
@@ -163,26 +163,19 @@ def covered(spans: Ints, start: Ints, end: Ints) -> Ints:
 
     Args: spans: (n, 2) ns. start, end: (m,) ns. Returns: (m,) ns.
     """
-    return _before(spans, end) - _before(spans, start)
-
-
-def _before(spans: Ints, times: Ints) -> Ints:
-    """Nanoseconds covered before each time."""
     if not len(spans):
-        return np.zeros(len(times), np.int64)
-    total = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
-    place = np.searchsorted(spans[:, 0], times, side="right") - 1
-    at = np.maximum(place, 0)
-    partial = np.minimum(times, spans[at, 1]) - spans[at, 0]
-    return np.where(place < 0, 0, total[at] + partial)
+        return np.zeros(len(start), np.int64)
+    edges, total = spans.ravel(), np.zeros(len(spans) + 1, np.int64)
+    np.cumsum(spans[:, 1] - spans[:, 0], out=total[1:])
+    times = np.stack((start, end))
+    place = np.searchsorted(edges, times, side="right")  # odd: in an interval, behind its start
+    before = total[place >> 1] + np.where(place & 1, times - edges[place - 1], 0)
+    return before[1] - before[0]
 
 
 def covers(spans: Ints, times: Ints) -> Mask:
     """Of each time: does it lie in one of disjoint ascending intervals (n, 2)?"""
-    if not len(spans):
-        return np.zeros(len(times), bool)
-    place = np.searchsorted(spans[:, 0], times, side="right") - 1
-    return (place >= 0) & (times < spans[np.maximum(place, 0), 1])
+    return np.searchsorted(spans.ravel(), times, side="right") % 2 == 1
 
 
 def holders(sets: Sequence[Ints], times: Ints) -> Ints:

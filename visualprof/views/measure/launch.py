@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Mask, Rows, T
 from visualprof.reader.trace.matching import entries_of, processes
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.once import once
+from visualprof.views.measure.tensor_core import names_with, uses_tensor_core
 
 DEVICE_WORK = (Category.KERNEL, Category.MEMCPY, Category.MEMSET, Category.COMM)
 OPERATORS = (Category.OP, Category.COMM)
@@ -175,13 +178,12 @@ class OperatorTimes(msgspec.Struct, frozen=True):
     tensor_core_total: Ints
 
 
-def operator_times(trace: Trace, joined: Launches, tensor_core: Mask) -> OperatorTimes:
+def operator_times(trace: Trace, joined: Launches) -> OperatorTimes:
     """Host and device time of every operator.
 
     Host self time is the operator's own less its direct child operators and runtime calls; device time is that of
     the work it launched, total with that of the operators inside it.
 
-    Args: tensor_core: (n events,) does the kernel use tensor cores?
     Source: torch-tb-profiler's definitions, docs/views.md#operator-times.
     """
     events = trace.events
@@ -197,30 +199,36 @@ def operator_times(trace: Trace, joined: Launches, tensor_core: Mask) -> Operato
     spent = np.bincount(place[above[direct]], dur[inner[direct]], len(rows)).astype(np.int64)
     parent = place[nearest_ancestor(events.parent, ops, events.parent[rows])]
     owned = joined.op >= 0
-    owner, cost = place[joined.op[owned]], dur[joined.work[owned]]
+    work = joined.work[owned]
+    owner, cost, tensor_core = (
+        place[joined.op[owned]],
+        dur[work],
+        names_with(trace, events.name[work], uses_tensor_core),
+    )
     device_self = np.bincount(owner, cost, len(rows)).astype(np.int64)
-    core_self = np.bincount(owner, cost * tensor_core[joined.work[owned]], len(rows)).astype(np.int64)
-    level = events.depth[rows]
+    core_self = np.bincount(owner, cost * tensor_core, len(rows)).astype(np.int64)
+    device_total, core_total = with_inner((device_self, core_self), parent, events.depth[rows])
     return OperatorTimes(
         rows,
         parent,
         np.maximum(dur[rows] - spent, 0),
         dur[rows],
         device_self,
-        with_inner(device_self, parent, level),
+        device_total,
         core_self,
-        with_inner(core_self, parent, level),
+        core_total,
     )
 
 
-def with_inner(own: Ints, parent: Rows, level: NDArray[np.uint16]) -> Ints:
-    """Own value plus that of everything inside, the deepest level first."""
-    total = np.array(own)
-    if not own.any():
-        return total
-    order = np.argsort(level, kind="stable")
+def with_inner(own: Sequence[Ints], parent: Rows, level: NDArray[np.uint16]) -> list[Ints]:
+    """Own values plus those of everything inside, the deepest level first."""
+    totals = [np.array(values) for values in own]
+    some = [total for total in totals if total.any()]
+    order = np.argsort(level, kind="stable") if some else np.zeros(0, np.int64)
     edges = np.flatnonzero(np.diff(level[order])) + 1
     for group in reversed(np.split(order, edges)):
         inside = group[parent[group] >= 0]
-        np.add.at(total, parent[inside], total[inside])
-    return total
+        around = parent[inside]
+        for total in some:
+            np.add.at(total, around, total[inside])
+    return totals

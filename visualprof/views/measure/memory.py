@@ -124,6 +124,14 @@ def lifetimes(trace: Trace, device: int) -> Lifetimes:
     return Lifetimes(np.where(grows[shown], shown, -1), np.where(grows[shown], released[shown], shown), until)
 
 
+def largest_first(sizes: Ints) -> Ints:
+    """Places of sizes (n,), the largest first, equal ones as they stand; size and place are sorted as one number."""
+    count, most = max(len(sizes), 1), int(sizes.max(initial=0))
+    if most >= 2**62 // count:
+        return np.argsort(-sizes, kind="stable")
+    return np.sort((most - sizes) * count + np.arange(len(sizes))) % count
+
+
 def owners(trace: Trace) -> Mask:
     """Of each event: are memory events in it its own? Operators; in a trace without them all but memory events."""
     operators = is_operator(trace)
@@ -150,6 +158,8 @@ def alive_at(trace: Trace, lives: Lifetimes, ts: int) -> Mask:
 def held_by_category(trace: Trace, device: int, places: Ints) -> tuple[list[str], list[Ints]]:
     """Categories of the file's own and the bytes of each after the memory events at `places`; none when it has none."""
     allocs = trace.allocs
+    if not allocs.category.any():
+        return [], []
     at = np.flatnonzero(allocs.device == device)
     ids: list[int] = distinct(allocs.category[at]).tolist()
     if ids in ([], [0]):

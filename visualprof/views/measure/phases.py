@@ -96,5 +96,5 @@ def _device_times(trace: Trace, joined: Launches, parts: Mask) -> Ints:
     own = np.bincount(at[at >= 0], events.dur[joined.work[at >= 0]], len(rows)).astype(np.int64)
     parent = place[nearest_ancestor(events.parent, parts, events.parent[rows])]
     out = np.zeros(len(events), np.int64)
-    out[rows] = with_inner(own, parent, events.depth[rows])
+    out[rows] = with_inner([own], parent, events.depth[rows])[0]
     return out

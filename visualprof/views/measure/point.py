@@ -134,7 +134,7 @@ def work(trace: Trace) -> tuple[str, WorkColumns | None]:
         return trace.meta.device_work, _by_name(trace, kernels)
     if not is_operator(trace).any():
         return "", None
-    times = operator_times(trace, launches(trace), np.zeros(len(trace.events), bool))
+    times = operator_times(trace, launches(trace))
     typed = "type" in trace.args
     key = np.maximum(trace.arg("type", times.rows, 0).astype(np.int64) if typed else trace.events.name[times.rows], 0)
     groups = group(key)

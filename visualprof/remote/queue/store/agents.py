@@ -26,6 +26,7 @@ MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_NAMES = select(agents.c.id, agents.c.name)
 _OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
 _BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
@@ -161,6 +162,11 @@ class Agents:
         """Grows with every change of an agent."""
         with self._database.read() as connection:
             return revision(connection, "agents")
+
+    def names(self) -> dict[str, str]:
+        """Of all, by id."""
+        with self._database.read() as connection:
+            return {row.id: row.name for row in connection.execute(_NAMES)}
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

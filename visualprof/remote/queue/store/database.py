@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import BadParameter, VisualprofError
 from visualprof.remote.queue.refusals import Crowded, Damaged, DiskFull
 from visualprof.remote.queue.store.tables import REVISIONS, metadata, revisions
 
@@ -134,15 +134,16 @@ def open_sqlite(path: Path) -> Database:
     return database
 
 
-def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
+def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str = "") -> None:
     """Makes the tables, or brings older ones up to date, in one transaction: all of it, or nothing.
 
     Args:
         database: to be changed.
         name: how errors call it.
         folder: of the migrations.
+        to: an earlier schema, to which it then goes back; what that cannot hold is gone.
 
-    Raises: VisualprofError: it was made by a newer version, or it is no database.
+    Raises: VisualprofError: it was made by a newer version, or it is no database. BadParameter: no schema is called so.
     """
     from alembic import command
     from alembic.config import Config
@@ -155,17 +156,22 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS) -> None:
         with _migrating, database.write() as connection:
             config.attributes["connection"] = connection
             current = MigrationContext.configure(connection).get_current_revision()
+            known = [str(script.revision) for script in ScriptDirectory.from_config(config).walk_revisions()]
+            if to and to not in known:
+                raise BadParameter(f"there is no schema {to[:40]!r}", f"there are: {', '.join(reversed(known))}")
             if current is None:
                 metadata.create_all(connection)
                 connection.execute(insert(revisions), [{"name": kind, "revision": 0} for kind in REVISIONS])
                 command.stamp(config, "head")
-            elif current in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
+            elif current in known:
                 command.upgrade(config, "head")
             else:
                 raise VisualprofError(
                     f"{name} was made by a newer visualprof (schema {current})",
-                    "install that version, or begin in another place: --data DIR, --database URL",
+                    f"with that version `visualprof admin migrate {known[0]}` makes it fit this one",
                 )
+            if to:
+                command.downgrade(config, to)
     except Damaged as error:
         reason = error.error.removeprefix(UNUSABLE)
         raise Damaged(f"{name} cannot be used: {reason}", database.remedy) from error

@@ -30,8 +30,9 @@ def _owner() -> Column[str | None]:
 
 
 # One row a name: grows with every change of what it names, so that pages ask for nothing that they have.
+# `runs` counts the rows of that table, `shared` what changes who may see what was there before.
 # `told` follows `jobs`: up to where people have been told of what ended.
-REVISIONS = ("jobs", "agents", "runs", "told")
+REVISIONS = ("jobs", "agents", "runs", "shared", "told")
 revisions = Table(
     "revisions",
     metadata,
@@ -70,7 +71,8 @@ jobs = Table(
     Column("submitted_ns", BigInteger, nullable=False),
     Column("revision", BigInteger, nullable=False, index=True),
 )
-Index("jobs_by_key", func.coalesce(jobs.c.owner, text("''")), jobs.c.key, unique=True)
+OF_OWNER = func.coalesce(jobs.c.owner, text("''"))  # in these words alone the index is used
+Index("jobs_by_key", OF_OWNER, jobs.c.key, unique=True)
 
 tasks = Table(
     "tasks",
@@ -171,6 +173,7 @@ runs = Table(
     _owner(),
     Column("visibility", String(16), nullable=False),  # private, project, public
     Column("project", String(32), nullable=True, index=True),
+    Column("revision", BigInteger, nullable=False, server_default="0", index=True),  # that of `runs` with which it came
 )
 
 # Who uploaded a file: knowing its sha256 opens nothing.

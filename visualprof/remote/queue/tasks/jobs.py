@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, Select, bindparam, func, insert, select, update
@@ -21,7 +21,7 @@ from visualprof.remote.queue.store.database import Database, changed, revision
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
-from visualprof.remote.queue.store.tables import blobs, jobs, points, runs, tasks
+from visualprof.remote.queue.store.tables import OF_OWNER, blobs, jobs, points, runs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -30,6 +30,8 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 
 # Statements are made once: making one takes longer than running it.
 _ALL = select(jobs)
+_COUNT = select(func.count()).select_from(jobs)
+_LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
 _TASKS = select(tasks).order_by(tasks.c.seq)
 _TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
 _POINTS_OF = select(points).where(points.c.task.in_(bindparam("named", expanding=True)))
@@ -42,10 +44,19 @@ _COUNTS = (
 _COUNTS_OF = _COUNTS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
 _HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
-    func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
+    bindparam("of_owner") == OF_OWNER, jobs.c.key == bindparam("its_key")
 )
 _TOUCHED = update(jobs).where(jobs.c.id == bindparam("of"))
-_SUBMITTED, _QUEUED = insert(jobs), insert(tasks)
+_SUBMITTED, _QUEUED, _PRIVATE = insert(jobs), insert(tasks), insert(runs)
+
+
+class Since(NamedTuple):
+    """The jobs that changed, the newest first, and how many there are. shared: the revision of who may see what."""
+
+    revision: int
+    shared: int
+    jobs: list[Job]
+    number: int
 
 
 class Jobs:
@@ -147,22 +158,22 @@ class Jobs:
                 touch(connection, row.id)
             self._notifier.notify(queued)
 
-    def visible(self, viewer: str) -> set[str]:
-        """The ids of the jobs that somebody may see."""
-        with self._database.read() as connection:
-            return set(connection.execute(visible_jobs(viewer).with_only_columns(jobs.c.id)).scalars())
-
     def revision(self) -> int:
         """Grows with every change of a job."""
         with self._database.read() as connection:
             return revision(connection)
 
-    def since(self, known: int) -> tuple[int, list[Job], set[str]]:
-        """The revision, the jobs that changed after `known`, newest first, and the ids of all."""
-        newest = select(jobs).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
+    def since(self, known: int) -> Since:
+        """What changed after a revision."""
         with self._database.read() as connection:
-            ids = set(connection.execute(select(jobs.c.id)).scalars())
-            return revision(connection), _jobs(connection, newest.where(jobs.c.revision > known)), ids
+            later = _jobs(connection, _LATER, {"known": known})
+            count = connection.execute(_COUNT).scalar_one()
+            return Since(revision(connection), revision(connection, "shared"), later, count)
+
+    def ids(self) -> set[str]:
+        """Of all jobs."""
+        with self._database.read() as connection:
+            return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
         """The jobs of which a task runs."""
@@ -197,6 +208,8 @@ class Jobs:
         """The points of each task's last attempt, in the order in which they came."""
         out: dict[str, list[dict[str, Any]]] = {task.id: [] for task in job.tasks}
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
+        if not any(attempts.values()):  # none ever ran
+            return out
         with self._database.read() as connection:
             for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
@@ -262,8 +275,8 @@ def _insert(connection: Connection, now: int, request: Request, owner: str | Non
     job = short_id()
     folder = folder_of(request.model.name, job)
     if owner is not None:
-        connection.execute(insert(runs).values(folder=folder, owner=owner, visibility="private", project=None))
-        changed(connection, "runs")
+        values = {"folder": folder, "owner": owner, "visibility": "private", "revision": changed(connection, "runs")}
+        connection.execute(_PRIVATE, values)
     values = {
         "id": job,
         "owner": owner,
@@ -322,9 +335,9 @@ def _fresh(now: int) -> dict[str, Any]:
     }
 
 
-def _jobs(connection: Connection, query: Select[tuple[object, ...]]) -> list[Job]:
+def _jobs(connection: Connection, query: Select[tuple[object, ...]], given: dict[str, Any] | None = None) -> list[Job]:
     """Jobs with their tasks. A list of ids has a limit, which the whole list of jobs would pass."""
-    rows = connection.execute(query).all()
+    rows = connection.execute(query, given or {}).all()
     of_job: dict[str, list[AnyRow]] = {row.id: [] for row in rows}
     some = len(of_job) <= _MANY
     for row in connection.execute(_TASKS_OF, {"named": list(of_job)}) if some else connection.execute(_TASKS):

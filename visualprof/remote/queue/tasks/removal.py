@@ -101,7 +101,7 @@ class Removal:
     def remove_older(self, days: float) -> list[str]:
         """Removes the jobs that ended so long ago; their ids."""
         before = self._database.now_ns() - int(days * DAY_NS)
-        old = [job.id for job in self._jobs.since(-1)[1] if job.state in FINAL and job.updated_ns < before]
+        old = [job.id for job in self._jobs.since(-1).jobs if job.state in FINAL and job.updated_ns < before]
         for name in old:
             with contextlib.suppress(VisualprofError):  # somebody else was faster
                 self.remove(name)

@@ -39,6 +39,7 @@ class Upkeep:
         database, notifier, lease_s: of the queue.
         ended: called with each task that ended here, so that what it had measured is not lost.
         remove: called every hour.
+        grace: called before the first round after one that failed: while the database was away no agent was heard of.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Upkeep:
         lease_s: float,
         ended: Callable[[str], None],
         remove: Callable[[], None] = lambda: None,
+        grace: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._notifier = notifier
@@ -55,7 +57,8 @@ class Upkeep:
         self._lease_ns = int(lease_s * 1e9)
         self._offset = _clock_offset()
         self._ended = ended
-        self._remove = remove
+        self._remove, self._grace = remove, grace
+        self._failed = False
         self._removed = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="upkeep", daemon=True)
@@ -87,8 +90,12 @@ class Upkeep:
 
     def _try(self) -> None:
         try:
+            if self._failed:
+                self._grace()
             self.look()
+            self._failed = False
         except Exception:  # noqa: BLE001 - a full disk, a locked database: the next round may do better
+            self._failed = True
             _log.exception("taking back lost tasks failed")
 
     def _follow_clock(self) -> None:

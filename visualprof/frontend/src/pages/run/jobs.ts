@@ -1,6 +1,6 @@
 // The jobs of the server, live, and what can be done to one.
 import { computed } from "vue";
-import { address, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../../api";
+import { address, get, send, type JobAnswer, type JobRow, type JobsAnswer, type JobState, type TaskRow } from "../../api";
 import { usePolled } from "../../state/polled";
 
 const BUSY_MS = 1000;
@@ -17,8 +17,25 @@ function pause(answer: JobsAnswer | null): number {
   return answer?.jobs.every((job) => is_over(job.state)) ? CALM_MS : BUSY_MS;
 }
 
+/** Changes laid over what is known: jobs that did not change stay the same objects. */
+export function updated(known: JobsAnswer | null, answer: JobsAnswer): JobsAnswer {
+  if (answer.since === null || known === null) return answer;
+  if (answer.revision === known.revision && answer.problem === known.problem) return known;
+  const changed = new Map(answer.jobs.map((job) => [job.id, job]));
+  const kept = known.jobs.map((job) => changed.get(job.id) ?? job);
+  for (const job of kept) changed.delete(job.id);
+  return { ...answer, jobs: [...changed.values(), ...kept] };
+}
+
 export function useJobs() {
-  const polled = usePolled<JobsAnswer>(() => address("jobs"), pause);
+  let known: JobsAnswer | null = null;
+  const polled = usePolled<JobsAnswer>(() => address("jobs"), pause, async (_, { signal }) => {
+    const answer = await get<JobsAnswer>(address("jobs", { since: known?.revision }), { signal });
+    const body = answer && updated(known, answer.body);
+    if (!body || body === known) return null;
+    known = body;
+    return { body, etag: null };
+  });
   const jobs = computed<JobRow[]>(() => polled.data.value?.jobs ?? []);
   return { ...polled, jobs };
 }

@@ -12,3 +12,7 @@ down_revision = None
 
 def upgrade() -> None:
     """Nothing: there was no database before."""
+
+
+def downgrade() -> None:
+    """Nothing comes before."""

@@ -11,21 +11,68 @@ from alembic import op
 
 revision = "0003"
 down_revision = "0002"
+_OF_PEOPLE = ("failures", "codes", "api_tokens", "sessions")
 
 
 def upgrade() -> None:
     """Nobody has an account yet."""
+    _people()
+    _projects()
+    _owners()
+    _log()
+
+
+def downgrade() -> None:
+    """There are no accounts any more; jobs and runs are everybody's."""
+    for table in ("audit", "holders", "runs", "members", "projects", *_OF_PEOPLE, "users"):
+        op.drop_table(table)
+    op.execute("DELETE FROM revisions WHERE name = 'runs'")
+
+
+def _people() -> None:
+    """Accounts, what proves who somebody is, and failed attempts to."""
     op.create_table(
-        "audit",
-        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
-        sa.Column("at_ns", sa.BigInteger(), nullable=False),
-        sa.Column("user", sa.String(length=32), nullable=True),
+        "users",
+        sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("email", sa.String(length=254), nullable=False),
-        sa.Column("action", sa.String(length=40), nullable=False),
-        sa.Column("subject", sa.String(length=400), nullable=False),
-        sa.Column("address", sa.String(length=200), nullable=False),
-        sa.PrimaryKeyConstraint("seq"),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("password", sa.String(length=300), nullable=True),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("disabled", sa.Boolean(), nullable=False),
+        sa.Column("created_ns", sa.BigInteger(), nullable=False),
+        sa.Column("seen_ns", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("email"),
     )
+    op.create_table(
+        "sessions",
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("user", sa.String(length=32), nullable=False),
+        sa.Column("begun_ns", sa.BigInteger(), nullable=False),
+        sa.Column("seen_ns", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.String(length=200), nullable=False),
+        sa.Column("browser", sa.String(length=300), nullable=False),
+        sa.ForeignKeyConstraint(["user"], ["users.id"]),
+        sa.PrimaryKeyConstraint("sha256"),
+        sa.UniqueConstraint("id"),
+    )
+    op.create_index(op.f("ix_sessions_user"), "sessions", ["user"], unique=False)
+    op.create_table(
+        "api_tokens",
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("user", sa.String(length=32), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("created_ns", sa.BigInteger(), nullable=False),
+        sa.Column("expires_ns", sa.BigInteger(), nullable=False),
+        sa.Column("used_ns", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["user"], ["users.id"]),
+        sa.PrimaryKeyConstraint("sha256"),
+        sa.UniqueConstraint("id"),
+    )
+    op.create_index(op.f("ix_api_tokens_user"), "api_tokens", ["user"], unique=False)
     op.create_table(
         "codes",
         sa.Column("sha256", sa.String(length=64), nullable=False),
@@ -44,13 +91,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("seq"),
     )
     op.create_index(op.f("ix_failures_key"), "failures", ["key"], unique=False)
-    op.create_table(
-        "holders",
-        sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("owner", sa.String(length=64), nullable=False),
-        sa.Column("name", sa.String(length=300), nullable=False),
-        sa.PrimaryKeyConstraint("sha256", "owner"),
-    )
+
+
+def _projects() -> None:
+    """Who belongs to which."""
     op.create_table(
         "projects",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -60,6 +104,19 @@ def upgrade() -> None:
         sa.UniqueConstraint("name"),
     )
     op.create_table(
+        "members",
+        sa.Column("project", sa.String(length=32), nullable=False),
+        sa.Column("user", sa.String(length=32), nullable=False),
+        sa.ForeignKeyConstraint(["project"], ["projects.id"]),
+        sa.ForeignKeyConstraint(["user"], ["users.id"]),
+        sa.PrimaryKeyConstraint("project", "user"),
+    )
+    op.create_index(op.f("ix_members_user"), "members", ["user"], unique=False)
+
+
+def _owners() -> None:
+    """Who may see which run, and who uploaded which file."""
+    op.create_table(
         "runs",
         sa.Column("folder", sa.String(length=400), nullable=False),
         sa.Column("owner", sa.String(length=64), nullable=True),
@@ -68,67 +125,26 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("folder"),
     )
     op.create_index(op.f("ix_runs_project"), "runs", ["project"], unique=False)
-    op.create_table(
-        "users",
-        sa.Column("id", sa.String(length=32), nullable=False),
-        sa.Column("email", sa.String(length=254), nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("password", sa.String(length=300), nullable=True),
-        sa.Column("role", sa.String(length=16), nullable=False),
-        sa.Column("disabled", sa.Boolean(), nullable=False),
-        sa.Column("created_ns", sa.BigInteger(), nullable=False),
-        sa.Column("seen_ns", sa.BigInteger(), nullable=True),
-        sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("email"),
-    )
-    op.create_table(
-        "api_tokens",
-        sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("id", sa.String(length=32), nullable=False),
-        sa.Column("user", sa.String(length=32), nullable=False),
-        sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("role", sa.String(length=16), nullable=False),
-        sa.Column("created_ns", sa.BigInteger(), nullable=False),
-        sa.Column("expires_ns", sa.BigInteger(), nullable=False),
-        sa.Column("used_ns", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["user"],
-            ["users.id"],
-        ),
-        sa.PrimaryKeyConstraint("sha256"),
-        sa.UniqueConstraint("id"),
-    )
-    op.create_index(op.f("ix_api_tokens_user"), "api_tokens", ["user"], unique=False)
-    op.create_table(
-        "members",
-        sa.Column("project", sa.String(length=32), nullable=False),
-        sa.Column("user", sa.String(length=32), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["project"],
-            ["projects.id"],
-        ),
-        sa.ForeignKeyConstraint(
-            ["user"],
-            ["users.id"],
-        ),
-        sa.PrimaryKeyConstraint("project", "user"),
-    )
-    op.create_index(op.f("ix_members_user"), "members", ["user"], unique=False)
-    op.create_table(
-        "sessions",
-        sa.Column("sha256", sa.String(length=64), nullable=False),
-        sa.Column("id", sa.String(length=32), nullable=False),
-        sa.Column("user", sa.String(length=32), nullable=False),
-        sa.Column("begun_ns", sa.BigInteger(), nullable=False),
-        sa.Column("seen_ns", sa.BigInteger(), nullable=False),
-        sa.Column("address", sa.String(length=200), nullable=False),
-        sa.Column("browser", sa.String(length=300), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["user"],
-            ["users.id"],
-        ),
-        sa.PrimaryKeyConstraint("sha256"),
-        sa.UniqueConstraint("id"),
-    )
-    op.create_index(op.f("ix_sessions_user"), "sessions", ["user"], unique=False)
     op.execute("INSERT INTO revisions (name, revision) VALUES ('runs', 0)")
+    op.create_table(
+        "holders",
+        sa.Column("sha256", sa.String(length=64), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=300), nullable=False),
+        sa.PrimaryKeyConstraint("sha256", "owner"),
+    )
+
+
+def _log() -> None:
+    """Who did what."""
+    op.create_table(
+        "audit",
+        sa.Column("seq", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("at_ns", sa.BigInteger(), nullable=False),
+        sa.Column("user", sa.String(length=32), nullable=True),
+        sa.Column("email", sa.String(length=254), nullable=False),
+        sa.Column("action", sa.String(length=40), nullable=False),
+        sa.Column("subject", sa.String(length=400), nullable=False),
+        sa.Column("address", sa.String(length=200), nullable=False),
+        sa.PrimaryKeyConstraint("seq"),
+    )

@@ -48,3 +48,9 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_device_use_owner"), "device_use", ["owner"], unique=False)
     op.create_index(op.f("ix_links_run"), "links", ["run"], unique=False)
+
+
+def downgrade() -> None:
+    """Links open nothing any more, and nobody is bounded."""
+    for table in ("device_use", "quotas", "links"):
+        op.drop_table(table)

@@ -56,3 +56,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("user"),
     )
     op.execute("INSERT INTO revisions (name, revision) SELECT 'told', revision FROM revisions WHERE name = 'jobs'")
+
+
+def downgrade() -> None:
+    """Nobody is told of anything."""
+    for table in ("contacts", "deliveries", "notices"):
+        op.drop_table(table)
+    op.execute("DELETE FROM revisions WHERE name = 'told'")

@@ -34,3 +34,13 @@ def upgrade() -> None:
     op.drop_index("tasks_by_state", "tasks")
     op.create_index("tasks_by_turn", "tasks", ["state", "priority", "owner", "seq"])
     op.create_index("tasks_by_start", "tasks", ["owner", "started_ns"])
+
+
+def downgrade() -> None:
+    """Private machines are their owners' alone, and nobody's task is more urgent."""
+    op.drop_index("tasks_by_start", "tasks")
+    op.drop_index("tasks_by_turn", "tasks")
+    op.create_index("tasks_by_state", "tasks", ["state", "seq"])
+    op.drop_column("tasks", "priority")
+    for table in ("bookings", "grants"):
+        op.drop_table(table)

@@ -27,3 +27,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(op.f("ix_uploads_owner"), "uploads", ["owner"], unique=False)
+
+
+def downgrade() -> None:
+    """What is on its way is sent again."""
+    op.drop_table("uploads")

@@ -1,0 +1,21 @@
+import { expect, test } from "vitest";
+import type { JobRow, JobsAnswer } from "../../api";
+import { updated } from "./jobs";
+
+const job = (id: string, state = "waiting") => ({ id, state }) as JobRow;
+const answer = (revision: number, since: number | null, jobs: JobRow[], problem: string | null = null): JobsAnswer => ({ revision, since, jobs, problem, hint: null });
+
+test("changed jobs take their places, new ones come first, the others stay the same objects", () => {
+  const known = answer(3, null, [job("b"), job("a")]);
+  const now = updated(known, answer(5, 3, [job("d"), job("c"), job("a", "running")]));
+  expect(now.jobs.map((one) => `${one.id} ${one.state}`)).toEqual(["d waiting", "c waiting", "b waiting", "a running"]);
+  expect(now.jobs[2]).toBe(known.jobs[0]);
+  expect(now.revision).toBe(5);
+});
+
+test("everything takes the place of everything, and nothing changes nothing", () => {
+  const known = answer(3, null, [job("b"), job("a")]);
+  expect(updated(known, answer(4, null, [job("a")])).jobs.map((one) => one.id)).toEqual(["a"]);
+  expect(updated(known, answer(3, 3, []))).toBe(known);
+  expect(updated(known, answer(3, 3, [], "the disk is full")).problem).toBe("the disk is full");
+});

@@ -1,0 +1,150 @@
+"""The dashboard in a notebook: `%load_ext visualprof`, `%%profile`, `visualprof.show("runs")`."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visualprof.errors import VisualprofError
+
+PROXY = "VISUALPROF_PROXY_URL"  # such as https://hub.example.org/user/ann/proxy/%PORT%/
+_ORIGINS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
+_COLAB = ("https://colab.research.google.com", "https://*.googleusercontent.com")
+_servers: dict[Path, _Server] = {}
+
+
+class NoDashboard(VisualprofError):
+    """The server did not start."""
+
+
+def show(path: str | os.PathLike[str] = "runs", height: int = 800) -> None:
+    """Shows a folder of runs, or one file, in the cell's output, and prints the link.
+
+    The server runs in a process of its own, is used again for the same folder, and ends with this one. Behind a proxy
+    the variable VISUALPROF_PROXY_URL says by which address the browser reaches a port: `https://hub/proxy/%PORT%/`.
+
+    Args:
+        path: the folder, which may be empty yet, or a profile or model.
+        height: of the frame, in pixels.
+
+    Raises:
+        NoDashboard: there is no such file, or the server did not start.
+    """
+    from visualprof.cli._paths import page_of  # the notebook may only have been loaded for its magic
+
+    file = Path(path).absolute()
+    folder, page = (file.parent, page_of(file)) if file.is_file() else (file, "")
+    _show(folder, page, height)
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Called by `%load_ext visualprof`."""
+    ipython.register_magic_function(_profile, "cell", "profile")
+
+
+def _show(folder: Path, page: str, height: int = 800) -> None:
+    server = _servers.get(folder)
+    if server is None or server.process.poll() is not None:
+        server = _servers[folder] = _started(folder)
+    address = server.address + page
+    sys.stdout.write(f"visualprof shows {folder} at {address}\n")
+    _display(address, server.port, height)
+
+
+@dataclass(frozen=True)
+class _Server:
+    process: subprocess.Popen[str]
+    port: int
+    address: str
+
+
+def _started(folder: Path) -> _Server:
+    proxy = urllib.parse.urlsplit(os.environ.get(PROXY, ""))
+    origins = list(_COLAB if _in_colab() else _ORIGINS)
+    origins += [f"{proxy.scheme}://{proxy.netloc}"] if proxy.netloc else []
+    command = [sys.executable, "-m", "visualprof", str(folder), "--create", "--port", "0"]
+    command += [word for origin in origins for word in ("--embed-in", origin)]
+    command += ["--allow-host", proxy.hostname] if proxy.hostname else []
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    atexit.register(process.terminate)
+    assert process.stdout
+    assert process.stderr
+    line = process.stdout.readline()
+    link = re.search(r"https?://\S+(?=  \(Ctrl-C)", line)
+    if link is None:
+        process.terminate()
+        raise NoDashboard(f"visualprof did not start: {process.stderr.read().strip() or line.strip() or 'no answer'}")
+    parts = urllib.parse.urlsplit(link[0])
+    assert parts.port
+    address = link[0]
+    if proxy.netloc:
+        base = os.environ[PROXY].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
+        address = f"{base}?{parts.query}" if parts.query else base
+    return _Server(process, parts.port, address)
+
+
+def _display(address: str, port: int, height: int) -> None:
+    """A frame, where there is a notebook around; else the printed link is all."""
+    if "IPython" not in sys.modules:
+        return
+    shell, out = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
+    if shell.get_ipython() is None:
+        return
+    if _in_colab():
+        facts = {"port": port, "query": urllib.parse.urlsplit(address).query, "height": height}
+        out.display(out.Javascript(_FRAME_OF_COLAB % facts))
+        return
+    out.display(out.IFrame(address, "100%", height))
+
+
+_FRAME_OF_COLAB = """(async () => {
+  const address = await google.colab.kernel.proxyPort(%(port)d, {cache: true});
+  const frame = document.createElement("iframe");
+  frame.src = new URL("?%(query)s", address).toString();
+  frame.width = "100%%";
+  frame.height = %(height)d;
+  frame.style.border = 0;
+  document.querySelector("#output-area, body").appendChild(frame);
+})();"""
+
+
+def _in_colab() -> bool:
+    return "google.colab" in sys.modules
+
+
+def _profile(line: str, cell: str) -> None:
+    """`%%profile [FOLDER] [--stacks] [--no-memory] [--no-shapes]` records what the cell does, and shows it.
+
+    A step ends with each step of the optimizer, or run of the session; without one the cell is the step.
+    """
+    from visualprof.capture.automatic import Automatic
+
+    parser = argparse.ArgumentParser("%%profile", exit_on_error=False)
+    parser.add_argument("folder", nargs="?", default="runs")
+    parser.add_argument("--stacks", action="store_true")
+    for name in ("memory", "shapes"):
+        parser.add_argument(f"--no-{name}", dest=name, action="store_false")
+    args = parser.parse_args(shlex.split(line))
+    recording = Automatic(args.folder, whole=True, stacks=args.stacks, memory=args.memory, shapes=args.shapes)
+    recording.begin()
+    try:
+        importlib.import_module("IPython.core.getipython").get_ipython().run_cell(cell)
+    finally:
+        files = recording.end()
+    if files:
+        folder = Path(args.folder).absolute()
+        run = files[-1].absolute().parent.relative_to(folder).as_posix()
+        _show(folder, f"#/overview?run={urllib.parse.quote(run, safe='')}")
+    else:
+        sys.stderr.write("visualprof: nothing was recorded: the cell used no framework that is known\n")
