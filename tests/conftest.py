@@ -15,11 +15,12 @@ from hypothesis import settings
 
 from tests import postgres as _postgres
 from tests.postgres import database_of_queues, postgres
+from tests.swift import swift, swift_server
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
 from visualprof.views.answers.encoding import encode
 
-__all__ = ["database_of_queues", "postgres"]
+__all__ = ["database_of_queues", "postgres", "swift", "swift_server"]
 pytest_generate_tests = _postgres.parametrize
 Write = Callable[..., Path]  # what `write` gives
 

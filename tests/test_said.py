@@ -31,7 +31,7 @@ UNSAID = re.compile(
     r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast"
     r"|.*\.encode"
     r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|NO_SPACE)"
-    r"|=(_Placed|command|token|lines|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"
+    r"|=(_Placed|command|token|lines|connects|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"
 )
 
 

@@ -258,7 +258,7 @@ def test_a_file_that_was_tidied_up_is_its_former_owners_no_more(team: Team) -> N
     blob = upload(bob, "bobs.onnx", data)["blob"]
     with queue.database.write() as connection:
         connection.execute(update(blobs_table).where(blobs_table.c.sha256 == blob).values(kept_ns=0))
-    remove_leftovers(queue.database, team.remote.folder, team.remote.folder / "results.partial")
+    remove_leftovers(queue.database, queue.store, team.remote.folder / "results.partial")
     upload(team.browser("ann"), "anns.onnx", data)
     assert bob.ask("GET", "models").get_json()["models"] == []
     assert bob.ask("GET", "account").get_json()["used"]["upload_bytes"] == 0

@@ -84,6 +84,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET graph/compare": (VIEWER, "ann"),
     "POST uploads": (MEMBER, ""),
     "POST uploads/known": (MEMBER, ""),
+    "POST uploads/direct": (MEMBER, ""),  # another's upload is not there: tests/accounts/test_team_bucket.py
+    "GET uploads/direct/<upload>": (MEMBER, ""),
+    "POST uploads/direct/<upload>": (MEMBER, ""),
+    "DELETE uploads/direct/<upload>": (MEMBER, ""),
     "GET jobs": (VIEWER, ""),
     "POST jobs": (MEMBER, ""),
     "POST jobs/check": (MEMBER, ""),
@@ -169,6 +173,7 @@ BODIES: dict[str, Any] = {
     "PUT runs/access": {"run": "RUN", "visibility": "public"},
     "POST links": {"run": "RUN", "hours": 1},
     "POST uploads/known": {"blob": "BLOB", "name": "mine.onnx"},
+    "POST uploads/direct": {"name": "mine.onnx", "size_bytes": 1},
     "POST jobs": {},
     "POST jobs/check": {},
     "POST jobs/draft": {"model": "BLOB"},

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import FIXTURES, SAMPLES, shared
 from tests.e2e.live import Dashboard, Page, Visits, expect
 from tests.remote.child_runs import megengine_python
+from tests.swift import Swift
 
 ONNX = SAMPLES / "models" / "resnet10.onnx"
 MINUTES_S = 180
@@ -133,3 +134,22 @@ def test_torchscript_with_shapes_written_by_hand_is_measured(serve: Callable[...
     submit(page)
     job = the_job(dashboard, "succeeded")
     assert views_of(dashboard, job["tasks"][0]["run"]) >= {"overview", "operator", "trace", "memory"}
+
+
+def test_a_model_goes_from_the_page_into_the_bucket_and_its_result_comes_back(
+    serve: Callable[..., Dashboard], visit: Visits, swift: Swift
+) -> None:
+    needs("onnxruntime")
+    dashboard = serve(None, "--with-agent", "--store", swift.new())
+    wait_for_agent(dashboard, "onnxruntime")
+    page = visit(dashboard, "run")
+    page.context.unroute_all()  # it asks the bucket, too
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(f"{request.method} {request.url}"))
+    give(page, ONNX)
+    quick(page)
+    submit(page)
+    assert [one for one in sent if one.startswith("PUT ")] == [one for one in sent if swift.endpoint in one] != []
+    assert not [one for one in sent if one.startswith("POST ") and "/uploads?" in one]
+    job = the_job(dashboard, "succeeded")
+    assert views_of(dashboard, job["tasks"][0]["run"]) >= {"overview", "operator"}

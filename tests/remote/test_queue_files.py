@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -46,8 +47,7 @@ def read(data: bytes) -> io.BytesIO:
 def test_a_file_is_kept_under_its_content(store: Store) -> None:
     sha256, size = store.put(read(b"abc").read, 10)
     assert (sha256, size) == (hashlib.sha256(b"abc").hexdigest(), 3)
-    with store.open(f"blobs/{sha256}") as file:
-        assert file.read() == b"abc"
+    assert store.path(f"blobs/{sha256}").read_bytes() == b"abc"
 
 
 def test_the_same_content_is_kept_once(store: Store, tmp_path: Path) -> None:
@@ -81,13 +81,15 @@ def test_a_file_whose_sender_goes_away_leaves_nothing(store: Store, tmp_path: Pa
     "key", ["../secret", "blobs/../secret", "/etc/passwd", "blobs/abc", "incoming/../../x", "secret"]
 )
 def test_a_key_that_leads_elsewhere_is_no_key(store: Store, key: str) -> None:
-    for act in (store.path, store.size, store.open, store.expect, store.delete):
+    for act in (store.path, store.want, partial(store.announce, size=1), partial(store.arrived, size=1)):
         with pytest.raises(NotFound):
             act(key)
+    with pytest.raises(NotFound):
+        store.delete(key.replace("abc", ".."))
 
 
 def test_bytes_are_added_at_the_end_alone(store: Store) -> None:
-    store.expect(KEY)
+    store.announce(KEY, 10)
     assert store.append(KEY, 0, read(b"abc").read, 10) == 3
     assert store.append(KEY, 3, read(b"de").read, 10) == 5
     for offset in (0, 4, 6):
@@ -98,11 +100,11 @@ def test_bytes_are_added_at_the_end_alone(store: Store) -> None:
 
 
 def test_more_than_was_announced_is_not_kept(store: Store) -> None:
-    store.expect(KEY)
+    store.announce(KEY, 10)
     store.append(KEY, 0, read(b"abc").read, 5)
     with pytest.raises(Oversize):
         store.append(KEY, 3, read(b"def").read, 5)
-    assert store.size(KEY) == 3
+    assert store.arrived(KEY, 10) == 3
 
 
 def test_nothing_is_added_to_a_file_that_nobody_expects(store: Store, tmp_path: Path) -> None:
@@ -118,11 +120,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named_and_nothing_half_is_left(small_disk: Path) -> None:
     store = Store(small_disk, Signer(b"secret"))
-    store.expect(KEY)
+    store.announce(KEY, 10)
     store.append(KEY, 0, read(b"abc").read, 1 << 30)
     with pytest.raises(DiskFull, match="is full"):
         store.append(KEY, 3, read(b"x" * (2 << 20)).read, 1 << 30)
-    assert store.size(KEY) == 3
+    assert store.arrived(KEY, 10) == 3
     with pytest.raises(DiskFull, match="is full"):
         store.put(read(b"x" * (2 << 20)).read, 1 << 30)
     assert list((small_disk / "blobs").iterdir()) == []
@@ -159,7 +161,7 @@ def test_a_signed_address_is_good_for_its_file_and_purpose(store: Store) -> None
 @pytest.mark.parametrize("changed", ["key", "purpose", "fact", "signature", "expires", "none", "secret"])
 def test_a_changed_address_is_refused(store: Store, changed: str) -> None:
     signer, purpose = Signer(b"other" if changed == "secret" else b"secret"), "put"
-    key, given = facts(store.put_url(KEY, 10))
+    key, given = facts(store.announce(KEY, 10).url)
     if changed == "key":
         key = key[:-1] + "b"
     elif changed == "purpose":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import http.client
 import json
 import os
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -21,6 +23,7 @@ Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 
 TIMEOUT_S = 60.0
+TRIES = 5  # of sending a part
 UPLOAD_S = 600.0  # of silence: the server may read a large model after it has all of it
 
 
@@ -57,8 +60,7 @@ class Server:
         linked = "".join(urllib.parse.parse_qs(parts.query).get("token", []))
         token = token or linked or os.environ.get(VARIABLE, "").strip() or own
         self._token = {HEADER: token} if token else dict[str, str]()
-        direct = [urllib.request.ProxyHandler({})] if is_this_machine(parts.hostname) else []  # a proxy cannot find it
-        self._opener = urllib.request.build_opener(*direct)
+        self._opener = _opener(parts.hostname)
 
     def get(self, path: str) -> Json:
         """The answer to a question.
@@ -91,10 +93,14 @@ class Server:
         Raises: Unreachable, Refused. BadParameter: the file cannot be read.
         """
         try:
-            known = self._known(path, "part" in query)
+            with path.open("rb") as file:
+                digest = _sha256(file)
+            known = self._known(path, digest, "part" in query)
             if known:
                 return known
             size = path.stat().st_size
+            if size and self.get("session")["direct"]:
+                return self._send_direct(path, {"size_bytes": size, "blob": digest, "part": "part" in query}, progress)
             with path.open("rb") as file:
                 body: Any = _Watched(file.read, size, progress)
                 headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self._token}
@@ -105,10 +111,55 @@ class Server:
         except OSError as error:
             raise BadParameter(f"{path}: {error.strerror or error}", "is the path right?") from error
 
-    def _known(self, path: Path, part: bool) -> Json | None:
-        """The answer to the upload of a file that the server has."""
+    def _send_direct(self, path: Path, facts: Json, progress: Progress) -> Json:
+        """Sends a file to the server's bucket, in parts; what a try before this one sent stays there."""
+        way = self.post("uploads/direct", {"name": path.name, **facts})
+        where, tries = f"uploads/direct/{way['upload']}", 0
+        while way["parts"]:
+            have: int = way["have_bytes"]
+            try:
+                for part in way["parts"]:
+                    self._put(path, part, lambda sent, done=have: progress(done + sent, facts["size_bytes"]))
+                    have += part["size_bytes"]
+            except Unreachable:  # also an address that is too old
+                tries += 1
+                if tries > TRIES:
+                    raise
+                time.sleep(tries)
+            before, way = way["have_bytes"], self.get(where)
+            tries = tries if way["have_bytes"] == before else 0
+        order = urllib.request.Request(f"{self.url}api/v1/{where}", b"", self._token, method="POST")
+        return self._ask(order, UPLOAD_S)
+
+    def _put(self, path: Path, part: Json, progress: Callable[[int], None]) -> None:
+        """Sends bytes of a file to an address that is signed: no token goes there.
+
+        Raises: Unreachable: they did not arrive.
+        """
+        size: int = part["size_bytes"]
         with path.open("rb") as file:
-            digest = _sha256(file)
+            file.seek(part["offset"])
+            left = size
+
+            def read(most: int) -> bytes:
+                nonlocal left
+                piece = file.read(min(most, left))
+                left -= len(piece)
+                return piece
+
+            body: Any = _Watched(read, size, lambda sent, _: progress(sent))
+            headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+            request = urllib.request.Request(part["url"], body, headers, method="PUT")
+            host = urllib.parse.urlsplit(request.full_url).hostname or ""
+            try:
+                _opener(host).open(request, timeout=TIMEOUT_S).close()
+            except (OSError, http.client.HTTPException) as error:
+                raise Unreachable(
+                    f"the store at {host} takes no file ({error})", "try again: it goes on there"
+                ) from None
+
+    def _known(self, path: Path, digest: str, part: bool) -> Json | None:
+        """The answer to the upload of a file that the server has."""
         files = self.post("uploads/known", {"blob": digest, "name": path.name, "part": part})["files"]
         return files[0] if files else None
 
@@ -134,6 +185,11 @@ class Server:
         if not isinstance(answer, dict):
             raise Unreachable(f"what answers at {self.url} is no visualprof server", "name another: --server URL")
         return cast("Json", answer)
+
+
+def _opener(host: str) -> urllib.request.OpenerDirector:
+    """Asks the environment's proxy, but not for this machine, which it cannot find."""
+    return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_this_machine(host) else []))
 
 
 class _Watched:

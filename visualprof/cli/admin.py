@@ -17,7 +17,7 @@ from visualprof.accounts.principal import Actor, Principal
 from visualprof.cli._server import Server
 from visualprof.cli._server import add_arguments as add_server
 from visualprof.cli._well import show_health
-from visualprof.cli.serve import add_database
+from visualprof.cli.serve import add_database, add_store
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default="", metavar="DIR", help="where the server keeps jobs, if not in there")
     parser.add_argument("--config", metavar="FILE", help="the server's visualprof.toml, which names them")
     add_database(parser)
+    add_store(parser)
     tasks = parser.add_subparsers(dest="task", required=True, metavar="TASK")
     person = argparse.ArgumentParser(add_help=False)
     person.add_argument("email")
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         if args.database:
             raise BadParameter("a backup of PostgreSQL is made by its own program", "pg_dump; see docs/team.md")
         _backup(_folder(args) / "jobs.sqlite", args.file)
-        return 0
+        return _missing(args.store, args.file) if args.store else 0
     if args.task == "migrate":
         _go_back(args)
         return 0
@@ -182,6 +183,23 @@ def _password() -> str:
     if getpass.getpass("again: ") != password:
         raise BadParameter("the two are not the same")
     return password
+
+
+def _missing(store: str, copy: Path) -> int:
+    """Says which uploaded files of a copy are not in the bucket: it is whole only with them."""
+    from visualprof.remote.queue.store.place import place_of
+    from visualprof.remote.queue.store.s3 import Bucket
+    from visualprof.remote.queue.store.signing import Signer
+
+    place = place_of(store)
+    there = Bucket(Path(), Signer(b""), place, 0).listed("blobs")
+    with contextlib.closing(sqlite3.connect(copy)) as database:
+        named = {name for (name,) in database.execute("SELECT sha256 FROM blobs")}
+    lost = sorted(named.difference(there))
+    print(f"{len(named) - len(lost)} of {len(named)} uploaded files are in {place}; it needs a backup of its own")
+    for name in lost:
+        print(f"missing: {name}", file=sys.stderr)
+    return 1 if lost else 0
 
 
 def _backup(source: Path, target: Path) -> None:

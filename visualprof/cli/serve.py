@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
+from visualprof.remote.queue.store.place import CACHE_BYTES, place_of
 
 # They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
 SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD"}
@@ -56,6 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where jobs are kept (default: .visualprof in the first log directory)",
     )
     add_database(parser)
+    add_store(parser)
+    parser.add_argument(
+        "--store-cache",
+        type=_gigabytes,
+        default=CACHE_BYTES / 1e9,
+        metavar="GB",
+        help="of copies of the store's files beside the server (default %(default)g)",
+    )
     parser.add_argument(
         "--lease",
         type=_seconds,
@@ -108,6 +117,16 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """The option that `admin` shares. Credentials are none of it."""
+    parser.add_argument(
+        "--store",
+        type=_store,
+        metavar="URL",
+        help="a bucket for uploads and results: s3://bucket/prefix?endpoint=https://... (default: in --data)",
+    )
+
+
 def add_server_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `demo` shares."""
     parser.add_argument(
@@ -147,6 +166,8 @@ def run(args: argparse.Namespace) -> int:
         embedded_in=tuple(args.embed_in),
         data=Path(args.data) if args.data else None,
         database=args.database,
+        store=place_of(args.store) if args.store else None,
+        cache_bytes=int(args.store_cache * 1e9),
         with_agent=args.with_agent,
         lease_s=args.lease,
         token=token_of(args),
@@ -232,6 +253,21 @@ def _seconds(text: str) -> float:
     if not 0.5 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("a lease is 0.5 to 3600 seconds")
     return seconds
+
+
+def _gigabytes(text: str) -> float:
+    size = float(text)
+    if not 0.001 <= size <= 1e6:
+        raise argparse.ArgumentTypeError("a cache has 0.001 to 1,000,000 GB")
+    return size
+
+
+def _store(text: str) -> str:
+    try:
+        place_of(text)
+    except BadParameter as error:
+        raise argparse.ArgumentTypeError(f"{error.error}; {error.hint}") from error
+    return text
 
 
 def _address(text: str) -> str:

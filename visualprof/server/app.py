@@ -57,8 +57,9 @@ def create_app(
     """The WSGI application over a log directory, its models and the queue of its jobs; somebody else closes them."""
     settings = settings or Settings()
     remote = remote or open_remote(
-        logdir.roots[0], settings.data, read_only=settings.read_only, database=settings.database
-    )
+        logdir.roots[0], settings.data, read_only=settings.read_only, database=settings.database,
+        store=settings.store, cache_bytes=settings.cache_bytes,
+    )  # fmt: skip
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)
     accounts = _accounts(settings, remote) if settings.accounts else None

@@ -53,7 +53,9 @@ def install(app: Flask, settings: Settings, identify: Identify) -> None:
         admit(needs_of(app, request.endpoint, acts), settings.accounts, acts)
 
     app.before_request(check)
-    app.after_request(partial(_headers, " ".join((POLICY, *settings.embedded_in))))
+    # The page's own connections, and those to the bucket that takes its files.
+    connects = (f"connect-src 'self' {settings.store.origin};",) if settings.store else ()
+    app.after_request(partial(_headers, " ".join((*connects, POLICY, *settings.embedded_in))))
 
 
 def needs_of(app: Flask, endpoint: str | None, acts: bool) -> Needs:

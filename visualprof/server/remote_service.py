@@ -17,6 +17,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import Queue, Remote
+from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 
 __all__ = ["LocalAgent", "Queue", "Remote", "intervals_of", "open_remote"]
 
@@ -41,10 +42,15 @@ def open_remote(
     lease_s: float = _LEASE_S,
     waiters: int = 16,
     database: str = "",
+    store: Place | None = None,
+    cache_bytes: int = CACHE_BYTES,
 ) -> Remote:
     """The queue of a log directory; nothing is made before it is needed."""
     intervals = intervals_of(lease_s)
-    return Remote(root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database)
+    return Remote(
+        root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
+        cache_bytes=cache_bytes,
+    )  # fmt: skip
 
 
 def _agent_state(data: Path) -> Path:

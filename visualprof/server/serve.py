@@ -74,6 +74,8 @@ class Server:
             lease_s=self._settings.lease_s,
             waiters=_THREADS // 2,
             database=self._settings.database,
+            store=self._settings.store,
+            cache_bytes=self._settings.cache_bytes,
         )
         self.models = open_models(cache)
         self._resources.callback(self.models.close)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from visualprof.accounts.principal import Registration
+from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 
 DIST = Path(__file__).parents[1] / "frontend" / "dist"
 
@@ -20,6 +21,7 @@ class Settings:
     embedded_in: origins of pages, besides its own, that may show it in a frame.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
+    store: the bucket of uploads and of results on their way; None keeps them in `data`. cache_bytes: of copies there.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
     private: it is asked for reading, too.
@@ -38,6 +40,8 @@ class Settings:
     dist: Path = field(default=DIST)
     data: Path | None = None
     database: str = field(default="", repr=False)
+    store: Place | None = None
+    cache_bytes: int = CACHE_BYTES
     with_agent: bool = False
     lease_s: float = 30.0
     token: str = ""

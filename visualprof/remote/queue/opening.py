@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from visualprof.remote.queue.store.agents import Agents
+from visualprof.remote.queue.store.arrivals import Arrivals
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.files import DATABASE, Store, file_number
+from visualprof.remote.queue.store.place import Place
 from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
+from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -32,6 +34,8 @@ def open_queue(
     lease_s: float,
     url: str = "",
     read_only: bool = False,
+    place: Place | None = None,
+    cache_bytes: int = 0,
 ) -> Queue:
     """The queue of a folder; from now on lost tasks are taken back.
 
@@ -43,23 +47,29 @@ def open_queue(
         lease_s: how long an agent may be silent.
         url: of the database; "" is a file of SQLite in the folder.
         read_only: nothing is changed.
+        place: the bucket in which files are kept; None keeps them in the folder. cache_bytes: of copies of it there.
 
-    Raises: VisualprofError: the database cannot be used.
+    Raises: VisualprofError: the database or the bucket cannot be used.
     """
     signer = Signer(secret.encode())
-    store = Store(folder, signer)
+    store = Bucket(folder / "copies", signer, place, cache_bytes) if place else Store(folder, signer)
     database = open_database(url, folder / DATABASE)
     number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
     leases = Leases(database, store, notifier, lease_s)
     results = Results(database, store, root)
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", database)
-    removal = Removal(database, jobs, results, folder, root)
+    removal = Removal(database, jobs, results, store, folder, root)
     finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
     retention = Retention(database, removal)
     upkeep = None
     if not read_only:
-        tidy = partial(remove_leftovers, database, folder, results.partial)
+
+        def tidy() -> None:
+            """At the start and every hour."""
+            remove_leftovers(database, store, results.partial)
+            finisher.salvage_left()
+
         leases.grace()
         tidy()
         upkeep = Upkeep(database, notifier, lease_s, finisher.salvage, tidy, leases.grace, retention.follow)
@@ -69,5 +79,5 @@ def open_queue(
         relay.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        retention, Quotas(database), upkeep, relay,
+        retention, Quotas(database), Arrivals(database), upkeep, relay,
     )  # fmt: skip

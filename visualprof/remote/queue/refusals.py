@@ -11,6 +11,7 @@ VisualprofError
 ├── Unfit       422  result files that are missing, differ or have impossible names
 ├── Crowded     503  too many agents wait at once, or the database is busy
 ├── Damaged     503  the database cannot be used
+├── StoreDown   503  the bucket in which files are kept does not answer
 ├── OverQuota   429  a user has as much as they may
 ├── TooMany     429  attempts within a minute
 └── DiskFull    507  the server's disk is full or read-only
@@ -90,6 +91,16 @@ class Damaged(VisualprofError):
     """The database is no database any more, or was taken away."""
 
     status = 503
+
+
+class StoreDown(VisualprofError):
+    """The service that keeps files does not answer. refused: it does, and refuses what it was asked."""
+
+    status = 503
+
+    def __init__(self, error: str, *, refused: bool = False) -> None:
+        super().__init__(error, "try again in a moment; what was kept is not lost")
+        self.refused = refused
 
 
 class OverQuota(VisualprofError):

@@ -19,6 +19,7 @@ from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.refusals import DiskFull, disk
 from visualprof.remote.queue.store.files import DATABASE, file_number
+from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.whole import Queue
@@ -46,6 +47,8 @@ class Remote:
         intervals: of leases, heartbeats and polls, for the agents.
         waiters: how many agents may wait at a time.
         database: its URL; "" is a file in the folder.
+        store: the bucket of uploads and what arrives; None keeps them in the folder.
+        cache_bytes: of copies of a bucket's files in the folder.
     """
 
     def __init__(
@@ -57,10 +60,12 @@ class Remote:
         intervals: Intervals | None = None,
         waiters: int = WAITERS,
         database: str = "",
+        store: Place | None = None,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
-        self._url = database
+        self._url, self._place, self._cache_bytes = database, store, cache_bytes
         self._file = self.folder / DATABASE
         self.read_only = read_only
         self.intervals = intervals or Intervals()
@@ -86,6 +91,11 @@ class Remote:
         if self._failure:
             return self._failure.error, self._failure.hint
         return None
+
+    @property
+    def direct(self) -> bool:
+        """Do browsers and commands send their files to a bucket, past this server?"""
+        return self._place is not None
 
     @property
     def token(self) -> str:
@@ -238,8 +248,9 @@ class Remote:
         from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
 
         return open_queue(
-            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only
-        )
+            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only,
+            self._place, self._cache_bytes,
+        )  # fmt: skip
 
     def _known_token(self) -> str:
         """That of the file, which is made; one of this server alone while nothing can be written."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from visualprof.errors import FormatError, NotFound
+from visualprof.errors import FormatError
 from visualprof.reader.models import all_models
 from visualprof.remote.queue.check import zips
 from visualprof.remote.queue.check.inspect import (
@@ -22,8 +24,13 @@ from visualprof.remote.queue.check.inspect import (
     model_name,
     safe_name,
 )
+from visualprof.remote.queue.refusals import Conflict, Oversize, StoreDown
 from visualprof.remote.queue.service import Queue, Remote
-from visualprof.remote.queue.store.files import Read
+from visualprof.remote.queue.store.files import MAX_BLOB, Read, Way
+from visualprof.remote.queue.store.s3 import Bucket
+
+if TYPE_CHECKING:
+    from visualprof.remote.queue.store.arrivals import Arrival
 
 LISTED = 200
 
@@ -40,7 +47,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class KeptModel:
-    """A model among the kept files. name: all by which it was uploaded."""
+    """A model among the kept files. name: all by which it was uploaded. path: where it is once it was `fetched`."""
 
     id: str
     name: str
@@ -62,7 +69,74 @@ def take(
     Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
     """
     queue = remote.opened()
-    blob, size = queue.keep(safe_name(name), read)
+    if queue.store.direct:
+        raise Conflict("files do not come through this server", "announce them: POST /api/v1/uploads/direct")
+    return _found(queue, *queue.keep(safe_name(name), read), name, part, known)
+
+
+def announce(
+    remote: Remote, owner: str | None, name: str, size: int, sha256: str = "", part: bool = False
+) -> tuple[str, Way]:
+    """Awaits a file in the bucket: its id, and where its bytes go.
+
+    Raises: Conflict: there is no bucket. Oversize, OverQuota, StoreDown.
+    """
+    queue, bucket = _direct(remote)
+    if size > MAX_BLOB:
+        raise Oversize(f"the file is over {MAX_BLOB >> 20:,} MiB", "this server keeps no larger ones")
+    arrival, new = queue.arrivals.announce(owner, safe_name(name), size, sha256, part)
+    return arrival.id, bucket.announce(arrival.key, size, new)
+
+
+def missing(remote: Remote, owner: str | None, upload: str) -> Way:
+    """What is missing of an announced file, with new addresses.
+
+    Raises: NotFound, StoreDown.
+    """
+    queue, bucket = _direct(remote)
+    arrival = queue.arrivals.one(upload, owner)
+    return bucket.announce(arrival.key, arrival.size_bytes, new=False)
+
+
+def arrived(
+    remote: Remote, owner: str | None, upload: str, known: Callable[[str], bool] = lambda _: True
+) -> list[Upload]:
+    """Keeps an announced file that is all there; as `take`.
+
+    Raises: NotFound. Unfit: it is not all there, or differs; it can be sent again. VisualprofError: as `take`.
+    """
+    queue, bucket = _direct(remote)
+    arrival = queue.arrivals.one(upload, owner)
+    blob = bucket.adopt(arrival.key, arrival.size_bytes, arrival.sha256)
+    queue.add(blob, arrival.name, arrival.size_bytes)
+    _end(queue, arrival)
+    return _found(queue, blob, arrival.size_bytes, arrival.name, arrival.part, known)
+
+
+def give_up(remote: Remote, owner: str | None, upload: str) -> None:
+    """Awaits a file no more.
+
+    Raises: NotFound.
+    """
+    queue, _ = _direct(remote)
+    _end(queue, queue.arrivals.one(upload, owner))
+
+
+def _end(queue: Queue, arrival: Arrival) -> None:
+    queue.arrivals.end(arrival.id)
+    with contextlib.suppress(StoreDown):  # upkeep removes it, too
+        queue.store.delete(arrival.key)
+
+
+def _direct(remote: Remote) -> tuple[Queue, Bucket]:
+    queue = remote.opened()
+    if not isinstance(queue.store, Bucket):
+        raise Conflict("files come through this server", "send them: POST /api/v1/uploads")
+    return queue, queue.store
+
+
+def _found(queue: Queue, blob: str, size: int, name: str, part: bool, known: Callable[[str], bool]) -> list[Upload]:
+    """What is in a file that is kept; it is not, if that is of no use."""
     try:
         if part:
             return [_remembered(queue, blob, name, size, InspectedPart(size))]
@@ -165,6 +239,14 @@ def kept(remote: Remote, names: Sequence[str], owner: str | None) -> list[Upload
     ]
 
 
+def fetched(remote: Remote, path: Path) -> None:
+    """Brings a kept model to where `kept_models` says that it is.
+
+    Raises: NotFound, StoreDown.
+    """
+    remote.opened().blobs.path(path.name)
+
+
 def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
     """The models among the kept files that somebody uploaded, or of all, the latest first, for the Graph page."""
     queue = remote.existing()
@@ -172,9 +254,8 @@ def kept_models(remote: Remote, viewer: str | None = None) -> list[KeptModel]:
         return []
     models: list[KeptModel] = []
     for row in queue.blobs.models(LISTED, viewer):
-        try:
-            path = queue.blobs.path(row.sha256)
-        except NotFound:  # somebody tidied up
+        path = queue.store.local(row.sha256)
+        if not (queue.store.direct or path.is_file()):  # somebody tidied up
             continue
         found = msgspec.json.decode(row.inspected)
         names = ", ".join(found.get("names", [row.name])) if viewer is None else row.own_name

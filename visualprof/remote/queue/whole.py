@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads the libraries of the database
     from visualprof.remote.queue.store.agents import Agents
+    from visualprof.remote.queue.store.arrivals import Arrivals
     from visualprof.remote.queue.store.blobs import Blobs
     from visualprof.remote.queue.store.database import Database
     from visualprof.remote.queue.store.files import Read, Store
@@ -46,6 +47,7 @@ class Queue:
     removal: Removal
     retention: Retention
     quotas: Quotas
+    arrivals: Arrivals
     upkeep: Upkeep | None = None
     relay: Relay | None = None
 
@@ -57,6 +59,11 @@ class Queue:
         sha256, size = self.blobs.keep(name, read)
         self.jobs.arrived(sha256)
         return sha256, size
+
+    def add(self, sha256: str, name: str, size: int) -> None:
+        """Notes a file that is in the store, for which jobs may wait."""
+        self.blobs.add(sha256, name, size)
+        self.jobs.arrived(sha256)
 
     def close(self) -> None:
         """Ends its threads and its connections."""

@@ -200,6 +200,12 @@ class AgentLink(Resource):
         queue.leases.point(agent, task, query.lease, batch, point)
         return {}
 
+    @change("POST", "/agent/tasks/<task>/files", needs="agent")
+    def files(self, task: str, query: LeaseQuery) -> dict[str, Any]:
+        """What a task needs, with new addresses."""
+        agent, queue = _sending()
+        return {"files": queue.leases.files(queue.leases.holder(agent, task, query.lease))}
+
     @change("POST", "/agent/tasks/<task>/uploads", needs="agent")
     def uploads(self, task: str, query: LeaseQuery, body: Announcement) -> dict[str, Any]:
         """Announce files of the result; answers where they go."""

@@ -103,17 +103,17 @@ class Models:
         self._found: tuple[int, list[Entry], list[SkippedFile]] = (-1, [], [])
         self._uploads: dict[tuple[str, str | None], tuple[Entry, str | None]] = {}  # by id and owner
         self._folder = ""
-        self._others: list[Callable[[], Iterable[Entry]]] = []
+        self._others: list[tuple[Callable[[], Iterable[Entry]], Callable[[Path], None]]] = []
         self._uploading = threading.BoundedSemaphore(UPLOADS)
         self._lock = threading.Lock()
 
-    def also(self, others: Callable[[], Iterable[Entry]]) -> None:
-        """Adds models that somebody else keeps; asked for at every listing."""
-        self._others.append(others)
+    def also(self, others: Callable[[], Iterable[Entry]], fetch: Callable[[Path], None]) -> None:
+        """Adds models that somebody else keeps; asked for at every listing. fetch: brings one to its path."""
+        self._others.append((others, fetch))
 
     def listing(self) -> tuple[list[Entry], list[SkippedFile]]:
         """All models, uploaded ones first, and files that should be models and are none."""
-        kept = {model.id: (model, path) for others in self._others for model, path in others()}
+        kept = {model.id: (model, path) for others, _ in self._others for model, path in others()}
         entries, skipped = self._in_folders()
         viewer, sees = who().viewer, self._visible.rule
         if viewer is not None:
@@ -162,6 +162,9 @@ class Models:
         found = next((entry for entry in self.listing()[0] if entry[0].id == name), None)
         if found is None:
             raise NotFound(f"there is no model {name!r}", "ids are listed by /api/v1/models")
+        if found[0].uploaded and not found[1].is_file():
+            for _, fetch in self._others:
+                fetch(found[1])
         return self.read(found, WAIT_S)
 
     def read(self, entry: Entry, wait_s: float) -> ModelGraph:

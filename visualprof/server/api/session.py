@@ -39,7 +39,7 @@ class SessionAnswer(msgspec.Struct):
     """trusted: whoever asks may act. accounts: people log in here. person: who did; null for nobody.
 
     registration: whether people make their accounts themselves. token: what the page sends with every change.
-    by_proxy: a proxy logs people in, and out.
+    by_proxy: a proxy logs people in, and out. direct: files for jobs go to a bucket (POST uploads/direct).
     """
 
     trusted: bool
@@ -48,6 +48,7 @@ class SessionAnswer(msgspec.Struct):
     person: Person | None
     token: str
     by_proxy: bool
+    direct: bool
 
 
 class LogIn(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,9 +127,8 @@ class Session(Resource):
     def _answer(self, principal: Principal) -> SessionAnswer:
         registration = self._accounts.registration if self._accounts else "off"
         person, trusted = person_of(principal), principal.may("member")
-        return SessionAnswer(
-            trusted, bool(self._accounts), registration, person, principal.csrf, bool(self._settings.user_header)
-        )
+        by_proxy, direct = bool(self._settings.user_header), self._settings.store is not None
+        return SessionAnswer(trusted, bool(self._accounts), registration, person, principal.csrf, by_proxy, direct)
 
 
 def person_of(principal: Principal) -> Person | None:

@@ -14,7 +14,20 @@ from visualprof.errors import NotFound, VisualprofError
 from visualprof.remote.queue.check.external import External
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedPart, Tensor
 from visualprof.remote.queue.service import Remote
-from visualprof.remote.queue.uploads import Upload, again, graph_of, kept, kept_models, take
+from visualprof.remote.queue.store.files import Part
+from visualprof.remote.queue.uploads import (
+    Upload,
+    again,
+    announce,
+    arrived,
+    fetched,
+    give_up,
+    graph_of,
+    kept,
+    kept_models,
+    missing,
+    take,
+)
 from visualprof.server.answers import row
 from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded
 from visualprof.server.identity import who
@@ -22,6 +35,11 @@ from visualprof.server.routes import READ_ONLY, Resource, change, get
 from visualprof.server.visible import Visible
 
 _log = logging.getLogger(__name__)
+
+_DIRECT = {
+    **READ_ONLY, 404: "this upload is not awaited", 409: "files come through this server",
+    503: "the store does not answer",
+}  # fmt: skip
 
 
 class UploadedModel(msgspec.Struct):
@@ -72,6 +90,29 @@ class KnownFile(msgspec.Struct):
     part: bool = False
 
 
+class AnnouncedFile(msgspec.Struct, forbid_unknown_fields=True):
+    """A file for a job that is to be sent to a bucket. blob: its sha256, by which it goes on where it broke off.
+
+    part: it has weights of a model.
+    """
+
+    name: str
+    size_bytes: Annotated[int, Meta(ge=1)]
+    blob: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
+    part: bool = False
+
+
+class Way(msgspec.Struct):
+    """Where bytes go: each part by PUT, of so many bytes from there on, to its own address, good for 15 minutes.
+
+    have_bytes: that are there. parts: those that are missing, of a large file the next ones; none: all is there.
+    """
+
+    upload: str
+    have_bytes: int
+    parts: list[Part]
+
+
 class FilesAnswer(msgspec.Struct):
     """What a job was submitted with, the model first, or what was asked for; files that are not here are left out."""
 
@@ -83,23 +124,45 @@ class Uploads(Resource):
 
     def __init__(self, remote: Remote, visible: Visible, models: Models) -> None:
         self._remote, self._visible = remote, visible
-        models.also(lambda: _entries(remote))
+        models.also(lambda: _entries(remote), lambda path: fetched(remote, path))
 
     @change(
         "POST", "/uploads", status=201, content="application/octet-stream",
         refuses={
-            **READ_ONLY, 413: "too large", 422: "no model or array that can be used", 429: "a quota is used up",
+            **READ_ONLY, 409: "files go to a bucket", 413: "too large", 422: "no model or array that can be used",
+            429: "a quota is used up",
             507: "the disk is full",
         },
     )  # fmt: skip
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
         self._visible.refuse_bytes(request.content_length or 0)
-        first, *others = take(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
-        self._hold([first, *others])
-        answer = _shown(first)
-        answer.others = [_shown(other) for other in others]
-        return answer
+        return self._kept(take(self._remote, query.name, request.stream.read, query.part, self._visible.holds))
+
+    @change("POST", "/uploads/direct", status=201, refuses={**_DIRECT, 413: "too large", 429: "a quota is used up"})
+    def announce(self, body: AnnouncedFile) -> Way:
+        """Announce a file that is sent to the bucket; the answer says where."""
+        upload, way = announce(self._remote, who().user, body.name, body.size_bytes, body.blob, body.part)
+        return Way(upload, way.have, way.parts)
+
+    @get("/uploads/direct/<upload>", refuses=_DIRECT, needs="member")
+    def missing(self, upload: str) -> Way:
+        """What is missing of an announced file, with new addresses."""
+        way = missing(self._remote, who().user, upload)
+        return Way(upload, way.have, way.parts)
+
+    @change(
+        "POST", "/uploads/direct/<upload>", status=201,
+        refuses={**_DIRECT, 422: "not all there, or not what was announced, or of no use", 429: "a quota is used up"},
+    )  # fmt: skip
+    def arrived(self, upload: str) -> UploadAnswer:
+        """Keep an announced file, once all of it was sent."""
+        return self._kept(arrived(self._remote, who().user, upload, self._visible.holds))
+
+    @change("DELETE", "/uploads/direct/<upload>", status=204, refuses=_DIRECT)
+    def give_up(self, upload: str) -> None:
+        """Await an announced file no more."""
+        give_up(self._remote, who().user, upload)
 
     @change("POST", "/uploads/known", refuses=READ_ONLY)
     def known(self, body: KnownFile) -> FilesAnswer:
@@ -124,6 +187,12 @@ class Uploads(Resource):
             if file.blob == submitted.model.blob:
                 file.name = submitted.model.name  # others may have uploaded it under another
         return FilesAnswer(files)
+
+    def _kept(self, uploads: Sequence[Upload]) -> UploadAnswer:
+        self._hold(uploads)
+        answer, *others = map(_shown, uploads)
+        answer.others = others
+        return answer
 
     def _hold(self, uploads: Sequence[Upload]) -> None:
         user = who().user

@@ -70,6 +70,7 @@ export type AccessAnswer = Schemas["AccessAnswer"];
 export type Visibility = AccessAnswer["visibility"];
 
 export type UploadAnswer = Schemas["UploadAnswer"];
+export type Way = Schemas["Way"];
 export type FilesAnswer = Schemas["FilesAnswer"];
 export type UploadedModel = Schemas["UploadedModel"];
 export type DraftInput = Schemas["DraftInput"];

@@ -70,7 +70,7 @@ export function session_headers(given = token): Record<string, string> {
   return given ? { [HEADER]: given } : {};
 }
 
-async function read_session(given?: string): Promise<SessionAnswer | null> {
+export async function read_session(given?: string): Promise<SessionAnswer | null> {
   const answer = await fetch("api/v1/session", { headers: session_headers(given) }).catch(() => null);
   return answer?.ok === true ? ((await answer.json()) as SessionAnswer) : null;
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,28 @@ class ResultFile:
     sha256: str
 
 
-def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> None:
+def fetch(client: Client, lease: Lease, file: File, target: Path, stop: threading.Event) -> None:
     """Fetches a file of a lease into `target`; what is there already is kept when its sha256 is right.
 
     Raises: TaskFailure, StopRequested, OSError.
     """
     part = target.with_name(f"{target.name}.{threading.get_ident()}.part")  # another task may fetch it, too
+    url = file.url
+
+    def rest() -> None:
+        nonlocal url
+        try:
+            _fetch_rest(client, replace(file, url=url), part)
+        except Answered as error:
+            if error.status != 403 or (new := _again(client, lease, file)) == url:
+                raise
+            url = new
+            raise Unreachable(f"the address of {file.name!r} is too old") from None
+
     for _ in range(TRIES):
         if not target.is_file():
             try:
-                retried(lambda: _fetch_rest(client, file, part), stop)
+                retried(rest, stop)
             except Answered as error:
                 raise TaskFailure("agent_error", f"the server did not give out {file.name!r}: {error}") from None
             part.rename(target)
@@ -54,6 +66,12 @@ def fetch(client: Client, file: File, target: Path, stop: threading.Event) -> No
             return
         target.unlink()
     raise TaskFailure("agent_error", f"{file.name!r} arrived damaged {TRIES} times: its sha256 is not {file.sha256}")
+
+
+def _again(client: Client, lease: Lease, file: File) -> str:
+    """A new address of a file of a lease."""
+    files: list[dict[str, Any]] = client.post(lease.path("files"), {})["files"]
+    return next((str(each["url"]) for each in files if each["sha256"] == file.sha256), "")
 
 
 def _fetch_rest(client: Client, file: File, part: Path) -> None:
@@ -83,11 +101,12 @@ def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading
 
     def once() -> None:
         files = [{"name": f.name, "size_bytes": f.size_bytes, "sha256": f.sha256} for f in result]
-        answer = client.post(lease.path("uploads"), {"files": files})
-        wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
-        for file in result:
-            if file.name in wanted:
-                _send_rest(client, file, wanted[file.name], stop)
+        whole = False
+        while not whole:
+            answer = client.post(lease.path("uploads"), {"files": files})
+            wanted: dict[str, dict[str, Any]] = {upload["name"]: upload for upload in answer["files"]}
+            named = [file for file in result if file.name in wanted]
+            whole = all(_send_rest(client, file, wanted[file.name], stop) for file in named)
 
     try:
         retried(once, stop)
@@ -97,22 +116,37 @@ def send(client: Client, lease: Lease, result: list[ResultFile], stop: threading
         raise TaskFailure("upload_failed", "the server's answer about the uploads was not understood") from None
 
 
-def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: threading.Event) -> None:
-    """PUTs what the server does not have yet, in parts: a server may keep nothing of a request that is cut off.
+def _send_rest(client: Client, file: ResultFile, wanted: dict[str, Any], stop: threading.Event) -> bool:
+    """PUTs what is not there yet, in parts: a server may keep nothing of a request that is cut off.
 
-    Raises: Unreachable: the address expired, or the start was wrong; the next `uploads` says both anew.
+    Returns: whether that was all; else the next `uploads` has the addresses of further parts.
+
+    Raises: Unreachable: an address expired, or the start was wrong; the next `uploads` says both anew.
     """
-    start, size = int(wanted["have"]), file.size_bytes
-    while start < size:
-        end = min(start + PART, size)
-        headers = {"Content-Range": f"bytes {start}-{end - 1}/{size}", "Content-Type": "application/octet-stream"}
+    size, parts = file.size_bytes, _parts(file, wanted)
+    for start, end, url, headers in parts:
+        headers |= {"Content-Type": "application/octet-stream"}
         try:
-            client.put(str(wanted["url"]), _blocks(file.path, start, end, stop), end - start, headers)
+            client.put(url, _blocks(file.path, start, end, stop), end - start, headers)
         except Answered as error:
             if error.status == 403 or (error.status == 409 and "size" in error.body):
                 raise Unreachable(str(error)) from None
             raise
-        start = end
+    whole = int(wanted["have"]) + sum(end - start for start, end, _, _ in parts) >= size
+    if not (whole or parts):
+        raise TaskFailure("upload_failed", "the server's answer about the uploads was not understood")
+    return whole
+
+
+def _parts(file: ResultFile, wanted: dict[str, Any]) -> list[tuple[int, int, str, dict[str, str]]]:
+    """What is sent: from where, to where, to which address, with which headers."""
+    if wanted.get("parts") or not wanted["url"]:
+        parts: list[dict[str, Any]] = wanted["parts"]
+        starts = [(int(part["offset"]), str(part["url"]), int(part["size_bytes"])) for part in parts]
+        return [(start, start + length, url, {}) for start, url, length in starts]
+    size, url = file.size_bytes, str(wanted["url"])
+    pieces = [(start, min(start + PART, size)) for start in range(int(wanted["have"]), size, PART)]
+    return [(start, end, url, {"Content-Range": f"bytes {start}-{end - 1}/{size}"}) for start, end in pieces]
 
 
 def _blocks(path: Path, start: int, end: int, stop: threading.Event) -> Iterator[bytes]:

@@ -226,7 +226,7 @@ class LeasedTask:
         inputs: dict[str, Path] = {}
         for i, file in enumerate(self.lease.files):
             blob = state.blob(file.sha256)
-            transfer.fetch(self._client, file, blob, self._stop)
+            transfer.fetch(self._client, self.lease, file, blob, self._stop)
             if file.role == "input":
                 target = inputs.setdefault(file.name, self._work.files / f"input{i}.npy")
             else:

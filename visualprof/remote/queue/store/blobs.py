@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -38,6 +37,11 @@ class Blobs:
         Raises: Oversize, DiskFull.
         """
         sha256, size = self._store.put(read, limit)
+        self.add(sha256, name, size)
+        return sha256, size
+
+    def add(self, sha256: str, name: str, size: int) -> None:
+        """Notes a file that is in the store."""
         row = {"name": shown(name), "size_bytes": size, "kept_ns": self._database.now_ns()}
         try:
             with self._database.write() as connection:
@@ -45,20 +49,19 @@ class Blobs:
         except IntegrityError:  # it is here already; the latest name wins
             with self._database.write() as connection:
                 connection.execute(update(blobs).where(blobs.c.sha256 == sha256).values(row))
-        return sha256, size
 
     def again(self, sha256: str, name: str) -> int:
         """Notes that a file that is here was wanted again, under this name; its size.
 
         Raises: NotFound: it is not here, or nothing was found in it.
         """
-        path, found = self.path(sha256), blobs.c.inspected.is_not(None)
+        self._store.want(_key(sha256))
+        found = blobs.c.inspected.is_not(None)
         with self._database.write() as connection:
             here = update(blobs).where((blobs.c.sha256 == sha256) & found)
             if not connection.execute(here.values(name=shown(name), kept_ns=self._database.now_ns())).rowcount:
                 raise NotFound(f"the file {sha256} is not here", "upload it")
-        os.utime(path)  # `remove_leftovers` looks at the time
-        return path.stat().st_size
+            return int(connection.execute(select(blobs.c.size_bytes).where(blobs.c.sha256 == sha256)).scalar_one())
 
     def hold(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
         """Notes who uploaded files, by which name at last. files: names and sizes by sha256.
@@ -100,8 +103,8 @@ class Blobs:
 
         Raises: NotFound.
         """
-        path = self._store.path(f"blobs/{sha256}") if _SHA256.fullmatch(sha256) else None
-        if path is None or not path.is_file():
+        path = self._store.path(_key(sha256))
+        if not path.is_file():
             raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
         return path
 
@@ -161,6 +164,12 @@ def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
     gone = list(connection.execute(of_nobody).scalars())
     connection.execute(delete(blobs).where(blobs.c.sha256.in_(gone)))
     return gone
+
+
+def _key(sha256: str) -> str:
+    if not _SHA256.fullmatch(sha256):
+        raise NotFound(f"the file {sha256[:64]!r} is not here", "upload it")
+    return f"blobs/{sha256}"
 
 
 def _graph(inspected: str | None) -> str | None:

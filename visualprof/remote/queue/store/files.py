@@ -11,11 +11,13 @@ import os
 import re
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import Literal
 
 from visualprof.errors import NotFound
 from visualprof.remote.queue.refusals import Elsewhere, Oversize, disk
@@ -25,11 +27,39 @@ CHUNK = 1 << 20
 MAX_BLOB = 8 << 30
 DATABASE = "jobs.sqlite"
 Read = Callable[[int], bytes]
+Room = Literal["blobs", "incoming"]
 _KEY = re.compile(r"blobs/[0-9a-f]{64}|incoming/[a-z0-9-]{1,60}/[0-9a-f]{32}")
+_BELOW = re.compile(r"(blobs|incoming)/(?!\.\.?$)[^/\\]+")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes of a file that are still to be sent, to an address of their own."""
+
+    offset: int
+    size_bytes: int
+    url: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a file gets into the store. have: bytes that are there.
+
+    url: to which the rest is appended; or parts: those that are missing, of a large file the next ones.
+    """
+
+    have: int
+    url: str = ""
+    parts: list[Part] = field(default_factory=list[Part])
 
 
 class Store:
-    """Files by key, in a folder. They can also be had as paths, so that results need not be copied."""
+    """Files by key, in a folder. They can also be had as paths, so that results need not be copied.
+
+    direct: browsers and commands send their files past this server, as `announce` says.
+    """
+
+    direct = False
 
     def __init__(self, folder: Path, signer: Signer) -> None:
         self._folder = folder
@@ -44,6 +74,10 @@ class Store:
         if not _KEY.fullmatch(key):
             raise NotFound(f"{key[:100]!r} is no file of this server")
         return self._folder / key
+
+    def local(self, blob: str) -> Path:
+        """Where a blob, or a copy of it, would be."""
+        return self._folder / "blobs" / blob
 
     def put(self, read: Read, limit: int) -> tuple[str, int]:
         """Keeps a blob; its sha256 and size. What is there already is kept once.
@@ -67,28 +101,34 @@ class Store:
                 arriving.unlink(missing_ok=True)
         return digest, size
 
-    def open(self, key: str) -> BinaryIO:
-        """Its bytes.
+    def announce(self, key: str, size: int, new: bool = True) -> Way:
+        """Expects a file, and says how it is sent. new: nothing was ever sent of it.
 
-        Raises: NotFound.
+        Raises: DiskFull.
         """
-        try:
-            return self.path(key).open("rb")
-        except FileNotFoundError as error:
-            raise NotFound(f"{key} is gone") from error
-
-    def size(self, key: str) -> int | None:
-        """Bytes that are there, None without the file."""
-        with contextlib.suppress(FileNotFoundError):
-            return self.path(key).stat().st_size
-        return None
-
-    def expect(self, key: str) -> None:
-        """Makes an empty file that `append` may fill."""
+        del new
         path = self.path(key)
         with disk(f"{self._folder}"):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch()
+        return Way(path.stat().st_size, self._signer.url("put", key, PUT_S, size=str(size)))
+
+    def arrived(self, key: str, size: int) -> int:
+        """How much is there of a file of that size."""
+        del size
+        with contextlib.suppress(FileNotFoundError):
+            return self.path(key).stat().st_size
+        return 0
+
+    def bring(self, key: str, size: int, target: Path) -> str:
+        """Puts a file that has arrived where it is wanted; the sha256 of what is there then.
+
+        Raises: NotFound.
+        """
+        del size
+        place(self.path(key), target)
+        with target.open("rb") as file:
+            return _digest(file.read)[0]
 
     def append(self, key: str, offset: int, read: Read, limit: int) -> int:
         """Adds bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
@@ -115,22 +155,45 @@ class Store:
             return file.tell()
 
     def delete(self, prefix: str) -> None:
-        """Removes a file, or every file of an `incoming/<task>-<attempt>` folder."""
-        path = self._folder / prefix
-        if path.parent != self._folder / "incoming" and not _KEY.fullmatch(prefix):
+        """Removes a file, or every file of an `incoming/<task>-<attempt>` folder, that nobody needs any more."""
+        if not (_KEY.fullmatch(prefix) or _BELOW.fullmatch(prefix)):
             raise NotFound(f"{prefix[:100]!r} is nothing of this server")
+        path = self._folder / prefix
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
+    def purge(self, blob: str) -> None:
+        """Removes a blob that no row names."""
+        self.delete(f"blobs/{blob}")
+
+    def listed(self, room: Room) -> list[str]:
+        """What lies in a room: blobs, or folders of what is arriving."""
+        folder = self._folder / room
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        return [name for name in names if _BELOW.fullmatch(f"{room}/{name}")]
+
+    def age_s(self, blob: str) -> float:
+        """Since when a blob is there; 0 without it."""
+        try:
+            return time.time() - (self._folder / "blobs" / blob).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def want(self, key: str) -> None:
+        """Notes that a file is wanted again: it is as young as a new one.
+
+        Raises: NotFound: it is not here.
+        """
+        try:
+            os.utime(self.path(key))
+        except FileNotFoundError as error:
+            raise NotFound(f"{key} is gone") from error
+
     def get_url(self, key: str, name: str) -> str:
         """A signed address to read it, good for an hour. name: of the download."""
         return self._signer.url("get", key, GET_S, name=name)
-
-    def put_url(self, key: str, size: int) -> str:
-        """A signed address to append to it, up to `size` bytes, good for 15 minutes."""
-        return self._signer.url("put", key, PUT_S, size=str(size))
 
 
 def _write(file: FileIO, piece: bytes) -> None:
@@ -142,15 +205,36 @@ def _write(file: FileIO, piece: bytes) -> None:
 
 def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
     """Writes a stream; its sha256 and size."""
-    digest, size = hashlib.sha256(), 0
     with path.open("xb") as file:
-        while piece := read(CHUNK):
-            size += len(piece)
-            if size > limit:
+
+        def taken(size: int) -> bytes:
+            piece = read(size)
+            if file.tell() + len(piece) > limit:
                 raise Oversize(f"the file is over {limit >> 20:,} MiB", "this server keeps no larger ones")
-            digest.update(piece)
             file.write(piece)
+            return piece
+
+        return _digest(taken)
+
+
+def _digest(read: Read) -> tuple[str, int]:
+    """sha256 and size of a stream."""
+    digest, size = hashlib.sha256(), 0
+    while piece := read(CHUNK):
+        digest.update(piece)
+        size += len(piece)
     return digest.hexdigest(), size
+
+
+def place(source: Path, target: Path) -> None:
+    """The file under another name: the same file where the disk allows it, else a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileNotFoundError as error:
+        raise NotFound(f"{source.name} is gone") from error
+    except OSError:  # another disk, or one without links
+        shutil.copyfile(source, target)
 
 
 def shown(name: str) -> str:

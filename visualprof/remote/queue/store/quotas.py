@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Connection, bindparam, case, delete, func, in
 from visualprof.remote.queue.refusals import OverQuota
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks
+from visualprof.remote.queue.store.tables import blobs, device_use, holders, quotas, tasks, uploads
 
 EVERYBODY = ""
 WINDOW_NS = 30 * 24 * 3600 * 10**9
@@ -56,6 +56,7 @@ _BYTES = (
     .join(holders, holders.c.sha256 == blobs.c.sha256)
     .where(holders.c.owner == bindparam("of"))
 )
+_ARRIVING = select(func.coalesce(func.sum(uploads.c.size_bytes), 0)).where(uploads.c.owner == bindparam("of"))
 _SINCE, _NOW = bindparam("since", type_=BigInteger), bindparam("now", type_=BigInteger)
 _BEGUN = case((device_use.c.begun_ns < _SINCE, _SINCE), else_=device_use.c.begun_ns)
 _ENDED = func.coalesce(device_use.c.ended_ns, _NOW)
@@ -109,8 +110,7 @@ def quota_of(connection: Connection, user: str) -> Quota:
 def used_by(connection: Connection, user: str) -> Used:
     """What somebody has."""
     runs = list(connection.execute(_JOBS, {"of": user}).scalars())
-    uploaded = int(connection.execute(_BYTES, {"of": user}).scalar_one())
-    return Used(runs.count(0), runs.count(1), uploaded, _device_ns(connection, user))
+    return Used(runs.count(0), runs.count(1), _uploaded(connection, user), _device_ns(connection, user))
 
 
 def refuse_job(connection: Connection, user: str | None) -> None:
@@ -135,7 +135,7 @@ def refuse_bytes(connection: Connection, user: str, more: int) -> None:
     Raises: OverQuota.
     """
     allowed = quota_of(connection, user).upload_bytes
-    used = 0 if allowed is None else int(connection.execute(_BYTES, {"of": user}).scalar_one())
+    used = 0 if allowed is None else _uploaded(connection, user)
     if allowed is not None and used + more > allowed:
         has = f"{used / 1e6:,.1f} of {allowed / 1e6:,.1f} MB"
         raise OverQuota(f"uploads: {has} are used, and this has {more / 1e6:,.1f} MB more", f"remove jobs, or {_ASK}")
@@ -179,6 +179,11 @@ def end_use(connection: Connection, user: str | None, task: str, attempt: int, n
     """It has it no more; a task that was taken back may end again, by an agent that was late."""
     if user is not None:
         connection.execute(_END, {"of": task, "tried": attempt, "ended_ns": now})
+
+
+def _uploaded(connection: Connection, user: str) -> int:
+    """Bytes of what is kept, and of what is announced."""
+    return sum(int(connection.execute(some, {"of": user}).scalar_one()) for some in (_BYTES, _ARRIVING))
 
 
 def _device_ns(connection: Connection, user: str) -> int:

@@ -154,6 +154,19 @@ blobs = Table(
     Column("kept_ns", BigInteger, nullable=False),
 )
 
+# Files that browsers and commands send to a bucket; gone once they are blobs.
+uploads = Table(
+    "uploads",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("owner", String(64), nullable=True, index=True),
+    Column("name", String(300), nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("sha256", String(64), nullable=False),  # "" where whoever sends it does not know
+    Column("part", Boolean, nullable=False),  # it has weights of a model
+    Column("begun_ns", BigInteger, nullable=False),
+)
+
 # Who may see a run: that of the folder with the longest matching path, or else everybody with an account.
 runs = Table(
     "runs",

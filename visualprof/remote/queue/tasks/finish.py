@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import bindparam, exists, or_, select, update
+from sqlalchemy import exists, or_, select, update
 
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
@@ -23,6 +23,7 @@ from visualprof.remote.queue.refusals import DiskFull, Stale, Unfit
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import place
 from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.remote.queue.store.tables import points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
@@ -30,13 +31,12 @@ from visualprof.remote.queue.tasks.leases import Leases, Report
 from visualprof.remote.queue.tasks.logs import Logs
 from visualprof.remote.queue.tasks.points import FILE as POINTS
 from visualprof.remote.queue.tasks.points import read_points
-from visualprof.remote.queue.tasks.results import Results, place
+from visualprof.remote.queue.tasks.results import Results
 
 _log = logging.getLogger(__name__)
 
 _MEASURED = exists().where(points.c.task == tasks.c.id, points.c.attempt == tasks.c.attempt)
-_LEFT = select(tasks.c.job).where(  # the job of a task that ended without a run, and left something
-    tasks.c.id == bindparam("of"),
+_LEFT = select(tasks.c.id, tasks.c.job).where(  # tasks that ended without a run, and left something
     tasks.c.state.in_(FINAL),
     tasks.c.run.is_(None),
     or_(tasks.c.log_bytes > 0, _MEASURED),
@@ -97,6 +97,13 @@ class Finisher:
         except Exception:  # noqa: BLE001 - it has ended, with its reason; this is an extra
             _log.exception("what %s left cannot be kept as a run", task)
 
+    def salvage_left(self) -> None:
+        """Does so for all: the disk may have been full before, or the store down."""
+        with self._database.read() as connection:
+            left = connection.execute(_LEFT).all()
+        for task in left:
+            self.salvage(task.id)
+
     def _end(self, agent: Agent, task: Task, token: str, report: Report) -> None:
         publishing = report.state == "succeeded" or set(REQUIRED) <= set(report.files)
         job = self._jobs.one(task.job) if publishing else None
@@ -123,10 +130,10 @@ class Finisher:
 
     def _salvage(self, name: str) -> None:
         with self._database.read() as connection:
-            left = connection.execute(_LEFT, {"of": name}).scalar()
+            left = connection.execute(_LEFT.where(tasks.c.id == name)).first()
         if left is None:
             return
-        job = self._jobs.one(left)
+        job = self._jobs.one(left.job)
         task, measured = job.task(name), self._jobs.points(job)[name]
         folder = self._results.new_folder(task)
         try:

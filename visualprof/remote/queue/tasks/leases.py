@@ -282,6 +282,12 @@ class Leases:
             "log_cut": 0,
         }
 
+    def files(self, task: Task) -> list[File]:
+        """What a task needs, with new addresses: those of its lease are good for minutes."""
+        with self._database.read() as connection:
+            request = REQUEST.decode(connection.execute(_JOB, {"of": task.job}).one().request)
+            return self._files(connection, request)
+
     def _files(self, connection: Connection, request: Request) -> list[File]:
         files: list[tuple[Literal["model", "input", "part"], str, str]] = [
             ("model", request.model.name, request.model.blob),

@@ -19,6 +19,7 @@ from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
 from visualprof.remote.queue.store.blobs import forget_unneeded
 from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -40,15 +41,18 @@ class Removal:
     """Removes what has ended.
 
     Args:
-        database, jobs, results: of the queue.
+        database, jobs, results, store: of the queue.
         folder: of the queue.
         root: the log directory.
     """
 
-    def __init__(self, database: Database, jobs: Jobs, results: Results, folder: Path, root: Path) -> None:
+    def __init__(
+        self, database: Database, jobs: Jobs, results: Results, store: Store, folder: Path, root: Path
+    ) -> None:
         self._database = database
         self._jobs = jobs
         self._results = results
+        self._store = store
         self._folder = folder
         self._root = root
 
@@ -62,7 +66,7 @@ class Removal:
             own = _own_blobs(connection, job)
         runs, others = self._runs(job), set(job.request.blobs) - set(own)
         paths = [*(self._root / run for run in runs), *self._files(job, own)]
-        return Freed(runs, _size(paths, [self._blob(name) for name in others] if job.owner else None))
+        return Freed(runs, _size(paths, list(map(self._store.local, others)) if job.owner else None))
 
     def frees_together(self, names: Sequence[str]) -> int:
         """Bytes on the disk that removing these jobs frees, for who may know of all files.
@@ -73,7 +77,9 @@ class Removal:
         with self._database.read() as connection:
             unneeded = _unneeded_without(connection, of)
         runs = [self._root / run for job in of for run in self._runs(job)]
-        return _size([*runs, *(file for job in of for file in self._files(job, ())), *map(self._blob, unneeded)], None)
+        return _size(
+            [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local, unneeded)], None
+        )
 
     def remove(self, name: str, allow: Callable[[Job], None] = lambda _: None) -> Freed:
         """Removes a job, and says what that freed. allow: raises where it may stay after all.
@@ -110,12 +116,9 @@ class Removal:
         return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
 
     def _files(self, job: Job, own: Iterable[str]) -> list[Path]:
-        """Its logs, and uploaded files."""
+        """Its logs, and uploaded files, or the copies of those that are in a bucket: there, upkeep removes them."""
         logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
-        return [*logs, *map(self._blob, own)]
-
-    def _blob(self, name: str) -> Path:
-        return self._folder / "blobs" / name
+        return [*logs, *map(self._store.local, own)]
 
 
 def _own_blobs(connection: Connection, job: Job) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import shutil
@@ -16,12 +15,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from visualprof.errors import NotFound
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.names import REQUIRED, check_all, check_distinct, check_name, model_name
 from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store.database import Database
-from visualprof.remote.queue.store.files import CHUNK, Store
+from visualprof.remote.queue.store.files import Part, Store, place
 from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import artefacts
 from visualprof.remote.queue.tasks.told import Announced
@@ -36,11 +34,12 @@ _AGAIN = _FORGOTTEN.where(artefacts.c.name.in_(bindparam("named", expanding=True
 
 @dataclass(frozen=True)
 class Upload:
-    """Where to upload it, and how much is there already."""
+    """Where to upload it, and how much is there already. parts: to addresses of their own, where there is no `url`."""
 
     name: str
     url: str
     have: int
+    parts: list[Part]
 
 
 class Results:
@@ -67,16 +66,13 @@ class Results:
             raise Unfit("sha256 has 64 hexadecimal digits")
         known = self._known(task)
         rows = {file.name: self._row(task, file, known.get(file.name)) for file in files}
-        for row in rows.values():
-            self._store.expect(row["key"])
+        kept = {row.key for row in known.values()}
+        ways = {n: self._store.announce(r["key"], r["size_bytes"], r["key"] not in kept) for n, r in rows.items()}
         with self._database.write() as connection:
             connection.execute(_AGAIN, {**_of(task), "named": list(rows)})
             if rows:
                 connection.execute(insert(artefacts), list(rows.values()))
-        return [
-            Upload(name, self._store.put_url(row["key"], row["size_bytes"]), self._store.size(row["key"]) or 0)
-            for name, row in rows.items()
-        ]
+        return [Upload(name, way.url, way.have, way.parts) for name, way in ways.items()]
 
     def prepare(self, task: Task, request: Request, names: Sequence[str]) -> Path:
         """A folder with the verified files of a result, on the log directory's disk but not yet shown.
@@ -88,14 +84,12 @@ class Results:
         if missing:
             raise Unfit(f"{missing[0][:100]} was not announced", "announce it and upload it")
         check_all(names, [known[name].size_bytes for name in names])
-        for name in names:
-            self._verify(name, known[name])
-        self._check_heads(task, {name: known[name].key for name in names})
         folder = self.new_folder(task)
         with disk(str(self._root)):
             try:
                 for name in names:
-                    place(self._store.path(known[name].key), folder / name)
+                    self._bring(name, known[name], folder / name)
+                _check_heads(task, folder, names)
                 self._add_model(folder, request, names)
             except BaseException:
                 self.discard(folder)
@@ -174,37 +168,14 @@ class Results:
         values = {"name": file.name, "key": key, "size_bytes": file.size_bytes, "sha256": file.sha256}
         return {"task": task.id, "attempt": task.attempt, **values}
 
-    def _verify(self, name: str, announced: Any) -> None:
+    def _bring(self, name: str, announced: Any, target: Path) -> None:
         """Bytes that are wrong are dropped, so that the file can be sent again."""
-        size = self._store.size(announced.key) or 0
+        size = self._store.arrived(announced.key, announced.size_bytes)
         if size < announced.size_bytes:
             raise Unfit(f"{name[:100]} has {size} of {announced.size_bytes} bytes", "upload the rest")
-        digest = hashlib.sha256()
-        with self._store.open(announced.key) as file:
-            while piece := file.read(CHUNK):
-                digest.update(piece)
-        if digest.hexdigest() != announced.sha256:
+        if self._store.bring(announced.key, announced.size_bytes, target) != announced.sha256:
             self._store.delete(announced.key)
-            self._store.expect(announced.key)
             raise Unfit(f"{name[:100]} differs from its sha256", "upload it again")
-
-    def _check_heads(self, task: Task, keys: dict[str, str]) -> None:
-        heads = {name: self._head(name, keys) for name in REQUIRED}
-        job = heads["job.json"]
-        if (job.get("job"), job.get("task")) != (task.job, task.id):
-            raise Unfit("job.json is of another task", "it names the job and the task of the lease")
-
-    def _head(self, name: str, keys: dict[str, str]) -> dict[str, Any]:
-        if name not in keys:
-            raise Unfit(f"the result lacks {name}", f"a result has {', '.join(REQUIRED)}")
-        with self._store.open(keys[name]) as file:
-            text = file.read(MAX_HEAD + 1)
-        try:
-            if len(text) > MAX_HEAD:
-                raise ValueError("it is too large")
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except (ValueError, RecursionError) as error:
-            raise Unfit(f"{name} is no JSON object: {error}") from error
 
     def _add_model(self, folder: Path, request: Request, names: Sequence[str]) -> None:
         """The model stands beside its result without having been sent back, under the name that job.json gives it."""
@@ -221,15 +192,24 @@ class Results:
                 place(self._store.path(f"blobs/{part.blob}"), folder / part.path)
 
 
-def place(source: Path, target: Path) -> None:
-    """The file under another name: the same file where the disk allows it, else a copy."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+def _check_heads(task: Task, folder: Path, names: Sequence[str]) -> None:
+    heads = {name: _head(name, folder, names) for name in REQUIRED}
+    job = heads["job.json"]
+    if (job.get("job"), job.get("task")) != (task.job, task.id):
+        raise Unfit("job.json is of another task", "it names the job and the task of the lease")
+
+
+def _head(name: str, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    if name not in names:
+        raise Unfit(f"the result lacks {name}", f"a result has {', '.join(REQUIRED)}")
+    with (folder / name).open("rb") as file:
+        text = file.read(MAX_HEAD + 1)
     try:
-        os.link(source, target)
-    except FileNotFoundError as error:
-        raise NotFound(f"{source.name} is gone") from error
-    except OSError:  # another disk, or one without links
-        shutil.copyfile(source, target)
+        if len(text) > MAX_HEAD:
+            raise ValueError("it is too large")
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise Unfit(f"{name} is no JSON object: {error}") from error
 
 
 def _of(task: Task) -> dict[str, Any]:

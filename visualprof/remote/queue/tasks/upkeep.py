@@ -12,11 +12,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, update
 
+from visualprof.remote.queue.refusals import StoreDown
+from visualprof.remote.queue.store.arrivals import ARRIVING_NS
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, rules_of
-from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks
+from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -167,39 +170,39 @@ def _clock_offset() -> int:
     return time.time_ns() - time.monotonic_ns()
 
 
-def remove_leftovers(database: Database, folder: Path, partial: Path) -> None:
+def remove_leftovers(database: Database, store: Store, partial: Path) -> None:
     """Removes files of attempts that are over, unfinished ones, and uploads that no job has named for too long.
 
     Args:
-        database: of the queue.
-        folder: of the queue.
+        database, store: of the queue.
         partial: where results are put together.
     """
-    # Folders are listed before the database is asked: what comes after that is not touched.
-    arriving, kept, half = _below(folder / "incoming"), _below(folder / "blobs"), _below(partial)
+    for path in list(partial.iterdir()) if partial.is_dir() else []:
+        if _age_s(path) > _OLD_S:
+            _log.info("removing %s, which nobody needs any more", path)
+            shutil.rmtree(path, ignore_errors=True)
+    try:
+        _remove_unnamed(database, store)
+    except StoreDown as error:
+        _log.warning("nothing is tidied up: %s", error.error)
+
+
+def _remove_unnamed(database: Database, store: Store) -> None:
+    # What there is is listed before the database is asked: what comes after that is not touched.
+    arriving, kept = store.listed("incoming"), store.listed("blobs")
     with database.write() as connection:
-        live = _live(connection)
-    for path in arriving:
-        if path.name not in live:
-            _remove(path)
+        live = _live(connection, database.now_ns())
+    for name in arriving:
+        if name not in live:
+            _log.info("removing incoming/%s, which nobody needs any more", name)
+            store.delete(f"incoming/{name}")
+    _forget_unused(database)
     with database.read() as connection:
         known = set(connection.execute(select(blobs.c.sha256)).scalars())
-        days = rules_of(connection)["uploads", ""]
-    for path in (*half, *(blob for blob in kept if blob.name not in known)):
-        if _age_s(path) > _OLD_S:
-            _remove(path)
-    if days is not None:
-        _remove_unused(database, folder / "blobs", days)
-
-
-def _live(connection: Connection) -> set[str]:
-    """Attempts that may still upload, as their folders are called; what was announced by others is forgotten."""
-    rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
-    live = {(row.id, row.attempt) for row in rows}
-    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).distinct()).all():
-        if (row.task, row.attempt) not in live:
-            connection.execute(delete(artefacts).filter_by(task=row.task, attempt=row.attempt))
-    return {f"{task}-{attempt}" for task, attempt in live}
+    for name in kept:
+        if name not in known and store.age_s(name) > _OLD_S:  # else it is being uploaded
+            _log.info("removing blobs/%s, which nobody needs any more", name)
+            store.purge(name)
 
 
 def unused_for(days: int, now: int) -> ColumnElement[bool]:
@@ -208,21 +211,31 @@ def unused_for(days: int, now: int) -> ColumnElement[bool]:
     return old & ~exists().where(jobs.c.request.contains(blobs.c.sha256))
 
 
-def _remove_unused(database: Database, folder: Path, days: int) -> None:
+def _forget_unused(database: Database) -> None:
+    with database.read() as connection:
+        days = rules_of(connection)["uploads", ""]
+    if days is None:
+        return
     unused = unused_for(days, database.now_ns())
     with database.read() as connection:
         names = list(connection.execute(select(blobs.c.sha256).where(unused)).scalars())
     for name in names:
         with database.write() as connection:
-            gone = connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount
-            if gone:  # who had it has it no more, also when somebody uploads it again
+            if connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount:
+                # who had it has it no more, also when somebody uploads it again
                 connection.execute(delete(holders).where(holders.c.sha256 == name))
-            if gone and _age_s(folder / name) * 1e9 > days * DAY_NS:  # else it is being uploaded again
-                _remove(folder / name)
 
 
-def _below(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+def _live(connection: Connection, now: int) -> set[str]:
+    """Folders of attempts and people that may still upload; what was announced by others is forgotten."""
+    connection.execute(delete(uploads).where(uploads.c.begun_ns < now - ARRIVING_NS))
+    arriving = connection.execute(select(uploads.c.id)).scalars()
+    rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
+    live = {(row.id, row.attempt) for row in rows}
+    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).distinct()).all():
+        if (row.task, row.attempt) not in live:
+            connection.execute(delete(artefacts).filter_by(task=row.task, attempt=row.attempt))
+    return {f"{task}-{attempt}" for task, attempt in live}.union(arriving)
 
 
 def _age_s(path: Path) -> float:
@@ -230,11 +243,3 @@ def _age_s(path: Path) -> float:
         return time.time() - path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _remove(path: Path) -> None:
-    _log.info("removing %s, which nobody needs any more", path)
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 // Files on their way to the server, one after the other: fetch cannot tell how far an upload is.
 import { reactive } from "vue";
-import { address, ApiError, as_error, ask_token, is_trusted, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer } from "../../api";
+import { address, ApiError, as_error, ask, ask_token, get, read_session, send, session_headers, type ErrorBody, type FilesAnswer, type UploadAnswer, type Way } from "../../api";
 import { t } from "../../locales";
 
 interface Sending {
@@ -27,27 +27,67 @@ function refusal(request: XMLHttpRequest): ApiError {
   return new ApiError(request.status, body?.error ?? `${request.status} ${request.statusText}`, body?.hint ?? null);
 }
 
-function transfer(file: File, part: boolean, one: Sending, request: XMLHttpRequest): Promise<UploadAnswer> {
+/** Sends a body, of which `told` hears how much is there; where it goes past the server, nothing of the session goes along. */
+function transfer(request: XMLHttpRequest, method: string, url: string, body: Blob, headers: Record<string, string>, told: (bytes: number) => void): Promise<unknown> {
   return new Promise((resolve, reject) => {
-    request.open("POST", address("uploads", { name: file.name, part: part ? "true" : null }));
+    request.open(method, url);
     request.responseType = "json";
-    for (const [name, value] of Object.entries(session_headers())) request.setRequestHeader(name, value);
-    request.setRequestHeader("Content-Type", "application/octet-stream");
-    request.upload.onprogress = (event) => (one.progress = event.total > 0 ? event.loaded / event.total : 0);
-    request.onload = () => (request.status < 300 ? resolve(request.response as UploadAnswer) : reject(refusal(request)));
+    for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => told(event.loaded);
+    request.onload = () => (request.status < 300 ? resolve(request.response) : reject(refusal(request)));
     request.onerror = () => reject(new ApiError(0, "the upload broke off"));
-    request.send(file);
+    request.onabort = () => reject(new ApiError(0, "the upload broke off"));
+    request.send(body);
   });
+}
+
+const to_server = (file: File, part: boolean, one: Sending, request: XMLHttpRequest) =>
+  transfer(request, "POST", address("uploads", { name: file.name, part: part ? "true" : null }), file, { ...session_headers(), "Content-Type": "application/octet-stream" },
+    (sent) => (one.progress = sent / Math.max(file.size, 1))) as Promise<UploadAnswer>;
+
+/** In a row, of a part; each has a new address. */
+const TRIES = 5;
+
+/** Sends a file to the server's bucket, in parts: those that a try before this one sent are there. */
+async function to_bucket(file: File, part: boolean, blob: string, one: Sending, request: XMLHttpRequest, cancelled: () => boolean): Promise<UploadAnswer> {
+  let way = await send<Way>("POST", address("uploads/direct"), { name: file.name, size_bytes: file.size, blob, part });
+  const where = address(`uploads/direct/${way.upload}`);
+  for (let tries = 0; way.parts.length > 0; ) {
+    const before = way.have_bytes;
+    try {
+      let have = before;
+      for (const { url, offset, size_bytes } of way.parts) {
+        await transfer(request, "PUT", url, file.slice(offset, offset + size_bytes), {}, (sent) => (one.progress = (have + sent) / file.size));
+        have += size_bytes;
+      }
+    } catch (failure) {
+      if (cancelled()) break;
+      if (++tries > TRIES) throw failure;
+      await new Promise((resolve) => setTimeout(resolve, 1000 * tries));
+    }
+    way = (await get<Way>(where))?.body ?? way;
+    if (way.have_bytes > before) tries = 0;
+  }
+  if (cancelled()) {
+    await ask(where, { method: "DELETE" });
+    throw new ApiError(0, "the upload broke off");
+  }
+  return await send<UploadAnswer>("POST", where);
 }
 
 /** What is read into memory to know a file by it. A larger one is sent. */
 const MOST_KNOWN = 1 << 30;
 
-/** The answer to a file that the server has; no browser tells over plain http from another machine. */
-async function known(file: File, part: boolean): Promise<UploadAnswer | null> {
-  if (!isSecureContext || file.size > MOST_KNOWN) return null;
+/** Its sha256; "" for a file that is too large, and over plain http from another machine, where no browser tells. */
+async function sha256(file: File): Promise<string> {
+  if (!isSecureContext || file.size > MOST_KNOWN) return "";
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
-  const blob = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The answer to a file that the server has. */
+async function known(file: File, part: boolean, blob: string): Promise<UploadAnswer | null> {
+  if (!blob) return null;
   return (await send<FilesAnswer>("POST", address("uploads/known"), { blob, name: file.name, part })).files[0] ?? null;
 }
 
@@ -68,14 +108,17 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   async function run(): Promise<UploadAnswer | null> {
     try {
       // A file is not sent to be refused.
-      if (!(await is_trusted()) && !(await ask_token())) throw new ApiError(401, t("session.lacking"));
-      const there = await known(file, part);
+      const session = await read_session();
+      if (session?.trusted !== true && !(await ask_token())) throw new ApiError(401, t("session.lacking"));
+      const blob = await sha256(file);
+      const there = await known(file, part, blob);
       if (cancelled) return null;
-      const answer = there ?? await Promise.race([transfer(file, part, one, request), new Promise<null>((resolve) => (request.onabort = () => resolve(null)))]);
+      const direct = file.size > 0 && session?.direct === true;
+      const answer = there ?? (await (direct ? to_bucket(file, part, blob, one, request, () => cancelled) : to_server(file, part, one, request)));
       dismiss(one);
       return answer;
     } catch (failure) {
-      one.error = as_error(failure);
+      if (!cancelled) one.error = as_error(failure);
       return null;
     }
   }

@@ -1,0 +1,401 @@
+"""A bucket as the store, against a server that checks signatures: what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from queue_sites import MODEL, announced, member, opened, point, request, result, upload
+
+from tests.swift import Swift
+from visualprof.cli import main
+from visualprof.errors import NotFound, VisualprofError
+from visualprof.remote.queue.refusals import StoreDown, Unfit
+from visualprof.remote.queue.service import Remote
+from visualprof.remote.queue.store import s3 as s3_module
+from visualprof.remote.queue.store.place import place_of
+from visualprof.remote.queue.store.s3 import Bucket
+from visualprof.remote.queue.store.signing import Signer
+from visualprof.remote.queue.store.tables import blobs
+from visualprof.remote.queue.tasks import upkeep as upkeep_module
+from visualprof.remote.queue.tasks.leases import Report
+from visualprof.remote.queue.tasks.results import Announced
+from visualprof.remote.queue.tasks.upkeep import remove_leftovers
+
+pytestmark = pytest.mark.slow
+
+KEY = f"incoming/{'a' * 32}/{'b' * 32}"
+OTHER = f"incoming/{'a' * 32}/{'c' * 32}"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def url(swift: Swift) -> str:
+    return swift.new()
+
+
+@pytest.fixture
+def bucket(url: str, tmp_path: Path) -> Bucket:
+    return Bucket(tmp_path / "data", Signer(b"secret"), place_of(url), 1 << 30)
+
+
+def send(url: str, data: bytes = b"", method: str = "PUT") -> int:
+    """The status that the store answers; 0 where it closes the connection before it has everything."""
+    body = data if method == "PUT" else None
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, method=method)) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def fetched(url: str, **headers: str) -> tuple[int, bytes]:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+        return answer.status, answer.read()
+
+
+def put(bucket: Bucket, key: str, data: bytes) -> None:
+    for part in bucket.announce(key, len(data)).parts:
+        assert send(part.url, data[part.offset : part.offset + part.size_bytes]) == 200
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def test_a_file_arrives_and_becomes_a_blob(bucket: Bucket, tmp_path: Path) -> None:
+    put(bucket, KEY, MODEL)
+    assert bucket.arrived(KEY, len(MODEL)) == len(MODEL)
+    assert bucket.adopt(KEY, len(MODEL), digest(MODEL)) == digest(MODEL)
+    assert fetched(bucket.get_url(f"blobs/{digest(MODEL)}", "")) == (200, MODEL)
+    assert fetched(bucket.get_url(f"blobs/{digest(MODEL)}", ""), Range="bytes=2-") == (206, MODEL[2:])
+    assert [path.read_bytes() for path in (tmp_path / "data" / "blobs").iterdir()] == [MODEL]
+
+
+def test_a_large_file_goes_on_where_it_broke_off(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_module, "PART", 5 * MIB)
+    data = os.urandom(11 * MIB)
+    first = bucket.announce(KEY, len(data))
+    assert [(part.offset, part.size_bytes) for part in first.parts] == [
+        (0, 5 * MIB), (5 * MIB, 5 * MIB), (10 * MIB, MIB),
+    ]  # fmt: skip
+    assert send(first.parts[2].url, data[10 * MIB :]) == 200
+    assert send(first.parts[0].url, data[: 5 * MIB]) == 200
+    assert bucket.arrived(KEY, len(data)) == 6 * MIB
+    with pytest.raises(Unfit, match=f"the file has {6 * MIB} of {11 * MIB} bytes"):
+        bucket.adopt(KEY, len(data))
+    rest = bucket.announce(KEY, len(data), new=False)
+    assert (rest.have, [part.offset for part in rest.parts]) == (6 * MIB, [5 * MIB])
+    assert send(rest.parts[0].url, data[5 * MIB : 10 * MIB]) == 200
+    assert bucket.announce(KEY, len(data), new=False).parts == []
+    assert bucket.adopt(KEY, len(data)) == digest(data)
+    assert bucket.path(f"blobs/{digest(data)}").read_bytes() == data
+
+
+def test_addresses_of_further_parts_come_later(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_module, "PART", 5 * MIB)
+    monkeypatch.setattr(s3_module, "AHEAD", 1)
+    data = os.urandom(6 * MIB)
+    put(bucket, KEY, data)
+    assert [part.offset for part in bucket.announce(KEY, len(data), new=False).parts] == [5 * MIB]
+
+
+WRONG = ["key", "method", "expiry", "signature", "none", "oversize", "undersize"]
+
+
+@pytest.mark.parametrize("changed", WRONG)
+def test_an_address_is_good_for_its_file_purpose_size_and_time(
+    bucket: Bucket, changed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "PUT_S", 1 if changed == "expiry" else 900)
+    url, data = bucket.announce(KEY, 10).parts[0].url, b"x" * 10
+    read = bucket.get_url(f"blobs/{digest(MODEL)}", "")
+    if changed == "key":
+        url = url.replace(KEY, OTHER)
+    elif changed == "method":
+        assert send(read, data) == 403, "an address to read does not write"
+        assert send(url, method="GET") == send(url, method="DELETE") == 403, "nor one to write anything else"
+        url = read
+    elif changed == "expiry":
+        time.sleep(2.1)
+    elif changed == "signature":
+        url = url[:-4] + ("0000" if url[-4:] != "0000" else "1111")
+    elif changed == "none":
+        url = url.partition("?")[0]
+    data = {"oversize": data + b"x", "undersize": data[1:]}.get(changed, data)
+    assert 400 <= send(url, data) < 500
+    assert (bucket.arrived(KEY, 10), bucket.arrived(OTHER, 10)) == (0, 0)
+
+
+def test_a_part_is_no_other_part(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(s3_module, "PART", 5 * MIB)
+    parts = bucket.announce(KEY, 6 * MIB).parts
+    swapped = parts[1].url.replace("partNumber=2", "partNumber=3")
+    assert swapped != parts[1].url
+    assert send(swapped, b"x" * MIB) in (403, 0)
+    assert send(parts[1].url, b"x" * (MIB + 1)) in (403, 0)
+    assert bucket.arrived(KEY, 6 * MIB) == 0
+
+
+def test_no_address_is_good_for_more_than_a_quarter_of_an_hour(bucket: Bucket) -> None:
+    for url in (bucket.announce(KEY, 1).parts[0].url, bucket.get_url(f"blobs/{'0' * 64}", "")):
+        assert "X-Amz-Expires=900&" in url
+
+
+def test_what_differs_is_refused_and_can_be_sent_again(bucket: Bucket) -> None:
+    put(bucket, KEY, b"x" * len(MODEL))
+    with pytest.raises(Unfit, match="differs from what was announced"):
+        bucket.adopt(KEY, len(MODEL), digest(MODEL))
+    assert bucket.listed("blobs") == []
+    put(bucket, KEY, MODEL)
+    assert bucket.adopt(KEY, len(MODEL), digest(MODEL))
+
+
+def test_a_blob_is_not_changed_by_an_address_that_is_still_good(bucket: Bucket, tmp_path: Path) -> None:
+    address = bucket.announce(KEY, len(MODEL)).parts[0].url
+    send(address, MODEL)
+    blob = bucket.adopt(KEY, len(MODEL))
+    assert send(address, b"x" * len(MODEL)) == 200
+    bucket.local(blob).unlink()
+    assert bucket.path(f"blobs/{blob}").read_bytes() == MODEL
+
+
+def test_a_file_that_changes_while_it_is_verified_is_not_kept(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = bucket.announce(KEY, len(MODEL)).parts[0].url
+    send(address, MODEL)
+    copy = Bucket._copy
+    monkeypatch.setattr(Bucket, "_copy", lambda *args: (send(address, b"x" * len(MODEL)), copy(*args)))
+    with pytest.raises(StoreDown):
+        bucket.adopt(KEY, len(MODEL))
+    assert bucket.listed("blobs") == []
+
+
+def test_copies_are_bounded_the_least_recently_used_goes_first(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_module, "_IN_USE_NS", 0)
+    bucket = Bucket(tmp_path, Signer(b"secret"), place_of(url), 2 * MIB)
+    blobs: list[str] = []
+    for letter in (b"a", b"b", b"c"):
+        put(bucket, KEY, letter * MIB)
+        blobs.append(bucket.adopt(KEY, MIB))
+        bucket.path(f"blobs/{blobs[0]}")
+    kept = {path.name for path in (tmp_path / "blobs").iterdir()}
+    assert kept == {blobs[0], blobs[2]}
+    assert bucket.path(f"blobs/{blobs[1]}").read_bytes() == b"b" * MIB
+    assert len(list((tmp_path / "blobs").iterdir())) == 2
+
+
+def test_what_was_damaged_in_the_bucket_is_not_given_out(swift: Swift, bucket: Bucket) -> None:
+    put(bucket, KEY, MODEL)
+    blob = bucket.adopt(KEY, len(MODEL))
+    bucket.local(blob).unlink()
+    swift.client().put_object(Bucket=bucket._place.bucket, Key=f"runs/blobs/{blob}", Body=b"x")
+    with pytest.raises(VisualprofError, match="is damaged in s3://"):
+        bucket.path(f"blobs/{blob}")
+    assert list(bucket.local(blob).parent.iterdir()) == []
+
+
+def test_what_is_not_there_is_not_found(bucket: Bucket) -> None:
+    for act in (bucket.path, bucket.want):
+        with pytest.raises(NotFound):
+            act(f"blobs/{'0' * 64}")
+
+
+@pytest.mark.parametrize("wrong", ["secret", "bucket", "none"])
+def test_a_store_that_cannot_be_used_ends_the_start(
+    swift: Swift, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    said = {"secret": "are the bucket and the credentials right", "bucket": "make the bucket", "none": "AWS_PROFILE"}
+    if wrong == "secret":
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    elif wrong == "none":
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+        monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    place = place_of(url.replace("s3://", "s3://no-") if wrong == "bucket" else url)
+    with pytest.raises(VisualprofError) as told:
+        Bucket(tmp_path, Signer(b"secret"), place, 1)
+    assert said[wrong] in told.value.hint
+
+
+# A queue whose files are in the bucket.
+
+
+@pytest.fixture
+def remote(url: str, tmp_path: Path) -> Iterator[Remote]:
+    with opened(tmp_path / "runs", store=place_of(url)) as remote:
+        yield remote
+
+
+def leased(remote: Remote) -> tuple[Any, Any, Any]:
+    queue = remote.opened()
+    queue.jobs.submit(request("k"))
+    agent = member(queue)
+    lease = queue.leases.lease(agent, ["cpu"], 0)
+    assert lease
+    return agent, lease, queue.jobs.one(lease.job).task(lease.task)
+
+
+def deliver(remote: Remote, task: Any, files: dict[str, bytes]) -> None:
+    for way in remote.opened().results.announce(task, [Announced(**each) for each in announced(files)]):
+        for part in way.parts:
+            assert send(part.url, files[way.name]) == 200
+
+
+def finish(remote: Remote, agent: Any, lease: Any, files: dict[str, bytes]) -> None:
+    report = Report("succeeded", None, None, None, [], list(files))
+    remote.opened().finisher.finish(agent, lease.task, lease.lease, report)
+
+
+def test_a_result_becomes_a_folder_of_the_log_directory(remote: Remote) -> None:
+    agent, lease, task = leased(remote)
+    assert all(file.url.startswith(bucket_of(remote)._place.endpoint) for file in lease.files)
+    assert fetched(lease.files[0].url) == (200, MODEL)
+    files = result(lease.job, lease.task, **{"deep/trace.json": b"[1]", "log.txt": b""})
+    deliver(remote, task, files)
+    finish(remote, agent, lease, files)
+    run = remote.root.path / lease.run
+    found = {str(path.relative_to(run)): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert found == {**files, "net.onnx": MODEL}
+    assert remote.opened().store.listed("incoming") == [], "what has been published is not kept twice"
+    assert not list((remote.root.path / ".visualprof" / "results.partial").iterdir())
+
+
+def test_a_result_that_differs_is_refused_and_sent_again(remote: Remote) -> None:
+    agent, lease, task = leased(remote)
+    files = result(lease.job, lease.task)
+    deliver(remote, task, files)
+    way = remote.opened().results.announce(task, [Announced("env.json", 2, digest(b"{}"))])[0]
+    assert (way.have, way.parts) == (2, []), "it is there"
+    store = bucket_of(remote)
+    key = next(row["Key"] for row in objects(store) if row["Size"] == 2)
+    store._s3.put_object(Bucket=store._place.bucket, Key=key, Body=b"[]")
+    with pytest.raises(Unfit, match=r"env.json differs from its sha256"):
+        finish(remote, agent, lease, files)
+    assert remote.opened().jobs.one(lease.job).tasks[0].state == "running"
+    deliver(remote, task, files)
+    finish(remote, agent, lease, files)
+    assert remote.opened().jobs.one(lease.job).tasks[0].state == "succeeded"
+
+
+def bucket_of(remote: Remote) -> Bucket:
+    store = remote.opened().store
+    assert isinstance(store, Bucket)
+    return store
+
+
+def objects(store: Bucket) -> list[dict[str, Any]]:
+    return store._keys("list_objects_v2", "Contents", "runs/")
+
+
+def test_a_backup_says_which_uploads_the_bucket_lacks(
+    url: str, remote: Remote, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["admin", "--data", str(remote.folder), "--store", url, "backup"]
+    assert main([*command, str(tmp_path / "first")]) == 0
+    assert "1 of 1 uploaded files are in s3://" in capsys.readouterr().out
+    blob = upload(remote, b"another")
+    bucket_of(remote).purge(blob)
+    assert main([*command, str(tmp_path / "second")]) == 1
+    assert capsys.readouterr().err == f"missing: {blob}\n"
+
+
+def test_what_a_task_left_becomes_a_run_once_the_store_is_there(swift: Swift, remote: Remote) -> None:
+    agent, lease, _ = leased(remote)
+    queue = remote.opened()
+    queue.leases.point(agent, lease.task, lease.lease, 1, point())
+    queue.store.local(lease.request.model.blob).unlink()
+    swift.stop("proxy")
+    queue.finisher.finish(agent, lease.task, lease.lease, Report("failed", "crashed", "it crashed", "see the log"))
+    assert queue.jobs.one(lease.job).task(lease.task).run is None
+    swift.start()
+    queue.finisher.salvage_left()
+    assert (remote.root.path / lease.run / "net.onnx").read_bytes() == MODEL
+
+
+def test_no_name_of_a_user_is_in_a_key(remote: Remote) -> None:
+    _, lease, task = leased(remote)
+    deliver(remote, task, result(lease.job, lease.task, **{"secret name.txt": b"1"}))
+    keys = " ".join(row["Key"] for row in objects(bucket_of(remote)))
+    assert "secret" not in keys
+    assert "net" not in keys
+
+
+def test_while_the_store_is_down_nothing_is_lost(swift: Swift, url: str, remote: Remote) -> None:
+    agent, lease, task = leased(remote)
+    files = result(lease.job, lease.task)
+    deliver(remote, task, files)
+    swift.stop("proxy")
+    with pytest.raises(
+        StoreDown, match=r"the store s3://bucket\d+/runs at http://127.0.0.1:\d+ does not answer"
+    ) as told:
+        finish(remote, agent, lease, files)
+    assert told.value.status == 503, "an agent asks again"
+    assert remote.opened().jobs.one(lease.job).tasks[0].state == "running"
+    assert not (remote.root.path / lease.run).exists()
+    with contextlib.closing(Remote(remote.root, store=place_of(url))) as other:
+        assert other.opened().jobs.one(lease.job).id == lease.job, "a server starts without it"
+    swift.start()
+    finish(remote, agent, lease, files)
+    assert (remote.root.path / lease.run / "points.jsonl").read_bytes() == files["points.jsonl"]
+
+
+def test_a_store_that_keeps_waiting_is_left_alone_for_as_long(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[float] = []
+    exceptions: Any = importlib.import_module("botocore.exceptions")
+
+    def silent(**_: Any) -> None:
+        calls.append(time.monotonic())
+        time.sleep(0.5)
+        raise exceptions.ConnectTimeoutError(endpoint_url="x")
+
+    monkeypatch.setattr(bucket._s3, "head_object", silent)
+    for _ in range(3):
+        with pytest.raises(StoreDown):
+            bucket.want(f"blobs/{'0' * 64}")
+    assert len(calls) == 1, "pages do not wait for what the first has waited for"
+    time.sleep(0.6)
+    with pytest.raises(StoreDown):
+        bucket.want(f"blobs/{'0' * 64}")
+    assert len(calls) == 2
+
+
+@pytest.mark.both_databases
+def test_what_nobody_needs_is_removed(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = remote.opened()
+    store = bucket_of(remote)
+    _, lease, task = leased(remote)
+    deliver(remote, task, {"log.txt": b"of an attempt that runs"})
+    unknown = upload(remote, b"another model")
+    with queue.database.write() as connection:
+        connection.execute(blobs.delete().where(blobs.c.sha256 == unknown))
+    monkeypatch.setattr(s3_module, "PART", 5 * MIB)
+    store.announce(KEY, 6 * MIB)
+    put(store, OTHER, b"of nobody")
+    awaited, _ = queue.arrivals.announce(None, "a.onnx", 4, "", False)
+    put(store, awaited.key, b"mine")
+    partial = remote.root.path / ".visualprof" / "results.partial"
+    remove_leftovers(queue.database, store, partial)
+    assert store.listed("incoming") == sorted([task.place, awaited.id])
+    assert unknown in store.listed("blobs"), "it may be being uploaded"
+    monkeypatch.setattr(upkeep_module, "_OLD_S", -60)
+    remove_leftovers(queue.database, store, partial)
+    assert store.listed("blobs") == [lease.request.model.blob]
+    assert store._keys("list_multipart_uploads", "Uploads", "runs/incoming/") == []
+    monkeypatch.setattr(upkeep_module, "ARRIVING_NS", 0)
+    remove_leftovers(queue.database, store, partial)
+    assert store.listed("incoming") == [task.place], "what did not come in a day is given up"

@@ -1,0 +1,72 @@
+"""Files that people send to a bucket past this server: who announced which, until they are there."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, select
+
+from visualprof.errors import NotFound
+from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.files import shown
+from visualprof.remote.queue.store.quotas import refuse_bytes
+from visualprof.remote.queue.store.tables import uploads
+
+ARRIVING_NS = 24 * 3600 * 10**9  # what is not there by then is given up
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A file that is awaited. sha256: "" where it is not known. part: it has weights of a model."""
+
+    id: str
+    owner: str | None
+    name: str
+    size_bytes: int
+    sha256: str
+    part: bool
+
+    @property
+    def key(self) -> str:
+        """Where it arrives in the store."""
+        return f"incoming/{self.id}/{self.id}"
+
+
+class Arrivals:
+    """The table of what is awaited."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def announce(self, owner: str | None, name: str, size: int, sha256: str, part: bool) -> tuple[Arrival, bool]:
+        """Awaits a file, and whether it is a new one: the same content goes on where it broke off.
+
+        Raises: OverQuota: its owner may not have so many bytes more.
+        """
+        same = (uploads.c.owner == owner, uploads.c.sha256 == sha256, uploads.c.size_bytes == size)
+        with self._database.write() as connection:
+            row = connection.execute(select(uploads).where(*same, uploads.c.part == part)).first() if sha256 else None
+            if row is not None:
+                return Arrival(row.id, row.owner, row.name, row.size_bytes, row.sha256, row.part), False
+            if owner is not None:
+                refuse_bytes(connection, owner, size)
+            made = Arrival(uuid.uuid4().hex, owner, shown(name), size, sha256, part)
+            connection.execute(insert(uploads).values(**vars(made), begun_ns=self._database.now_ns()))
+        return made, True
+
+    def one(self, name: str, owner: str | None) -> Arrival:
+        """What somebody announced.
+
+        Raises: NotFound: nothing of this name, or it is another's.
+        """
+        with self._database.read() as connection:
+            row = connection.execute(select(uploads).where(uploads.c.id == name, uploads.c.owner == owner)).first()
+        if row is None:
+            raise NotFound("this upload is not awaited", "announce it again")
+        return Arrival(row.id, row.owner, row.name, row.size_bytes, row.sha256, row.part)
+
+    def end(self, name: str) -> None:
+        """It is there, or of no use."""
+        with self._database.write() as connection:
+            connection.execute(delete(uploads).where(uploads.c.id == name))
