@@ -17,7 +17,7 @@ from visualprof.cli._paths import page_of, require
 from visualprof.errors import BadParameter
 
 # They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
-SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD"}
+SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}
 _PORTS = 100  # tried one after the other
 _NEXT = """visualprof: what shall it show?
   visualprof demo                  sample runs, without files of your own
@@ -85,6 +85,14 @@ def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user-header", metavar="NAME", help="with --accounts: the header in which that proxy says who is logged in"
     )
+    parser.add_argument(
+        "--oidc",
+        type=_issuer,
+        metavar="URL",
+        help="with --accounts: an issuer of OpenID Connect where people may log in",
+    )
+    parser.add_argument("--oidc-client", metavar="ID", help="of this server at that issuer")
+    parser.add_argument("--oidc-admin-group", metavar="NAME", help="whose members, as it says, are administrators")
     parser.add_argument("--smtp", type=_mail_server, metavar="URL", help="sends e-mail: smtps://user@mail.example.org")
     parser.add_argument("--mail-from", metavar="ADDRESS", help="of that e-mail (default: the user of --smtp)")
     parser.add_argument(
@@ -136,6 +144,11 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("--accounts need to be written: sessions are kept", "leave --read-only out")
     if args.user_header and not (args.accounts and args.trust_proxy):
         raise BadParameter("--user-header is a claim that anybody could make", "name the proxy: --trust-proxy CIDR")
+    if args.oidc and not (args.accounts and args.base_url and args.oidc_client):
+        hint = "--accounts --base-url https://dash.example.org --oidc-client ID"
+        raise BadParameter("--oidc needs accounts, an address to come back to, and what the issuer calls us", hint)
+    if args.oidc and args.user_header:
+        raise BadParameter("--oidc and --user-header log people in", "leave one of them out")
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -155,6 +168,10 @@ def run(args: argparse.Namespace) -> int:
         base_url=args.base_url or "",
         proxies=tuple(args.trust_proxy),
         user_header=args.user_header or "",
+        oidc=args.oidc or "",
+        oidc_client=args.oidc_client or "",
+        oidc_secret=args.oidc_secret,
+        oidc_admin_group=args.oidc_admin_group or "",
         smtp=args.smtp or "",
         smtp_password=args.smtp_password,
         mail_from=args.mail_from or "",
@@ -245,6 +262,15 @@ def _address(text: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise argparse.ArgumentTypeError("an address is like https://dash.example.org")
     return text.rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    """As it calls itself, which may end with a slash."""
+    parts = urlsplit(text)
+    schemes = ("https", "http") if parts.hostname in ("localhost", "127.0.0.1", "::1") else ("https",)
+    if parts.scheme not in schemes or not parts.netloc or parts.query:
+        raise argparse.ArgumentTypeError("an issuer is like https://login.example.org/realms/lab")
+    return text
 
 
 def _mail_server(text: str) -> str:

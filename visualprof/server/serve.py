@@ -187,12 +187,11 @@ class Server:
         settings = self._settings
         if not settings.accounts:
             return None
-        from visualprof.accounts.notices.mail import Mail
         from visualprof.accounts.notices.post import Post
+        from visualprof.server.app import mail_of
 
-        mail = Mail(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
         database = self.remote.opened().database
-        post = Post(database, settings.lease_s, mail, settings.webhook_networks, settings.base_url)
+        post = Post(database, settings.lease_s, mail_of(settings), settings.webhook_networks, settings.base_url)
         post.start()
         return post
 

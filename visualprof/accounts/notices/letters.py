@@ -20,6 +20,21 @@ _ZH: dict[Kind, tuple[str, str]] = {
     "machine_lost": ("{name}：可能已失联", "机器 {name} 自 {at} 起再无消息。"),
     "trial": ("测试通知", "visualprof 的通知可以送达此处。"),
 }
+# Links that somebody asked for, who is not logged in.
+_LINKS: dict[Language, dict[str, tuple[str, str]]] = {
+    "en": {
+        "confirm": ("Make your account", "This link makes your account. It works once, within a day:"),
+        "reset": ("Set a new password", "This link sets a new password. It works once, within an hour:"),
+        "known": ("You have an account", "This address has an account already. Log in here:"),
+        "why": ("", "Somebody, probably you, asked for this. If it was not you, do nothing."),
+    },
+    "zh": {
+        "confirm": ("注册账户", "请用此链接注册账户，24 小时内有效，仅可使用一次："),
+        "reset": ("设置新密码", "请用此链接设置新密码，1 小时内有效，仅可使用一次："),
+        "known": ("你已有账户", "此邮箱已注册，请在此登录："),
+        "why": ("", "这封邮件应是你本人请求的；若不是，无需理会。"),
+    },
+}
 _TEXTS: dict[Language, dict[Kind, tuple[str, str]]] = {"en": _EN, "zh": _ZH}
 _WHY: dict[Language, str] = {
     "en": "You chose on the Account page to get this.",
@@ -33,6 +48,13 @@ def link_to(notice: Notice, base_url: str) -> str | None:
         return None
     pages = {"machine_lost": "agents", "trial": "account"}
     return f"{base_url}/#/{pages.get(notice.kind, f'run?job={notice.subject}')}"
+
+
+def invitation(wish: str, language: Language, link: str) -> tuple[str, str]:
+    """Subject and text of an e-mail to somebody who asked for a link. wish: confirm, reset, or known (needs none)."""
+    words = _LINKS[language]
+    subject, text = words[wish]
+    return f"[visualprof] {subject}", f"{text}\n\n{link}\n\n-- \n{words['why'][1]}"
 
 
 def letter(notice: Notice, language: Language, base_url: str) -> tuple[str, str]:
