@@ -103,6 +103,8 @@ def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CIDR",
         help="a private network to which people may have notices sent",
     )
+    told = "tell people of what takes so much longer than the last time (default %(default)g %%)"
+    parser.add_argument("--slower", type=_percent, default=5.0, metavar="PERCENT", help=told)
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -176,6 +178,7 @@ def run(args: argparse.Namespace) -> int:
         smtp_password=args.smtp_password,
         mail_from=args.mail_from or "",
         webhook_networks=tuple(args.webhook_network),
+        slower=args.slower / 100,
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
@@ -248,6 +251,13 @@ def _seconds(text: str) -> float:
     if not 0.5 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("a lease is 0.5 to 3600 seconds")
     return seconds
+
+
+def _percent(text: str) -> float:
+    percent = float(text)
+    if not 0 <= percent <= 1000:
+        raise argparse.ArgumentTypeError("0 to 1000 percent")
+    return percent
 
 
 def _days(text: str) -> float:

@@ -189,9 +189,11 @@ class Server:
             return None
         from visualprof.accounts.notices.post import Post
         from visualprof.server.app import mail_of
+        from visualprof.views.measure.regression import slower
 
-        database = self.remote.opened().database
-        post = Post(database, settings.lease_s, mail_of(settings), settings.webhook_networks, settings.base_url)
+        database, compare = self.remote.opened().database, partial(slower, margin=settings.slower)
+        networks = settings.webhook_networks
+        post = Post(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
         post.start()
         return post
 

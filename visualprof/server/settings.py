@@ -30,6 +30,7 @@ class Settings:
     there. oidc_admin_group: whose members are administrators.
     smtp: sends e-mail, with its user in it; "" sends none. smtp_password: that user's. mail_from: "" is that user.
     webhook_networks: private networks to which notices may be sent.
+    slower: by what share a point takes longer than before when its owner is told.
     """
 
     language: str = ""
@@ -57,6 +58,7 @@ class Settings:
     smtp_password: str = field(default="", repr=False)
     mail_from: str = ""
     webhook_networks: tuple[str, ...] = ()
+    slower: float = 0.05
 
     @property
     def secure(self) -> bool:

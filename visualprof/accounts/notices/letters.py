@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlencode
 
 from visualprof.accounts.notices.kinds import Kind, Language, Notice
 
@@ -12,12 +13,14 @@ _EN: dict[Kind, tuple[str, str]] = {
     "job_finished": ("{name}: measured", "The job {name} finished at {at}."),
     "job_failed": ("{name}: failed", "The job {name} failed at {at}. Its page says why."),
     "machine_lost": ("{name}: probably lost", "Nothing was heard of the machine {name} after {at}."),
+    "regression": ("{name}: {percent} % slower", "{name} is {percent} % slower than on {before}.{more}"),
     "trial": ("A trial", "Notices of visualprof arrive here."),
 }
 _ZH: dict[Kind, tuple[str, str]] = {
     "job_finished": ("{name}：测量完成", "任务 {name} 已于 {at} 完成。"),
     "job_failed": ("{name}：失败", "任务 {name} 已于 {at} 失败，原因见任务页面。"),
     "machine_lost": ("{name}：可能已失联", "机器 {name} 自 {at} 起再无消息。"),
+    "regression": ("{name}：慢了 {percent}%", "{name} 比 {before} 慢 {percent}%。{more}"),
     "trial": ("测试通知", "visualprof 的通知可以送达此处。"),
 }
 # Links that somebody asked for, who is not logged in.
@@ -36,6 +39,7 @@ _LINKS: dict[Language, dict[str, tuple[str, str]]] = {
     },
 }
 _TEXTS: dict[Language, dict[Kind, tuple[str, str]]] = {"en": _EN, "zh": _ZH}
+_MORE: dict[Language, str] = {"en": " So are {n} more of its job.", "zh": "该任务中另有 {n} 项变慢。"}
 _WHY: dict[Language, str] = {
     "en": "You chose on the Account page to get this.",
     "zh": "你在账户页面选择了接收此通知。",
@@ -47,6 +51,9 @@ def link_to(notice: Notice, base_url: str) -> str | None:
     if not base_url:
         return None
     pages = {"machine_lost": "agents", "trial": "account"}
+    if notice.slower:
+        ids = (one.replace("%", "%25").replace(",", "%2C") for one in notice.slower.reports)  # as the page reads a list
+        return f"{base_url}/#/evaluation?{urlencode({'reports': ','.join(ids)})}"
     return f"{base_url}/#/{pages.get(notice.kind, f'run?job={notice.subject}')}"
 
 
@@ -59,11 +66,18 @@ def invitation(wish: str, language: Language, link: str) -> tuple[str, str]:
 
 def letter(notice: Notice, language: Language, base_url: str) -> tuple[str, str]:
     """Subject and text of an e-mail."""
-    at = datetime.fromtimestamp(notice.at_ns // 10**9, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    name = "".join(letter for letter in notice.name if letter.isprintable())
-    subject, text = (part.format(name=name, at=at) for part in _TEXTS[language][notice.kind])
+    facts = {"at": _time(notice.at_ns, "%Y-%m-%d %H:%M UTC")}
+    facts["name"] = "".join(letter for letter in notice.name if letter.isprintable())
+    if slower := notice.slower:
+        more = _MORE[language].format(n=slower.more) if slower.more else ""
+        facts |= {"percent": f"{slower.ratio:.0%}"[:-1], "before": _time(slower.before_ns, "%Y-%m-%d"), "more": more}
+    subject, text = (part.format(**facts) for part in _TEXTS[language][notice.kind])
     parts = (text, link_to(notice, base_url), f"-- \n{_WHY[language]}")
     return f"[visualprof] {subject}", "\n\n".join(part for part in parts if part)
+
+
+def _time(at_ns: int, format: str) -> str:
+    return datetime.fromtimestamp(at_ns // 10**9, timezone.utc).strftime(format)
 
 
 def document(notice: Notice, language: Language, base_url: str) -> dict[str, Any]:
