@@ -262,6 +262,8 @@ def test_an_address_that_goes_to_somebody_else_opens_nothing(open_site: Site, th
     assert open_site.log_in().get_json()["person"]["id"] == ann, "the account follows the person"
     there.person |= {"sub": "43", "email": KIM}
     assert open_site.refusal() == f"the address {KIM} was somebody else's at the issuer"
+    open_site.accounts.users.change(SHELL, ann, role="viewer", disabled=False)  # as `visualprof admin grant` does
+    assert open_site.refusal() == f"the address {KIM} was somebody else's at the issuer"
     open_site.accounts.users.change(SHELL, ann, disabled=True)
     assert open_site.refusal() == "this account is closed"
     open_site.accounts.users.change(SHELL, ann, disabled=False)

@@ -190,10 +190,10 @@ class Users:
         if not values:
             return
         told = ", ".join(f"{field} {value}" for field, value in values.items())
-        if disabled is False:  # whoever is let in again may be somebody else for the issuer by now
-            values["subject"] = None
         with self._database.write() as connection:
             row = _row(connection, user)
+            if row.disabled and disabled is False:  # for the issuer they may be somebody else by now
+                values["subject"] = None
             connection.execute(update(users).where(users.c.id == user).values(values))
             administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
             if row.role == "admin" and not connection.execute(administrators).scalar_one():
