@@ -13,7 +13,7 @@ from teams import MODEL_FILE, PASSWORD, SHELL, Browser, Team
 from test_who_may_what import BODIES, QUERIES, TABLE, Asked, asked
 
 from tests.conftest import ROOT
-from visualprof.accounts import users
+from visualprof.accounts import attempts
 
 __all__ = ["asked"]
 
@@ -124,9 +124,9 @@ def test_guessing_is_stopped_whatever_address_is_claimed(team: Team) -> None:
             "POST", "session", json={"email": "ann@example.org", "password": "not this one"},
             headers={"X-Forwarded-For": f"198.51.100.{i}", "X-Real-IP": f"198.51.100.{i}"},
         ).status_code
-        for i in range(users.ATTEMPTS + 1)
+        for i in range(attempts.FOR_ACCOUNT + 1)
     ]  # fmt: skip
-    assert statuses == [*[401] * users.ATTEMPTS, 429]
+    assert statuses == [*[401] * attempts.FOR_ACCOUNT, 429]
 
 
 def test_the_first_to_register_is_no_administrator(make_site: Any) -> None:

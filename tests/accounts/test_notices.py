@@ -84,7 +84,7 @@ def test_the_owner_is_told_when_a_job_ends(team: Team, post: Post, state: str, k
     answer = ann.ask("GET", "notices").get_json()
     assert answer["unread"] == 1
     assert answer["notices"] == [
-        {"seq": 1, "kind": kind, "subject": team.job, "name": "ann.onnx", "at_ns": at_ns, "read": False}
+        {"seq": 1, "kind": kind, "subject": team.job, "name": "ann.onnx", "at_ns": at_ns, "read": False, "slower": None}
     ]
     assert told(bob) == told(team.browser("root")) == []
 

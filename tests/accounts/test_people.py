@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from teams import PASSWORD, SHELL, Browser, Team
 
-from visualprof.accounts import passwords, sessions, users
+from visualprof.accounts import attempts, passwords, sessions
 from visualprof.server.session_token import HEADER
 
 pytestmark = pytest.mark.both_databases
@@ -25,7 +25,7 @@ def test_somebody_logs_in_and_out(team: Team) -> None:
     browser = team.browser()
     assert browser.ask("GET", "session").get_json() == {
         "trusted": False, "accounts": True, "registration": "invitation", "person": None, "token": "",
-        "by_proxy": False, "direct": False,
+        "by_proxy": False, "issuer": "", "by_mail": False, "direct": False,
     }  # fmt: skip
     answer = browser.log_in(" Ann@Example.org ")
     assert answer.get_json()["person"] == {
@@ -50,7 +50,7 @@ def test_a_wrong_password_and_an_unknown_address_get_the_same_answer(team: Team)
 
 def test_guessing_is_stopped_for_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     browser = team.browser()
-    for _ in range(users.ATTEMPTS):
+    for _ in range(attempts.FOR_ACCOUNT):
         assert browser.log_in("ann@example.org", "not this one at all").status_code == 401
     assert browser.log_in("ann@example.org").status_code == 429
     assert browser.log_in("bob@example.org").status_code == 200, "others log in meanwhile"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.accounts.issuers import CLIENT, SECRET, provider
+from tests.accounts.receivers import mail_server
 from tests.conftest import SAMPLES
 from tests.e2e.live import ROOT, Dashboard, Page, Visits, expect
 from tests.e2e.test_accessibility import AXE, violations, violations_now
@@ -200,6 +204,97 @@ def test_a_proxy_logs_people_in(tmp_path: Path, serve: Callable[..., Dashboard],
     page.get_by_label("Name of a new project").fill("vision")
     page.get_by_role("button", name="Make a project").click()
     expect(page.get_by_role("heading", name="vision")).to_be_visible()
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, serve: Callable[..., Dashboard]) -> Callable[..., Dashboard]:
+    """A server with accounts that knows by which address browsers come."""
+
+    def start(*options: str) -> Dashboard:
+        shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / "paddle-cpu")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        named = ["--port", str(port), "--base-url", f"http://127.0.0.1:{port}", "--registration", "open"]
+        return serve(tmp_path / "runs", "--accounts", *named, *options)
+
+    return start
+
+
+def test_an_issuer_logs_people_in(
+    at_home: Callable[..., Dashboard], visit: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit.tolerate("status of (401|502)")
+    monkeypatch.setenv("VISUALPROF_OIDC_SECRET", SECRET)
+    with provider() as there:
+        server = at_home("--oidc", there.url, "--oidc-client", CLIENT)
+        page = visit(server, "operator", token="", run="paddle-cpu", sort="calls")
+        page.context.route(f"{there.url}/**", lambda route: route.continue_())
+        button = page.get_by_role("button", name="Log in at 127.0.0.1")
+        expect(button).to_be_focused()
+        expect(page.get_by_role("button", name="Make an account")).to_have_count(0)
+        there.fails = True
+        button.click()
+        expect(page.get_by_role("alert")).to_contain_text("answers with 500")
+        there.fails, there.person["email_verified"] = False, False
+        button.click()
+        expect(page.get_by_role("alert")).to_contain_text("has not verified the address kim@example.org")
+        there.person["email_verified"] = True
+        button.click()
+        expect(page.get_by_role("button", name="Account of Kim")).to_be_visible()
+        assert page.url.startswith(f"{server.url}#/operator?"), "where it was before, and nothing of the issuer's"
+        assert "sort=calls" in page.url
+        page.goto(f"{server.url}?next=https://evil.example/&state=x&code=y#/account")
+        page.get_by_role("button", name="Account of Kim").click()
+        page.get_by_role("button", name="Log out").click()
+        expect(button).to_be_visible()
+        assert page.url.startswith(server.url)
+
+
+def test_links_by_mail_make_an_account_and_a_new_password(at_home: Callable[..., Dashboard], visit: Visits) -> None:
+    visit.tolerate("status of 40[01]")
+    with mail_server() as box:
+        server = at_home("--smtp", f"smtp://127.0.0.1:{box.port}", "--mail-from", "robot@example.org")
+
+        def mailed(count: int) -> str:
+            """The link of the latest letter."""
+            for _ in range(100):
+                if len(box.got) == count:
+                    found = re.search(r"http://\S+", box.got[-1].get_content())
+                    assert found
+                    return found[0]
+                time.sleep(0.1)
+            raise AssertionError(box.said)
+
+        page = visit(server, "account", token="")
+        page.get_by_role("button", name="Make an account").click()
+        expect(page.get_by_label("E-mail address")).to_be_focused()
+        page.keyboard.type("kim@example.org")
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("on its way")).to_be_visible()
+        page = visit(server, at=mailed(1), token="")
+        expect(page.get_by_label("E-mail address")).to_have_value("kim@example.org")
+        page.get_by_label("New password").fill("kim@example.org")
+        expect(page.get_by_text("Too easy to guess")).to_be_visible()
+        expect(page.get_by_role("button", name="Make an account")).to_be_disabled()
+        page.get_by_label("New password").fill(PASSWORD)
+        page.get_by_role("button", name="Show").click()
+        expect(page.get_by_label("New password")).to_have_attribute("type", "text")
+        page.get_by_role("button", name="Make an account").click()
+        expect(page.get_by_role("button", name="Account of kim")).to_be_visible()
+
+        page = visit(server, "account", token="")
+        page.get_by_role("button", name="Forgotten").click()
+        page.get_by_label("E-mail address").fill("kim@example.org")
+        page.get_by_role("button", name="Send the link").click()
+        expect(page.get_by_text("on its way")).to_be_visible()
+        page = visit(server, "account", at=mailed(2), token="")
+        page.get_by_label("New password", exact=True).fill("another four words here")
+        page.get_by_role("button", name="Set a new password").click()
+        expect(page.get_by_text("The new password is set")).to_be_visible()
+        page.get_by_label("Password", exact=True).fill("another four words here")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Account of kim")).to_be_visible()
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")

@@ -1,4 +1,7 @@
-"""Codes that do one thing once, within a time: an invitation to register, a new password, a machine that joins."""
+"""Codes that do one thing once, within a time.
+
+An invitation to register, the proof that an address is somebody's, a new password, a machine that joins.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,9 @@ from visualprof.errors import BadParameter
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import codes
 
-Purpose = Literal["invitation", "reset", "machine"]
-LASTS_S: dict[Purpose, int] = {"invitation": 7 * 86400, "reset": 3600, "machine": 600}
+Purpose = Literal["invitation", "confirm", "reset", "machine"]
+LASTS_S: dict[Purpose, int] = {"invitation": 7 * 86400, "confirm": 86400, "reset": 3600, "machine": 600}
+_LATELY_S = 120
 
 
 def make(connection: Connection, purpose: Purpose, email: str, role: Role, made_by: str | None) -> str:
@@ -27,12 +31,19 @@ def make(connection: Connection, purpose: Purpose, email: str, role: Role, made_
     return code
 
 
-def redeem(connection: Connection, purpose: Purpose, code: str) -> AnyRow:
-    """The row of a code, which is gone with it.
+def made_lately(connection: Connection, purpose: Purpose, email: str) -> bool:
+    """Was one made for somebody within two minutes, because they asked for it?"""
+    since = time.time_ns() + (LASTS_S[purpose] - _LATELY_S) * 10**9
+    query = select(codes.c.sha256).where(codes.c.expires_ns > since, codes.c.made_by.is_(None))
+    return connection.execute(query.filter_by(purpose=purpose, email=email)).first() is not None
+
+
+def redeem(connection: Connection, code: str, *purposes: Purpose) -> AnyRow:
+    """The row of a code for one of some purposes, which is gone with it.
 
     Raises: BadParameter: there is none, or its time is over.
     """
-    mine = (codes.c.sha256 == secret.hashed(code)) & (codes.c.purpose == purpose)
+    mine = (codes.c.sha256 == secret.hashed(code)) & codes.c.purpose.in_(purposes)
     row = connection.execute(delete(codes).where(mine).returning(codes)).first()
     if row is None or row.expires_ns < time.time_ns():
         raise BadParameter("code: it was used, or its time is over", "ask an administrator for a new one")

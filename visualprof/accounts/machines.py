@@ -57,7 +57,7 @@ class Machines:
         """
 
         def redeemed(connection: Connection) -> str:
-            row = codes.redeem(connection, "machine", code)
+            row = codes.redeem(connection, code, "machine")
             able = (users.c.id == row.made_by) & ~users.c.disabled & (users.c.role != "viewer")
             user = connection.execute(select(users).where(able)).first()
             if user is None:

@@ -10,19 +10,18 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.accounts import codes
+from visualprof.accounts.attempts import count_attempt, forgive_attempt
 from visualprof.accounts.audit import note
 from visualprof.accounts.passwords import Passwords, refuse_weak
 from visualprof.accounts.principal import Actor, Principal, Registration, Role
 from visualprof.accounts.records import User
-from visualprof.accounts.secret import hashed, short_id
+from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
-from visualprof.remote.queue.refusals import Conflict, TooMany, Untrusted
+from visualprof.remote.queue.refusals import Conflict, Untrusted
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import api_tokens, failures, sessions, users
+from visualprof.remote.queue.store.tables import api_tokens, sessions, users
 
-ATTEMPTS = 5  # in a minute, of one address for one account
-_MINUTE_NS = 60 * 10**9
 _EMAIL = re.compile(r"[^@\s,;<>()\"\\]{1,64}@[^@\s.,;<>()\"\\]+(\.[^@\s.,;<>()\"\\]+)+")
 _NAME = re.compile(r"[^\W,;<>()\"\\@][^\s,;<>()\"\\@]{0,63}", re.ASCII)
 
@@ -61,7 +60,9 @@ class Users:
         """Somebody makes an account: a member, or what the invitation says.
 
         Raises: BadParameter: a wrong address, password or code. Conflict: the address is taken. Forbidden: it is off.
+            TooMany.
         """
+        count_attempt(self._database, actor.address)
         email = email_of(email)
         if how == "off" or (how == "invitation" and not code):
             raise Forbidden("nobody can register here by themselves", "ask an administrator for an invitation")
@@ -70,7 +71,8 @@ class Users:
         with self._database.write() as connection:
             role: Role = "member"
             if code:
-                invitation = codes.redeem(connection, "invitation", code)
+                confirmed: tuple[codes.Purpose, ...] = ("confirm",) if how == "open" else ()
+                invitation = codes.redeem(connection, code, "invitation", *confirmed)
                 if invitation.email not in ("", email):
                     raise BadParameter("email: the invitation is for another address")
                 role = invitation.role
@@ -95,12 +97,11 @@ class Users:
     def log_in(self, email: str, password: str, address: str) -> User:
         """Somebody proves who they are. Unknown, disabled and mistaken ones get the same answer after the same time.
 
-        Raises: Untrusted. Crowded: too many attempts.
+        Raises: Untrusted. TooMany. Crowded: many others do.
         """
         email = email.strip().lower()
-        key = hashed(f"{address} {email}")
         self._passwords.refuse_crowd()
-        self._count_attempt(key)
+        count_attempt(self._database, address, email)
         with self._database.read() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
         kept = row.password if row and not row.disabled else None
@@ -108,7 +109,7 @@ class Users:
             self._note(Actor(Principal(email=email[:254]), address), "log-in refused", email)
             raise Untrusted("e-mail address or password are wrong", "an administrator can give you a new password")
         with self._database.write() as connection:
-            connection.execute(delete(failures).where(failures.c.key == key))
+            forgive_attempt(connection, address, email)
             connection.execute(update(users).where(users.c.id == row.id).values(seen_ns=time.time_ns()))
             note(connection, Actor(_user(row).principal, address), "log in", email)
         return _user(row)
@@ -116,11 +117,10 @@ class Users:
     def change_password(self, actor: Actor, old: str, new: str) -> None:
         """Somebody changes their own; every session and token ends.
 
-        Raises: Untrusted: the old one is wrong. BadParameter. Crowded.
+        Raises: Untrusted: the old one is wrong. BadParameter. TooMany. Crowded.
         """
-        key = hashed(f"{actor.address} {actor.principal.email}")
         self._passwords.refuse_crowd()
-        self._count_attempt(key)
+        count_attempt(self._database, actor.address, actor.principal.email)
         with self._database.read() as connection:
             row = connection.execute(select(users).where(users.c.id == actor.user)).one()
         if not self._passwords.matches(old, row.password):
@@ -139,12 +139,13 @@ class Users:
     def reset_password(self, actor: Actor, code: str, new: str) -> None:
         """Somebody with a code sets a new one.
 
-        Raises: BadParameter.
+        Raises: BadParameter. TooMany.
         """
+        count_attempt(self._database, actor.address)
         refuse_weak(new, "")
         kept = self._passwords.hashed(new)
         with self._database.write() as connection:
-            email = codes.redeem(connection, "reset", code).email
+            email = codes.redeem(connection, code, "reset").email
             row = connection.execute(select(users).where(users.c.email == email)).one()
             refuse_weak(new, email)
             _keep_password(connection, Actor(_user(row).principal, actor.address), row, kept, "reset password")
@@ -169,6 +170,11 @@ class Users:
             note(connection, actor, "offer a new password", row.email)
             return codes.make(connection, "reset", row.email, row.role, actor.user)
 
+    def has_password(self, user: str) -> bool:
+        """Does somebody log in by one?"""
+        with self._database.read() as connection:
+            return connection.execute(select(users.c.password).where(users.c.id == user)).scalar() is not None
+
     def all(self) -> list[User]:
         """Everybody by address."""
         with self._database.read() as connection:
@@ -185,25 +191,18 @@ class Users:
         values: dict[str, Any] = {field: value for field, value in wanted.items() if value is not None}
         if not values:
             return
+        told = ", ".join(f"{field} {value}" for field, value in values.items())
         with self._database.write() as connection:
             row = _row(connection, user)
+            if row.disabled and disabled is False:  # for the issuer they may be somebody else by now
+                values["subject"] = None
             connection.execute(update(users).where(users.c.id == user).values(values))
             administrators = select(func.count()).select_from(users).where(users.c.role == "admin", ~users.c.disabled)
             if row.role == "admin" and not connection.execute(administrators).scalar_one():
                 raise Conflict("nobody would be administrator any more", "make somebody else one first")
             if role not in (None, row.role) or disabled:
-                _log_out(connection, user)
-            told = ", ".join(f"{field} {value}" for field, value in values.items())
+                log_out(connection, user)
             note(connection, actor, "change user", f"{row.email}: {told}")
-
-    def _count_attempt(self, key: str) -> None:
-        now = time.time_ns()
-        with self._database.write() as connection:
-            connection.execute(delete(failures).where(failures.c.at_ns < now - _MINUTE_NS))
-            before = select(func.count()).select_from(failures).where(failures.c.key == key)
-            if connection.execute(before).scalar_one() >= ATTEMPTS:
-                raise TooMany(f"{ATTEMPTS} attempts within a minute", "wait a minute")
-            connection.execute(insert(failures).values(key=key, at_ns=now))
 
     def _set_password(self, actor: Actor, row: AnyRow, new: str, action: str) -> None:
         refuse_weak(new, row.email)
@@ -232,11 +231,12 @@ def anybody(database: Database) -> bool:
 
 def _keep_password(connection: Connection, actor: Actor, row: AnyRow, kept: str, action: str) -> None:
     connection.execute(update(users).where(users.c.id == row.id).values(password=kept))
-    _log_out(connection, row.id)
+    log_out(connection, row.id)
     note(connection, actor, action, row.email)
 
 
-def _log_out(connection: Connection, user: str) -> None:
+def log_out(connection: Connection, user: str) -> None:
+    """Ends somebody's sessions and tokens."""
     connection.execute(delete(sessions).where(sessions.c.user == user))
     connection.execute(delete(api_tokens).where(api_tokens.c.user == user))
 

@@ -18,7 +18,7 @@ from visualprof.errors import BadParameter
 from visualprof.remote.queue.store.place import CACHE_BYTES, place_of
 
 # They stand in no command line, where every user of the machine could read them: in a variable, or in the file.
-SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD"}
+SECRETS = {"smtp_password": "VISUALPROF_SMTP_PASSWORD", "oidc_secret": "VISUALPROF_OIDC_SECRET"}
 _PORTS = 100  # tried one after the other
 _NEXT = """visualprof: what shall it show?
   visualprof demo                  sample runs, without files of your own
@@ -95,6 +95,14 @@ def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user-header", metavar="NAME", help="with --accounts: the header in which that proxy says who is logged in"
     )
+    parser.add_argument(
+        "--oidc",
+        type=_issuer,
+        metavar="URL",
+        help="with --accounts: an issuer of OpenID Connect where people may log in",
+    )
+    parser.add_argument("--oidc-client", metavar="ID", help="of this server at that issuer")
+    parser.add_argument("--oidc-admin-group", metavar="NAME", help="whose members, as it says, are administrators")
     parser.add_argument("--smtp", type=_mail_server, metavar="URL", help="sends e-mail: smtps://user@mail.example.org")
     parser.add_argument("--mail-from", metavar="ADDRESS", help="of that e-mail (default: the user of --smtp)")
     parser.add_argument(
@@ -105,6 +113,8 @@ def _add_team_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CIDR",
         help="a private network to which people may have notices sent",
     )
+    told = "tell people of what takes so much longer than the last time (default %(default)g %%)"
+    parser.add_argument("--slower", type=_percent, default=5.0, metavar="PERCENT", help=told)
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -156,6 +166,11 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("--accounts need to be written: sessions are kept", "leave --read-only out")
     if args.user_header and not (args.accounts and args.trust_proxy):
         raise BadParameter("--user-header is a claim that anybody could make", "name the proxy: --trust-proxy CIDR")
+    if args.oidc and not (args.accounts and args.base_url and args.oidc_client):
+        hint = "--accounts --base-url https://dash.example.org --oidc-client ID"
+        raise BadParameter("--oidc needs accounts, an address to come back to, and what the issuer calls us", hint)
+    if args.oidc and args.user_header:
+        raise BadParameter("--oidc and --user-header log people in", "leave one of them out")
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -177,10 +192,15 @@ def run(args: argparse.Namespace) -> int:
         base_url=args.base_url or "",
         proxies=tuple(args.trust_proxy),
         user_header=args.user_header or "",
+        oidc=args.oidc or "",
+        oidc_client=args.oidc_client or "",
+        oidc_secret=args.oidc_secret,
+        oidc_admin_group=args.oidc_admin_group or "",
         smtp=args.smtp or "",
         smtp_password=args.smtp_password,
         mail_from=args.mail_from or "",
         webhook_networks=tuple(args.webhook_network),
+        slower=args.slower / 100,
     )
     page = ""
     if len(paths) == 1 and (file := Path(paths[0])).is_file():
@@ -270,11 +290,27 @@ def _store(text: str) -> str:
     return text
 
 
+def _percent(text: str) -> float:
+    percent = float(text)
+    if not 0 <= percent <= 1000:
+        raise argparse.ArgumentTypeError("0 to 1000 percent")
+    return percent
+
+
 def _address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise argparse.ArgumentTypeError("an address is like https://dash.example.org")
     return text.rstrip("/")
+
+
+def _issuer(text: str) -> str:
+    """As it calls itself, which may end with a slash."""
+    parts = urlsplit(text)
+    schemes = ("https", "http") if parts.hostname in ("localhost", "127.0.0.1", "::1") else ("https",)
+    if parts.scheme not in schemes or not parts.netloc or parts.query:
+        raise argparse.ArgumentTypeError("an issuer is like https://login.example.org/realms/lab")
+    return text
 
 
 def _mail_server(text: str) -> str:

@@ -40,8 +40,11 @@ from visualprof.server.settings import Settings
 from visualprof.server.visible import Visible
 
 if TYPE_CHECKING:
+    from visualprof.accounts.by_mail import ByMail
+    from visualprof.accounts.notices.mail import Mail
     from visualprof.accounts.proxied import Proxied
     from visualprof.accounts.service import Accounts
+    from visualprof.accounts.vouched import Issued
 
 # Among the application's extensions: what tells who sends a request, and what reads lists before they are asked for.
 IDENTIFY, PREPARE = "visualprof.identify", "visualprof.prepare"
@@ -77,7 +80,7 @@ def create_app(
         Uploads(remote, visible, models),
         jobs,
         Agents(remote, accounts, settings.base_url),
-        Session(settings, accounts),
+        Session(settings, accounts, *_ways_in(settings, accounts)),
         People(settings, accounts),
         QuotaRoutes(accounts),
         Retention(remote, accounts),
@@ -114,6 +117,33 @@ def _proxied(settings: Settings, remote: Remote) -> Proxied:
 
     queue = remote.opened()
     return Proxied(queue.database, settings.registration, queue.signer)
+
+
+def _ways_in(settings: Settings, accounts: Accounts | None) -> tuple[Issued | None, ByMail | None]:
+    """Besides passwords that people know: an issuer, and links by e-mail."""
+    if accounts is None:
+        return None, None
+    from visualprof.accounts.by_mail import ByMail
+    from visualprof.accounts.issuer import Issuer
+    from visualprof.accounts.vouched import Issued
+
+    issued, mail = None, mail_of(settings)
+    if settings.oidc:
+        back = f"{settings.base_url}/"
+        issuer = Issuer(settings.oidc, settings.oidc_client, settings.oidc_secret, back, settings.oidc_admin_group)
+        issued = Issued(accounts.database, accounts.registration, issuer, accounts.users)
+    # Whoever asks may choose by which address they reach the server: a link needs the one that was named.
+    return issued, ByMail(accounts.database, mail, settings.base_url) if mail and settings.base_url else None
+
+
+def mail_of(settings: Settings) -> Mail | None:
+    """Sends e-mail, where a server for it was named.
+
+    Raises: BadParameter: e-mail would have no sender.
+    """
+    from visualprof.accounts.notices.mail import Mail
+
+    return Mail(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
 
 
 def _failure(error: Exception) -> Response:

@@ -102,12 +102,14 @@ def admit(needs: Needs, accounts: bool, acts: bool) -> None:
     raise Forbidden(f"this needs a {needs}, and you are a {principal.role} here", "ask an administrator")
 
 
-def cookie_name(settings: Settings) -> str:
-    """Of the session. With TLS no other host may set it."""
-    return "__Host-visualprof" if settings.secure else "visualprof"
+def cookie_name(settings: Settings, of: str = "visualprof") -> str:
+    """Of the session, or of a log-in. With TLS no other host may set it."""
+    return f"__Host-{of}" if settings.secure else of
 
 
-def set_cookie(response: Response, settings: Settings, cookie: str) -> None:
-    """Sends a cookie that ends with the browser, or with "" takes it back."""
-    age = None if cookie else 0
-    response.set_cookie(cookie_name(settings), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)
+def set_cookie(
+    response: Response, settings: Settings, cookie: str, of: str = "visualprof", age_s: int | None = None
+) -> None:
+    """Sends a cookie that ends with the browser, or after a time; with "" takes it back."""
+    age = age_s if cookie else 0
+    response.set_cookie(cookie_name(settings, of), cookie, age, httponly=True, samesite="Lax", secure=settings.secure)

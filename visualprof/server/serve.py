@@ -191,12 +191,13 @@ class Server:
         settings = self._settings
         if not settings.accounts:
             return None
-        from visualprof.accounts.notices.mail import Mail
         from visualprof.accounts.notices.post import Post
+        from visualprof.server.app import mail_of
+        from visualprof.views.measure.regression import slower
 
-        mail = Mail(settings.smtp, settings.smtp_password, settings.mail_from) if settings.smtp else None
-        database = self.remote.opened().database
-        post = Post(database, settings.lease_s, mail, settings.webhook_networks, settings.base_url)
+        database, compare = self.remote.opened().database, partial(slower, margin=settings.slower)
+        networks = settings.webhook_networks
+        post = Post(database, settings.lease_s, mail_of(settings), networks, settings.base_url, compare)
         post.start()
         return post
 

@@ -28,8 +28,11 @@ class Settings:
     accounts: people log in instead; registration: whether they make their accounts themselves.
     base_url: by which browsers reach it, where a proxy is in front. proxies: networks whose word on senders counts.
     user_header: in which those say who is logged in; "" has people log in here.
+    oidc: the issuer of OpenID Connect at which people may log in, "" is none; oidc_client, oidc_secret: of this server
+    there. oidc_admin_group: whose members are administrators.
     smtp: sends e-mail, with its user in it; "" sends none. smtp_password: that user's. mail_from: "" is that user.
     webhook_networks: private networks to which notices may be sent.
+    slower: by what share a point takes longer than before when its owner is told.
     """
 
     language: str = ""
@@ -51,10 +54,15 @@ class Settings:
     base_url: str = ""
     proxies: tuple[str, ...] = ()
     user_header: str = ""
+    oidc: str = ""
+    oidc_client: str = ""
+    oidc_secret: str = field(default="", repr=False)
+    oidc_admin_group: str = ""
     smtp: str = ""
     smtp_password: str = field(default="", repr=False)
     mail_from: str = ""
     webhook_networks: tuple[str, ...] = ()
+    slower: float = 0.05
 
     @property
     def secure(self) -> bool:

@@ -25,7 +25,7 @@ SECRET = "vp_h_"
 class Contact:
     """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
 
-    kinds: tuple[str, ...] = ("job_finished", "job_failed", "machine_lost")
+    kinds: tuple[str, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
     language: Language = "en"
     mail: bool = False
     webhook: str = ""

@@ -8,6 +8,7 @@ import time
 from sqlalchemy import Connection, case, func, select, update
 from sqlalchemy.exc import IntegrityError
 
+from visualprof.accounts.notices.regressions import Compare, regression_of
 from visualprof.accounts.notices.rows import tell
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.store.database import Database, revision
@@ -18,8 +19,8 @@ LOST_LEASES = 4  # a machine that restarts is back by then
 _NEWS_NS = 86400 * 10**9  # what is older is no news
 
 
-def tell_of_jobs(database: Database) -> None:
-    """Tells the owners of jobs that ended since the last look.
+def tell_of_jobs(database: Database, compare: Compare | None = None) -> None:
+    """Tells the owners of jobs that ended since the last look, and of what has become slower in them.
 
     Whose update of the revision succeeds tells of everything up to it, in the same transaction: nothing is told twice,
     nor lost when the server is killed.
@@ -27,6 +28,7 @@ def tell_of_jobs(database: Database) -> None:
     with database.read() as connection:
         before, now = revision(connection, "told"), revision(connection)
         rows = _ended(connection, before, now) if before != now else []
+        slower = {row.id: regression_of(connection, row, compare) for row in rows} if compare else {}
     if before == now:
         return
     with database.write() as connection:
@@ -37,6 +39,8 @@ def tell_of_jobs(database: Database) -> None:
             request = REQUEST.decode(row.request)
             kind = "job_failed" if row.failed else "job_finished"
             tell(connection, [row.owner], kind, row.id, request.name or request.model.name, row.ended_ns)
+            if found := slower.get(row.id):
+                tell(connection, [row.owner], "regression", row.id, found[0], row.ended_ns, found[1])
 
 
 def tell_of_machines(database: Database, lease_s: float) -> None:

@@ -5,13 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["job_finished", "job_failed", "machine_lost", "trial"]
+Kind = Literal["job_finished", "job_failed", "machine_lost", "regression", "trial"]
 Language = Literal["en", "zh"]
 
 
 @dataclass(frozen=True)
+class Slower:
+    """A regression: what takes so much longer.
+
+    ratio: 0.12 is 12 % longer. before_ns: when it was measured before. reports: ids of the runs, then and now.
+    more: how many other points of the job are slower, too.
+    """
+
+    ratio: float
+    before_ns: int
+    reports: list[str]
+    more: int
+
+
+@dataclass(frozen=True)
 class Notice:
-    """What somebody is told. subject: id of a job or machine, whose name it also has."""
+    """What somebody is told.
+
+    subject: id of a job or machine, whose name it also has; of a regression the name is that of the point. slower: null
+    for anything else.
+    """
 
     seq: int
     kind: Kind
@@ -19,3 +37,4 @@ class Notice:
     name: str
     at_ns: int
     read: bool
+    slower: Slower | None = None

@@ -21,7 +21,8 @@ from visualprof.accounts.notices.contacts import Contact, contact_of
 from visualprof.accounts.notices.events import LOST_LEASES, tell_of_jobs, tell_of_machines
 from visualprof.accounts.notices.kinds import Notice
 from visualprof.accounts.notices.mail import Mail
-from visualprof.accounts.notices.rows import remove_old
+from visualprof.accounts.notices.regressions import Compare
+from visualprof.accounts.notices.rows import notice_of, remove_old
 from visualprof.accounts.notices.webhook import Unsent, post
 from visualprof.accounts.principal import Actor, Principal
 from visualprof.errors import VisualprofError
@@ -48,13 +49,14 @@ class Post:
         mail: None sends no e-mail.
         networks: private ones to which webhooks may go.
         base_url: by which browsers reach the server; "" is not known.
+        compare: says which points are slower than before; None leaves regressions out.
     """
 
     def __init__(
         self, database: Database, lease_s: float, mail: Mail | None = None, networks: Sequence[str] = (),
-        base_url: str = "",
+        base_url: str = "", compare: Compare | None = None,
     ) -> None:  # fmt: skip
-        self._database, self._lease_s = database, lease_s
+        self._database, self._lease_s, self._compare = database, lease_s, compare
         self._mail, self._networks, self._base_url = mail, networks, base_url
         self._begun, self._removed = time.monotonic(), float("-inf")
         self._busy: set[tuple[str, str]] = set()  # people and channels: one at a time
@@ -75,7 +77,7 @@ class Post:
 
     def look(self) -> None:
         """One round."""
-        tell_of_jobs(self._database)
+        tell_of_jobs(self._database, self._compare)
         # A server that was down heard of no machine: they get time to come back.
         if time.monotonic() - self._begun > LOST_LEASES * self._lease_s:
             tell_of_machines(self._database, self._lease_s)
@@ -123,8 +125,7 @@ class Post:
                 told = connection.execute(mine).one()
                 contact = contact_of(connection, row.user)
             if row.channel in contact.channels and not told.disabled:
-                notice = Notice(told.seq, told.kind, told.subject, told.name, told.at_ns, told.read)
-                self._send(row, notice, contact, told.email)
+                self._send(row, notice_of(told), contact, told.email)
             self._done(row)
         except VisualprofError as error:
             self._failed(row, f"{row.channel}: {error.error}"[:400])

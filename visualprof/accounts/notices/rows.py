@@ -6,20 +6,23 @@ import time
 from collections.abc import Iterable
 from typing import get_args
 
+import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.notices.contacts import contact_of
-from visualprof.accounts.notices.kinds import Kind, Notice
+from visualprof.accounts.notices.kinds import Kind, Notice, Slower
 from visualprof.accounts.principal import Actor
 from visualprof.remote.queue.refusals import TooMany
 from visualprof.remote.queue.store.database import Database
+from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, rules_of
 from visualprof.remote.queue.store.tables import deliveries, notices
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 KEPT = 500  # for each person
 WAITING = 100  # notices of one person for one channel; more are shown in the page alone
+_SLOWER = msgspec.json.Decoder(Slower)
 _MINUTE_NS = 60 * 10**9
 
 
@@ -32,12 +35,11 @@ class Notices:
     def of(self, user: str, before: int | None, limit: int) -> tuple[int, list[Notice]]:
         """How many are unread, and the latest, the newest first. before: only those with a lower number."""
         mine = notices.c.user == user
-        named = (notices.c.seq, notices.c.kind, notices.c.subject, notices.c.name, notices.c.at_ns, notices.c.read)
-        query = select(*named).where(mine).order_by(notices.c.seq.desc()).limit(limit)
+        query = select(notices).where(mine).order_by(notices.c.seq.desc()).limit(limit)
         with self._database.read() as connection:
             unread = connection.execute(select(func.count()).where(mine, ~notices.c.read)).scalar_one()
             rows = connection.execute(query if before is None else query.where(notices.c.seq < before))
-            return unread, [Notice(*row) for row in rows]
+            return unread, [notice_of(row) for row in rows]
 
     def mark_read(self, user: str, upto: int) -> None:
         """Somebody has seen theirs up to a number."""
@@ -59,7 +61,16 @@ class Notices:
             note(connection, actor, "try notices", ", ".join(contact_of(connection, user).channels))
 
 
-def tell(connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int) -> None:
+def notice_of(row: AnyRow) -> Notice:
+    """From a row of `notices`."""
+    slower = _SLOWER.decode(row.slower) if row.slower else None
+    return Notice(row.seq, row.kind, row.subject, row.name, row.at_ns, row.read, slower)
+
+
+def tell(
+    connection: Connection, people: Iterable[str], kind: Kind, subject: str, name: str, at_ns: int,
+    slower: Slower | None = None,
+) -> None:  # fmt: skip
     """Tells people of an event, once; whatever finds something worth telling calls this in its transaction.
 
     Args:
@@ -68,12 +79,14 @@ def tell(connection: Connection, people: Iterable[str], kind: Kind, subject: str
         kind: of the event.
         subject, name: of the job or machine.
         at_ns: when it happened; the same again is the same event.
+        slower: of a regression.
     """
     for user in people:
         event = {"user": user, "kind": kind, "subject": subject, "at_ns": at_ns}
         if connection.execute(select(notices.c.seq).filter_by(**event)).first():
             continue
-        row = {**event, "name": " ".join(name.split())[:300], "read": False}
+        facts = msgspec.json.encode(slower).decode() if slower else None
+        row = {**event, "name": " ".join(name.split())[:300], "read": False, "slower": facts}
         notice = connection.execute(insert(notices).values(row).returning(notices.c.seq)).scalar_one()
         contact = contact_of(connection, user)
         for channel in contact.channels if kind in (*contact.kinds, "trial") else ():

@@ -38,12 +38,16 @@ class SessionRow(msgspec.Struct):
 
 
 class AccountAnswer(msgspec.Struct):
-    """Where one is logged in, one's tokens, and what one may have and has. new_token: shown this once, else null."""
+    """Where one is logged in, one's tokens, and what one may have and has.
+
+    password: one has one, and may change it. new_token: shown this once, else null.
+    """
 
     sessions: list[SessionRow]
     tokens: list[Token]
     quota: QuotaRow
     used: UsedRow
+    password: bool
     new_token: str | None = None
 
 
@@ -186,7 +190,8 @@ class People(Resource):
         mine = [row(SessionRow, s, current=s.id == me.session) for s in accounts.sessions.of_user(me.user or "")]
         tokens = accounts.sessions.tokens_of(me.user or "")
         quota, used = accounts.quotas.of(me.user or "")
-        return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), new_token)
+        password = not self._settings.user_header and accounts.users.has_password(me.user or "")
+        return AccountAnswer(mine, tokens, row(QuotaRow, quota), row(UsedRow, used), password, new_token)
 
     def _everybody(self, code: str | None = None) -> UsersAnswer:
         return UsersAnswer(existing(self._accounts).users.all(), code)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from flask import Response, request
 
+from visualprof.accounts.notices.kinds import Language
 from visualprof.accounts.principal import NOBODY, Actor, Principal, Registration, Role
 from visualprof.errors import Forbidden, NotFound
 from visualprof.server.answers import answer, row
-from visualprof.server.identity import actor, sender, set_cookie, who
+from visualprof.server.identity import actor, cookie_name, sender, set_cookie, who
 from visualprof.server.routes import Resource, change, get
 from visualprof.server.settings import Settings
 
 if TYPE_CHECKING:
+    from visualprof.accounts.by_mail import ByMail
     from visualprof.accounts.service import Accounts
+    from visualprof.accounts.vouched import Issued as IssuedAccounts
 
+NO_ISSUER = {404: "there is none, or there are no accounts"}
+COOKIE, COOKIE_S = "visualprof-log-in", 600  # of a log-in at the issuer
 REFUSED = {
     403: "a proxy logs people in",
     401: "the address or the password are wrong",
@@ -39,7 +45,9 @@ class SessionAnswer(msgspec.Struct):
     """trusted: whoever asks may act. accounts: people log in here. person: who did; null for nobody.
 
     registration: whether people make their accounts themselves. token: what the page sends with every change.
-    by_proxy: a proxy logs people in, and out. direct: files for jobs go to a bucket (POST uploads/direct).
+    by_proxy: a proxy logs people in, and out. issuer: host of the one where people may log in; "" without one.
+    by_mail: links to make an account and to set a new password are sent by e-mail.
+    direct: files for jobs go to a bucket (POST uploads/direct).
     """
 
     trusted: bool
@@ -48,6 +56,8 @@ class SessionAnswer(msgspec.Struct):
     person: Person | None
     token: str
     by_proxy: bool
+    issuer: str
+    by_mail: bool
     direct: bool
 
 
@@ -65,6 +75,28 @@ class Register(LogIn, kw_only=True):
     code: str = ""
 
 
+class IssuerAddress(msgspec.Struct):
+    """Where somebody logs in; from there they come back."""
+
+    address: str
+
+
+class Issued(msgspec.Struct, forbid_unknown_fields=True):
+    """What the issuer gave to whom it sent back. error: instead of a code."""
+
+    state: str
+    code: str = ""
+    error: str = ""
+
+
+class LinkWish(msgspec.Struct, forbid_unknown_fields=True):
+    """A link that somebody wants by e-mail: to make an account (confirm), or to set a new password (reset)."""
+
+    email: str
+    wish: Literal["confirm", "reset"]
+    language: Language = "en"
+
+
 class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
     """Somebody sets a new password by a code."""
 
@@ -75,8 +107,14 @@ class NewPassword(msgspec.Struct, forbid_unknown_fields=True):
 class Session(Resource):
     """The routes that somebody who is not logged in needs."""
 
-    def __init__(self, settings: Settings, accounts: Accounts | None) -> None:
-        self._settings, self._accounts = settings, accounts
+    def __init__(
+        self,
+        settings: Settings,
+        accounts: Accounts | None,
+        issued: IssuedAccounts | None = None,
+        by_mail: ByMail | None = None,
+    ) -> None:
+        self._settings, self._accounts, self._issued, self._by_mail = settings, accounts, issued, by_mail
 
     @get("/session", needs="anyone")
     def session(self) -> SessionAnswer:
@@ -88,6 +126,23 @@ class Session(Resource):
         """Log in; the cookie is that of a new session."""
         accounts = with_passwords(self._accounts, self._settings)
         return self._begin(accounts, accounts.users.log_in(body.email, body.password, sender()).id)
+
+    @change("POST", "/session/issuer", refuses={**NO_ISSUER, 502: "it does not answer"}, needs="anyone")
+    def begin_issuer(self) -> IssuerAddress | Response:
+        """Begin to log in at the issuer; a cookie keeps what the way back needs."""
+        kept, address = self._known_issuer().begin(sender())
+        response = answer(IssuerAddress(address))
+        set_cookie(response, self._settings, kept, COOKIE, COOKIE_S)
+        return response
+
+    @change("POST", "/session/issued", refuses={**NO_ISSUER, 401: "it vouches for nobody who may"}, needs="anyone")
+    def log_in_issued(self, body: Issued) -> SessionAnswer | Response:
+        """Log in with what the issuer gave; the cookie is that of a new session."""
+        issued, kept = self._known_issuer(), request.cookies.get(cookie_name(self._settings, COOKIE), "")
+        said = issued.issuer.finish(kept, body.state, body.code, body.error)
+        response = self._begin(existing(self._accounts), issued.log_in(said, sender()))
+        set_cookie(response, self._settings, "", COOKIE)
+        return response
 
     @change("DELETE", "/session", refuses=REFUSED, needs="viewer")
     def log_out(self) -> SessionAnswer | Response:
@@ -103,10 +158,24 @@ class Session(Resource):
     def register(self, body: Register) -> SessionAnswer | Response:
         """Make an account, and log in."""
         accounts = with_passwords(self._accounts, self._settings)
+        self._refuse_register()
+        if self._by_mail and accounts.registration == "open" and not body.code:
+            raise Forbidden("the address is to be confirmed", "ask for a link to it")
         user = accounts.users.register(
             Actor(NOBODY, sender()), body.email, body.name, body.password, accounts.registration, body.code
         )
         return self._begin(accounts, user.id)
+
+    @change("POST", "/session/link", refuses={**REFUSED, 400: "it is no address"}, needs="anyone")
+    def send_link(self, body: LinkWish) -> SessionAnswer:
+        """Have a link sent to one's address. The answer is the same whether it has an account."""
+        accounts = with_passwords(self._accounts, self._settings)
+        if body.wish == "confirm":
+            self._refuse_register()
+        if self._by_mail is None or (body.wish == "confirm" and accounts.registration != "open"):
+            raise Forbidden("this server sends no such links", "ask an administrator for one")
+        self._by_mail.ask(Actor(NOBODY, sender()), body.email, body.wish, body.language)
+        return self._answer(who())
 
     @change(
         "POST", "/session/password", refuses={**REFUSED, 400: "the code or the password are of no use"}, needs="anyone"
@@ -118,6 +187,15 @@ class Session(Resource):
         )
         return self._answer(who())
 
+    def _known_issuer(self) -> IssuedAccounts:
+        if self._issued is None:
+            raise NotFound("people do not log in by an issuer here", "start the server with --oidc")
+        return self._issued
+
+    def _refuse_register(self) -> None:
+        if self._issued:  # whose users own their addresses: nobody may claim one before
+            raise Forbidden("people here log in by the issuer", "that makes the account")
+
     def _begin(self, accounts: Accounts, user: str) -> Response:
         cookie = accounts.sessions.begin(user, sender(), request.headers.get("User-Agent", ""))
         response = answer(self._answer(accounts.sessions.of_cookie(cookie)))
@@ -127,8 +205,10 @@ class Session(Resource):
     def _answer(self, principal: Principal) -> SessionAnswer:
         registration = self._accounts.registration if self._accounts else "off"
         person, trusted = person_of(principal), principal.may("member")
-        by_proxy, direct = bool(self._settings.user_header), self._settings.store is not None
-        return SessionAnswer(trusted, bool(self._accounts), registration, person, principal.csrf, by_proxy, direct)
+        return SessionAnswer(
+            trusted, bool(self._accounts), registration, person, principal.csrf, bool(self._settings.user_header),
+            urlsplit(self._settings.oidc).hostname or "", self._by_mail is not None, self._settings.store is not None,
+        )  # fmt: skip
 
 
 def person_of(principal: Principal) -> Person | None:

@@ -4,6 +4,7 @@ import type { SessionAnswer } from "./model";
 
 // Of this origin and path, its port included: a cookie would go to every port of the host, whoever serves there.
 const KEY = `visualprof.token:${location.pathname}`;
+const PLACE = `visualprof.place:${location.pathname}`;
 const LINK = "vp_l_";
 const HEADER = "X-Visualprof-Token";
 
@@ -12,8 +13,9 @@ let token = "";
 /** Where people have accounts: what they need to log in. */
 export const accounts = shallowRef<SessionAnswer | null>(null);
 
-/** What a link of an administrator carries: it does one thing once. */
-export const linked: { invitation?: string; reset?: string } = {};
+/** What a link carries that does one thing once, and for whom it is; or what an issuer sent the browser back with. */
+export const linked: { invitation?: string; reset?: string; email?: string; issued?: Record<"state" | "code" | "error", string> } = {};
+const ONCE = ["invitation", "reset", "email"] as const;
 
 /** Somebody waits for the user's token; answered with one that is right, or null when he has none. */
 export const question = shallowRef<((token: string | null) => void) | null>(null);
@@ -32,13 +34,19 @@ function stored(keep?: string): string {
 }
 
 /** A link is this tab's alone: who has an account is still logged in elsewhere. */
-function of_tab(keep?: string): string {
+function of_tab(keep?: string, key = KEY): string {
   try {
-    if (keep !== undefined) sessionStorage.setItem(KEY, keep);
-    return sessionStorage.getItem(KEY) ?? "";
+    if (keep !== undefined) sessionStorage.setItem(key, keep);
+    return sessionStorage.getItem(key) ?? "";
   } catch {
     return keep ?? "";
   }
+}
+
+/** Goes to the issuer. Where one was is kept here: nothing that comes back says where to go. */
+export function leave_for(issuer: string): void {
+  of_tab(location.hash, PLACE);
+  location.assign(issuer);
 }
 
 /** What was shown to nobody, or by a link, is not what a person sees. */
@@ -59,9 +67,15 @@ function begin(): void {
   const given = here.searchParams.get("token");
   if (given !== null) keep(given);
   else token = of_tab(here.searchParams.get("link") ?? undefined) || stored();
-  for (const name of ["invitation", "reset"] as const) linked[name] = here.searchParams.get(name) ?? undefined;
+  for (const name of ONCE) linked[name] = here.searchParams.get(name) ?? undefined;
   const clean = new URL(here);
-  for (const name of ["token", "link", "invitation", "reset"]) clean.searchParams.delete(name);
+  for (const name of ["token", "link", ...ONCE]) clean.searchParams.delete(name);
+  const [state, code, error] = ["state", "code", "error"].map((name) => here.searchParams.get(name) ?? "") as [string, string, string];
+  if (state && (code || error)) {
+    linked.issued = { state, code, error };
+    clean.search = ""; // issuers add things of their own
+    clean.hash = of_tab(undefined, PLACE);
+  }
   if (clean.href !== here.href) history.replaceState(history.state, "", clean);
 }
 

@@ -11,6 +11,7 @@ export { default as Meter } from "./meter.vue";
 export { default as MiddleCut } from "./middle-cut.vue";
 export { default as Moment } from "./moment.vue";
 export { default as Panel } from "./panel.vue";
+export { default as PasswordField } from "./password-field.vue";
 export { default as Picker } from "./picker.vue";
 export { default as PopOver } from "./pop-over.vue";
 export { default as Problem } from "./problem.vue";

@@ -198,7 +198,9 @@ users = Table(
     Column("disabled", Boolean, nullable=False, default=False),
     Column("created_ns", BigInteger, nullable=False),
     Column("seen_ns", BigInteger, nullable=True),
+    Column("subject", String(600), nullable=True),  # how an issuer calls them, after its own name
 )
+Index("users_by_subject", users.c.subject, unique=True)
 
 sessions = Table(
     "sessions",
@@ -336,6 +338,7 @@ notices = Table(
     Column("name", String(300), nullable=False),
     Column("at_ns", BigInteger, nullable=False),
     Column("read", Boolean, nullable=False, default=False),
+    Column("slower", Text, nullable=True),  # of a regression: `accounts.notices.kinds.Slower`
 )
 Index("notices_once", notices.c.subject, notices.c.kind, notices.c.user, notices.c.at_ns, unique=True)
 

@@ -1,0 +1,239 @@
+"""Logging in at an issuer of OpenID Connect: where a browser is sent, and who comes back. It needs no database.
+
+Authorization code with PKCE. Everything that one log-in needs is made of one random text, which the browser keeps in
+a cookie: nothing is stored here, and an answer is of use in the browser alone that was sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import json
+import re
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+from urllib.parse import urlencode, urlsplit
+
+from visualprof.errors import VisualprofError
+from visualprof.remote.queue.refusals import Untrusted
+
+TIMEOUT_S = 10
+SKEW_S = 60  # that two clocks may differ
+METADATA_S = 600  # that what the issuer says of itself is kept
+_MOST = 1 << 20  # bytes of an answer
+# Signatures that need a key of the issuer: no secret that others may have, and never none.
+_SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
+_AGAIN = "log in again"
+
+
+class IssuerTrouble(VisualprofError):
+    """The issuer does not answer, or not as OpenID Connect says."""
+
+    status = 502
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whom an issuer vouches for.
+
+    subject: how it calls them for ever, with its own name. email: which it has verified. admin: they are in the group
+    of administrators; None where none is named.
+    """
+
+    subject: str
+    email: str
+    name: str
+    admin: bool | None
+
+
+class Issuer:
+    """An issuer, and this server as its client.
+
+    Args:
+        url: of the issuer, as it calls itself.
+        client: id of this server there.
+        secret: of this server there; "" is a public client.
+        back: the address to which the issuer sends browsers back.
+        admin_group: which of the claim `groups` are administrators; "" leaves roles to this server.
+
+    Raises: VisualprofError: a package is missing.
+    """
+
+    def __init__(self, url: str, client: str, secret: str, back: str, admin_group: str = "") -> None:
+        _authlib("oidc.core")
+        self.url, self._client, self._secret, self._back = url, client, secret, back
+        self._admin_group = admin_group
+        self._metadata: tuple[float, dict[str, Any]] = (float("-inf"), {})
+
+    def begin(self) -> tuple[str, str]:
+        """The text that the browser keeps, and the address to which it is sent.
+
+        Raises: IssuerTrouble.
+        """
+        kept = secrets.token_urlsafe(32)
+        challenge = _authlib("oauth2.rfc7636").create_s256_code_challenge(_of(kept, "verifier"))
+        address = _authlib("oauth2.rfc6749.parameters").prepare_grant_uri(
+            self._endpoint("authorization"), self._client, "code", self._back, ["openid", "email", "profile"],
+            _of(kept, "state"), nonce=_of(kept, "nonce"), code_challenge=challenge, code_challenge_method="S256",
+        )  # fmt: skip
+        return kept, address
+
+    def finish(self, kept: str, state: str, code: str, refusal: str = "") -> Identity:
+        """Who comes back.
+
+        Args:
+            kept: what the browser has kept, "" for nothing.
+            state, code: what the issuer gave to it.
+            refusal: or what it said instead of a code.
+
+        Raises: Untrusted: it is of another log-in, or proves nothing. IssuerTrouble.
+        """
+        if not kept or not hmac.compare_digest(state.encode(), _of(kept, "state").encode()):
+            raise Untrusted("this log-in was not begun in this browser, or more than ten minutes ago", _AGAIN)
+        if refusal or not code:
+            raise Untrusted(f"the issuer refused: {_word(refusal)}", _AGAIN)
+        tokens = self._redeemed(code, _of(kept, "verifier"))
+        return self._identity(self._claims(tokens, _of(kept, "nonce")))
+
+    def _redeemed(self, code: str, verifier: str) -> dict[str, Any]:
+        """What the issuer gives for a code: an access token and an ID token."""
+        known = self._said().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        method = "client_secret_post" if "client_secret_post" in known else "client_secret_basic"
+        body = {
+            "grant_type": "authorization_code", "code": code, "redirect_uri": self._back, "code_verifier": verifier,
+        }  # fmt: skip
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        prove = _authlib("oauth2.auth").ClientAuth(self._client, self._secret, method if self._secret else "none")
+        url, headers, text = prove.prepare("POST", self._endpoint("token"), form, urlencode(body))
+        return self._asked(url, headers, text.encode())
+
+    def _claims(self, tokens: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+        """What the ID token says, and of what it leaves out what the issuer says of the user.
+
+        Raises: Untrusted: it is no proof for this log-in.
+        """
+        from joserfc import errors, jwt
+        from joserfc.jwk import KeySet
+
+        keys = self._asked(self._endpoint("jwks", "_uri"))  # each time anew: an issuer changes its keys
+        its: Any = {"iss": {"essential": True, "value": self.url}, "aud": {"essential": True, "value": self._client}}
+        of = {"nonce": nonce, "client_id": self._client, "access_token": tokens.get("access_token")}
+        try:
+            signing: Any = [key for key in keys["keys"] if key["kty"] in ("RSA", "EC") and key.get("use") != "enc"]
+            known = cast("Any", KeySet).import_key_set({"keys": signing})
+            token = jwt.decode(str(tokens.get("id_token", "")), known, algorithms=_SIGNED_BY)
+            claims = _authlib("oidc.core").CodeIDToken(token.claims, token.header, its, of)
+            claims.validate(int(time.time()), SKEW_S)
+        except (errors.JoseError, ValueError, KeyError, TypeError, AttributeError) as error:
+            what = str(getattr(error, "claim", "") or type(error).__name__)
+            if isinstance(error, errors.ExpiredTokenError) or what in ("iat", "nbf"):
+                told = "the issuer's answer is not of this time, or the clocks differ"
+                raise Untrusted(told, "check the clock of this server") from error
+            raise Untrusted(f"the issuer's answer proves nothing: {_word(what)}", _AGAIN) from error
+        wanted = {"email", *(["groups"] if self._admin_group else [])}
+        more = self._user(tokens, claims["sub"]) if wanted - claims.keys() else {}
+        return {**more, **claims}
+
+    def _user(self, tokens: Mapping[str, Any], subject: object) -> dict[str, Any]:
+        """What the issuer says of the user beside the token; nothing where it does not say it of the same one."""
+        if not (self._said().get("userinfo_endpoint") and tokens.get("access_token")):
+            return {}
+        told = self._asked(self._endpoint("userinfo"), {"Authorization": f"Bearer {tokens['access_token']}"})
+        return told if told.get("sub") == subject else {}
+
+    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+        """Raises: Untrusted: nobody knows whether the address is theirs."""
+        email, subject, groups = claims.get("email"), claims["sub"], claims.get("groups")
+        if not isinstance(email, str) or not isinstance(subject, str) or not 0 < len(subject) <= 255:
+            raise Untrusted("the issuer gives no e-mail address", "its administrator can let this server have it")
+        if claims.get("email_verified") is not True:
+            hint = "verify it there, or ask the issuer's administrator"
+            raise Untrusted(f"the issuer has not verified the address {email[:254]}", hint)
+        admin = self._admin_group in groups if isinstance(groups, list) else False
+        name = claims.get("name")
+        return Identity(
+            f"{self.url} {subject}", email, name if isinstance(name, str) else "", admin if self._admin_group else None
+        )
+
+    def _endpoint(self, name: str, ending: str = "_endpoint") -> str:
+        """Raises: IssuerTrouble: it has none, or one without TLS."""
+        url = self._said().get(f"{name}{ending}")
+        if not isinstance(url, str) or urlsplit(url).scheme not in {"https", urlsplit(self.url).scheme}:
+            raise IssuerTrouble(f"{self.url} names no {name}{ending} with TLS", "is it an issuer of OpenID Connect?")
+        return url
+
+    def _said(self) -> dict[str, Any]:
+        """What the issuer says of itself.
+
+        Raises: IssuerTrouble: it is another one.
+        """
+        at, said = self._metadata
+        if time.monotonic() - at > METADATA_S:
+            said = self._asked(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+            if said.get("issuer") != self.url:
+                hint = "--oidc is exactly as the issuer calls itself"
+                raise IssuerTrouble(f"{self.url} calls itself {str(said.get('issuer'))[:200]!r}", hint)
+            self._metadata = time.monotonic(), said
+        return said
+
+    def _asked(self, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> dict[str, Any]:
+        """The object that the issuer answers with.
+
+        Raises: IssuerTrouble. Untrusted: it refuses what it is sent.
+        """
+        request = urllib.request.Request(url, body, {"Accept": "application/json", **(headers or {})})
+        try:
+            with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
+                told = json.loads(answer.read(_MOST))
+        except urllib.error.HTTPError as error:
+            if body is not None and error.code == 400:  # a code that was used, or is too old
+                raise Untrusted(f"the issuer refused: {_word(_error_of(error))}", _AGAIN) from error
+            raise IssuerTrouble(f"{self.url} answers with {error.code}", "tell an administrator") from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            hint = "try again later, or tell an administrator"
+            raise IssuerTrouble(f"{self.url} does not answer as it should: {error}", hint) from error
+        if not isinstance(told, dict):
+            raise IssuerTrouble(f"{self.url} does not answer as it should: no JSON object")
+        return cast("dict[str, Any]", told)
+
+
+class _Still(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: a secret is for the issuer alone."""
+
+    def redirect_request(self, req: object, fp: object, code: int, msg: str, headers: object, newurl: str) -> None:
+        """An answer that sends elsewhere is an error."""
+
+
+_OPENER = urllib.request.build_opener(_Still)
+
+
+def _authlib(name: str) -> Any:
+    """A module of Authlib, which has no types. Servers without an issuer do not load it."""
+    try:
+        return import_module(f"authlib.{name}")
+    except ImportError as error:
+        raise VisualprofError("OpenID Connect needs Authlib", "pip install 'visualprof[team]'") from error
+
+
+def _of(kept: str, what: str) -> str:
+    """One of the texts that a log-in needs; none tells of the others."""
+    return hmac.new(kept.encode(), what.encode(), hashlib.sha256).hexdigest()
+
+
+def _error_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read(_MOST))["error"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _word(text: str) -> str:
+    """What somebody else said, as far as it is one word: an answer is no place for the texts of others."""
+    return text if re.fullmatch(r"\w{1,60}", text, re.ASCII) else "it does not say why"

@@ -1,0 +1,94 @@
+"""Finds whether a job's points are slower than those of the last measurement of the same, of its owner or project.
+
+The same: the model by content or name, inputs, load and spec, and the machine and device that it ran on. Another
+version of the runtime is what one wants to hear of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, func, or_, select
+
+from visualprof.accounts.notices.kinds import Slower
+from visualprof.reader.results.points import Point, read_points
+from visualprof.remote.protocol import Request, Spec
+from visualprof.remote.queue.store.records import REQUEST, SPEC, AnyRow
+from visualprof.remote.queue.store.tables import jobs, members, points, runs, tasks
+
+# Sizes of points that are slower now, with the share by which each is. It is the views' to say, and given.
+Compare = Callable[[Sequence[Point], Sequence[Point]], list[tuple[int, float]]]
+_LOOKED_AT = 200  # earlier tasks of the machine; what is older is not the last
+
+
+def regression_of(connection: Connection, job: AnyRow, compare: Compare) -> tuple[str, Slower] | None:
+    """What has become slower most, by its name; None where nothing has. job: with its id, owner and request."""
+    found: list[tuple[float, str, AnyRow, AnyRow]] = []
+    request = REQUEST.decode(job.request)
+    ended = tasks.c.state == "succeeded", tasks.c.run.is_not(None)
+    for task in connection.execute(select(tasks).where(tasks.c.job == job.id, *ended)).all():
+        before = _before(connection, job, request, task)
+        if before is not None:
+            slower = compare(_points(connection, before), _points(connection, task))
+            found += [(share, _name(request, task, batch), before, task) for batch, share in slower]
+    if not found:
+        return None
+    share, name, before, task = max(found, key=lambda one: one[0])
+    return name, Slower(share, before.updated_ns, [before.run, task.run], len(found) - 1)
+
+
+def _before(connection: Connection, job: AnyRow, request: Request, task: AnyRow) -> AnyRow | None:
+    """The task that measured the same before."""
+    mine = select(members.c.project).where(members.c.user == job.owner)
+    of_project = select(runs.c.folder).where(runs.c.visibility == "project", runs.c.project.in_(mine))
+    query = (
+        select(tasks, jobs.c.request)
+        .join(jobs, jobs.c.id == tasks.c.job)
+        .where(
+            or_(func.coalesce(jobs.c.owner, "") == job.owner, jobs.c.folder.in_(of_project)),
+            tasks.c.state == "succeeded",
+            tasks.c.run.is_not(None),
+            tasks.c.job != job.id,
+            tasks.c.agent == task.agent,
+            tasks.c.on_device == task.on_device,
+            tasks.c.updated_ns < task.updated_ns,
+        )
+        .order_by(tasks.c.updated_ns.desc())
+        .limit(_LOOKED_AT)
+    )
+    spec = _same_spec(task)
+    for row in connection.execute(query):
+        if _same_spec(row) == spec and _same(REQUEST.decode(row.request), request):
+            return row
+    return None
+
+
+def _same_spec(task: AnyRow) -> Spec:
+    """What was asked for, less what it is called and which machines would have done: it is known which one did."""
+    return replace(SPEC.decode(task.spec), id="", version="", agent="", platform="", device="")
+
+
+def _same(a: Request, b: Request) -> bool:
+    model = a.model.blob == b.model.blob or a.model.name == b.model.name
+    return model and _conditions(a) == _conditions(b)
+
+
+def _conditions(request: Request) -> object:
+    return request.inputs, request.dims, request.sweep.dim, request.measure.load
+
+
+def _points(connection: Connection, task: AnyRow) -> Sequence[Point]:
+    query = select(points.c.point).filter_by(task=task.id, attempt=task.attempt)
+    lines: list[dict[str, Any]] = [msgspec.json.decode(text) for text in connection.execute(query).scalars()]
+    return read_points(lines)[0]
+
+
+def _name(request: Request, task: AnyRow, batch: int) -> str:
+    """Like `resnet10 onnxruntime batch 8`."""
+    device = "" if task.on_device == "cpu" else task.on_device
+    size = f"{request.sweep.dim} {batch}" if request.sweep.dim else ""
+    return " ".join(filter(None, (PurePosixPath(request.model.name).stem, task.backend, device, size)))

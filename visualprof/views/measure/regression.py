@@ -1,0 +1,37 @@
+"""What has become slower from one measurement to the next of the same. Source: docs/views.md#evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from visualprof.reader.results.points import Point
+from visualprof.views.measure.choice import LEAST_LATENCY, MOST_SAMPLES, Goal, doubtful
+from visualprof.views.measure.significance import LEVEL
+
+MARGIN = 0.05
+ARRIVING = ("poisson", "Server")  # runs that come when they come: how many a second says nothing
+
+
+def slower(before: Sequence[Point], now: Sequence[Point], margin: float = MARGIN) -> list[tuple[int, float]]:
+    """Sizes that take significantly longer, with the share by which each does (0.12: a run takes 1.12 of its time).
+
+    Compared are samples a second; where runs arrive by themselves, median latencies. Left out is what was unstable, on
+    a busy host, throttled, or not repeated, then or now.
+
+    Args: margin: what is shorter is not told.
+    """
+    then = {(point.batch, point.load.scenario): point for point in before}
+    pairs = [(then[key], point) for point in now if (key := (point.batch, point.load.scenario)) in then]
+    shares = [(new.batch, share) for old, new in pairs if (share := _longer(old, new)) is not None]
+    return [(batch, share) for batch, share in shares if share > margin]
+
+
+def _longer(old: Point, new: Point) -> float | None:
+    """By what share it takes longer, None where that is not sure."""
+    if any(doubtful(point) or point.throttled is True for one in (old, new) for point in (one, *one.repeats)):
+        return None
+    goal: Goal = LEAST_LATENCY if new.load.scenario in ARRIVING else MOST_SAMPLES
+    a, b, likely = goal.value(old), goal.value(new), goal.chance(old, new)
+    if not a or not b or likely is None or likely >= LEVEL:
+        return None
+    return (a / b if goal.much else b / a) - 1
