@@ -28,9 +28,8 @@ def team(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dash
     folder = tmp_path_factory.mktemp("team") / "runs"
     for run in ("onnxruntime-cpu", "paddle-cpu"):
         shutil.copytree(SAMPLES / run, folder / run)
-    dashboard = Dashboard(folder, cache, "--accounts")
-    yield dashboard
-    dashboard.stop()
+    with Dashboard(folder, cache, "--accounts") as dashboard:
+        yield dashboard
 
 
 @pytest.fixture
@@ -153,7 +152,9 @@ def test_somebody_chooses_how_they_are_told(team: Dashboard, root: str, visit: V
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_nobody_is_shut_out_of_their_notices(team: Dashboard, root: str, visit: Visits, language: str, theme: str) -> None:
+def test_nobody_is_shut_out_of_their_notices(
+    team: Dashboard, root: str, visit: Visits, language: str, theme: str
+) -> None:
     visit.tolerate("status of 401")
     for width in (1280, 1920):
         tab = signed_in(visit, team, root, "account", theme=theme, language=language, size=(width, 860))
