@@ -311,11 +311,10 @@ def test_mail_without_a_sender_or_a_server(team: Team) -> None:
     assert (refused.status_code, refused.get_json()["error"]) == (400, "mail: this server sends no e-mail")
 
 
-@pytest.mark.parametrize(
-    "wish", [{"webhook": "ftp://x"}, {"kinds": ["coffee"]}, {"language": "fr"}, {"user": "root"}, {"secret": "mine"}]
-)
-def test_impossible_wishes(team: Team, wish: dict[str, Any]) -> None:
-    assert team.browser("ann").ask("PUT", "account/contact", json={**WISH, **wish}).status_code == 400
+def test_impossible_wishes(team: Team) -> None:
+    ann = team.browser("ann")
+    for wish in ({"webhook": "ftp://x"}, {"kinds": ["coffee"]}, {"language": "fr"}, {"user": "root"}, {"secret": "x"}):
+        assert ann.ask("PUT", "account/contact", json={**WISH, **wish}).status_code == 400, wish
 
 
 def test_a_trial_comes_once_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
