@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -73,6 +74,15 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
     """The main table as {name: values of the columns}."""
     table = result["columns"]
     return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}
+
+
+def until(true: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """What `true` gives, once it is something."""
+    end = time.monotonic() + timeout_s
+    while not (found := true()):
+        assert time.monotonic() < end, f"it did not happen within {timeout_s} s"
+        time.sleep(0.02)
+    return found
 
 
 @pytest.fixture

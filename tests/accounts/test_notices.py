@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from receivers import mail_server, webhook
 from sqlalchemy import func, insert, select, update
 from teams import SHELL, Browser, Team
 
+from tests.conftest import until
 from visualprof.accounts.notices import post as module
 from visualprof.accounts.notices import rows
 from visualprof.accounts.notices.events import LOST_LEASES
@@ -53,13 +53,6 @@ def choose(browser: Browser, **wish: object) -> Any:
     answer = browser.ask("PUT", "account/contact", json={**WISH, **wish})
     assert answer.status_code == 200, answer.get_json()
     return answer.get_json()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def count(team: Team, table: Any) -> int:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted, until
+from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted
 
+from tests.conftest import until
 from tests.remote.chaos import Network
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
