@@ -17,6 +17,8 @@ from visualprof.cli import main
 from visualprof.remote.queue.store.tables import links
 from visualprof.server.session_token import HEADER
 
+pytestmark = pytest.mark.both_databases
+
 __all__ = ["asked"]
 
 MODEL = ROOT / "visualprof" / "samples" / "models" / "resnet10.onnx"

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 from queue_sites import request, upload
+from sqlalchemy import update
 from teams import MODEL_FILE, SHELL, Browser, Team, machine, register
 from werkzeug.test import TestResponse
 
 from visualprof.remote.protocol import Lease, Spec
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent
+from visualprof.remote.queue.store.tables import agents, bookings
 from visualprof.server.app import create_app
 from visualprof.server.remote_service import open_remote
 from visualprof.server.settings import Settings
+
+pytestmark = pytest.mark.both_databases
 
 HOUR_NS = 3600 * 10**9
 
@@ -233,9 +237,7 @@ def public(team: Team, queue: Queue) -> tuple[Browser, Agent]:
     return root, agent
 
 
-def test_a_reserved_machine_works_for_one_user_until_that_is_over(
-    team: Team, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reserved_machine_works_for_one_user_until_that_is_over(team: Team, queue: Queue) -> None:
     root, agent = public(team, queue)
     assert book(root, agent, -1, 1, "bob@example.org").status_code == 200
     of_ann, of_bob = submit(team, queue, "ann"), submit(team, queue, "bob")
@@ -247,8 +249,8 @@ def test_a_reserved_machine_works_for_one_user_until_that_is_over(
         "ann": ("reservation", False, None),
     }
     assert deeds(team)[0] == ("root@example.org", "reserve machine")
-    later = time.time_ns() + HOUR_NS
-    monkeypatch.setattr(time, "time_ns", lambda: later)
+    with queue.database.write() as connection:  # whose clock may be its own
+        connection.execute(update(bookings).values(until_ns=bookings.c.until_ns - HOUR_NS))
     assert leased(queue, agent) == of_ann
     assert shown(root)["root's"]["bookings"] == []
 
@@ -293,11 +295,11 @@ def test_a_machine_that_is_drained_while_it_waits_gets_nothing(team: Team, queue
     assert leased(queue, agent) is None, "as it was told before"
 
 
-def test_what_is_forgotten_leaves_nothing(team: Team, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_forgotten_leaves_nothing(team: Team, queue: Queue) -> None:
     root, agent = public(team, queue)
     grants(root, agent, email="bob@example.org")
     book(root, agent, 1, 2)
-    later = time.time_ns() + 31 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: later)
+    with queue.database.write() as connection:
+        connection.execute(update(agents).values(seen_ns=agents.c.seen_ns - 31 * 10**9))
     assert root.ask("DELETE", f"agents/{agent.id}").status_code == 200
     assert (team.accounts.machines.grants(), team.accounts.machines.bookings()) == ({}, {})

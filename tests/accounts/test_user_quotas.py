@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from teams import MODEL_FILE, Team
 
+pytestmark = pytest.mark.both_databases
+
 SIZE = MODEL_FILE.stat().st_size
 HOUR_NS = 3600 * 10**9
 

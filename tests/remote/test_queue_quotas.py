@@ -18,6 +18,8 @@ from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.store.tables import device_use, tasks
 from visualprof.remote.queue.tasks.upkeep import Upkeep
 
+pytestmark = pytest.mark.both_databases
+
 HOUR_NS = 3600 * 10**9
 
 

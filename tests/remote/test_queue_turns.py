@@ -12,6 +12,8 @@ from visualprof.remote.protocol import Lease, Priority, Spec
 from visualprof.remote.queue.service import Queue
 from visualprof.remote.queue.store.records import Agent
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def queue(tmp_path: Path) -> Iterator[Queue]:

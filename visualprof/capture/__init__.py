@@ -1,90 +1,20 @@
 """Recording of what only the user's process knows; needs the standard library and the framework that is there already.
 
-`add_graph` writes a model as its author nested it, in the format of docs/graph-format.md.
+`profile` records some steps (docs/capture.md). `add_graph` writes a model as its author nested it
+(docs/graph-format.md).
 """
 
 from __future__ import annotations
 
-import importlib
-import json
-import os
-import re
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from visualprof.capture.graph import FRAMEWORKS, UnsupportedModel, add_graph
+from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning, Options
+from visualprof.capture.profile import Profile, profile
+from visualprof.capture.session import Recording, begin
+from visualprof.capture.static import profile_static
+from visualprof.capture.topics import ALL, MEMORY, OPERATOR, SCOPE, SHAPE_INFER, SYNC, TENSOR_LIFETIME, Topics
 
-from visualprof.errors import VisualprofError
-
-# Top package and name of the base class -> the file here that records its models.
-FRAMEWORKS = {
-    ("torch", "Module"): "torch_module",
-    ("megengine", "Module"): "megengine_module",
-    ("paddle", "Layer"): "paddle_layer",
-}
-
-
-class UnsupportedModel(VisualprofError, TypeError):
-    """A model of a framework that `add_graph` does not know."""
-
-    status = 400
-
-
-def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], name: str | None = None) -> Path:
-    """Runs a model once and writes its graph into the log directory.
-
-    The pass runs without gradients and in evaluation mode; training flags and random state are as before afterwards.
-
-    Args:
-        model: a torch.nn.Module, a MegEngine Module or a Paddle Layer.
-        inputs: a tensor; a tuple or list of positional arguments; or a dict of keyword arguments. Arguments may nest.
-        logdir: the folder that visualprof watches; it is made when missing.
-        name: of the model and of the file; the class of the model by default.
-
-    Returns:
-        The file, `<logdir>/<name>.graph.json`; one of that name is replaced.
-
-    Raises:
-        UnsupportedModel: the model is of no known framework.
-    """
-    framework = _framework(model)
-    title = name or type(model).__name__
-    arguments, keywords = _arguments(inputs)
-    return _write(framework(model, arguments, keywords, title), Path(logdir), title)
-
-
-def _framework(model: object) -> Callable[[Any, tuple[Any, ...], dict[str, Any], str], dict[str, Any]]:
-    """The function that records models like this one."""
-    for base in type(model).__mro__:
-        chosen = FRAMEWORKS.get((base.__module__.partition(".")[0], base.__name__))
-        if chosen:
-            return importlib.import_module(f"{__name__}.{chosen}").record
-    raise UnsupportedModel(
-        f"add_graph: cannot record a {type(model).__module__}.{type(model).__qualname__}",
-        "give a torch.nn.Module, a megengine.module.Module or a paddle.nn.Layer; export other models to ONNX",
-    )
-
-
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Positional and keyword arguments."""
-    if isinstance(inputs, dict):
-        return (), {str(k): v for k, v in inputs.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return (tuple(inputs), {}) if type(inputs) in (tuple, list) else ((inputs,), {})
-
-
-def _write(document: dict[str, Any], folder: Path, title: str) -> Path:
-    """Writes beside the file and renames: a watcher never sees a half."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{re.sub(r'[^0-9A-Za-z._-]+', '_', title).strip('.') or 'model'}.graph.json"
-    handle, partial = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump(document, file, separators=(",", ":"))
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(partial, 0o666 & ~umask)  # mkstemp gives the file to its owner alone
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
-    return path
+__all__ = [
+    "ALL", "FRAMEWORKS", "MEMORY", "OPERATOR", "SCOPE", "SHAPE_INFER", "SYNC", "TENSOR_LIFETIME", "CaptureBusy",
+    "CaptureError", "CaptureWarning", "Options", "Profile", "Recording", "Topics", "UnsupportedModel", "add_graph",
+    "begin", "profile", "profile_static",
+]  # fmt: skip

@@ -95,8 +95,12 @@ class Visible:
 
     def holds(self, sha256: str) -> bool:
         """Did whoever asks upload this file? Knowing its sha256 opens nothing."""
-        viewer, queue = who().viewer, self._remote.existing()
-        return viewer is None or (queue is not None and queue.blobs.held(sha256, viewer))
+        return who().viewer is None or self.own_name(sha256) is not None
+
+    def own_name(self, sha256: str) -> str | None:
+        """By which whoever asks uploaded a file; None where they did not."""
+        queue = self._remote.existing()
+        return queue.blobs.names([sha256]).get((sha256, who().viewer)) if queue else None
 
     def refuse_bytes(self, more: int) -> None:
         """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
@@ -131,8 +135,12 @@ class Seen:
         self._remote, self._visible = remote, visible
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
-        """What inspection found in a file; None also for another's."""
-        return self._remote.inspected(sha256) if self._visible.holds(sha256) else None
+        """What inspection found in a file, under the name of whoever asks; None also for another's."""
+        if who().viewer is None:
+            return self._remote.inspected(sha256)
+        name = self._visible.own_name(sha256)
+        found = self._remote.inspected(sha256) if name else None
+        return found and {**found, "name": name}
 
     def agents(self) -> list[Agent]:
         """The machines. An administrator sees others' private ones, but they do not work for them."""

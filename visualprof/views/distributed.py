@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 import numpy as np
 
-from visualprof.reader.logdir.layout import RECORDINGS
+from visualprof.reader.logdir.layout import RECORDINGS, recording_of
 from visualprof.reader.trace import Category, Floats, Ints, Trace, TrackKind
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
@@ -134,9 +134,9 @@ def compute(ranks: Ranks, params: Params) -> DistributedAnswer:
 
 def _processes(ranks: Ranks) -> Ranks:
     """The workers that are processes: of the recordings of one process that a remote run leaves, one counts."""
-    recordings = [r for r in ranks if r[0] in RECORDINGS and needs(r[1])]
-    recordings.sort(key=lambda r: RECORDINGS.index(r[0]))
-    return [*(r for r in ranks if r[0] not in RECORDINGS), *recordings[:1]]
+    recordings = [r for r in ranks if recording_of(r[0]) and needs(r[1])]
+    recordings.sort(key=lambda r: RECORDINGS.index(recording_of(r[0])))
+    return [*(r for r in ranks if not recording_of(r[0])), *recordings[:1]]
 
 
 def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str, charts.Option]:

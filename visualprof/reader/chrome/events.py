@@ -12,7 +12,7 @@ import numpy as np
 
 from visualprof.reader.chrome.document import NO_INT, Document, Kind
 from visualprof.reader.chrome.tracks import Tracks, lay_tracks
-from visualprof.reader.chrome.values import Json
+from visualprof.reader.chrome.values import Json, captured
 from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind, Values
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -176,7 +176,7 @@ def add_allocs(doc: Document, builder: TraceBuilder, device: Callable[[Ints], Ro
 
 def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
     """Fields of Meta, and what the document says about itself."""
-    builder.describe(truncated=doc.truncated, **fields)
+    builder.describe(**{**fields, **captured(doc.head, fields)}, truncated=doc.truncated)
     for warning in doc.warnings:
         builder.warn(warning)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -35,6 +36,21 @@ def load_object(source: Source, what: str, hint: str = "") -> Json:
         except UNDECODABLE:
             why = GROWING if "truncated" in str(error) else DAMAGED
             raise source.error(f"not {what} ({error})", hint or why) from error
+
+
+def captured(head: Mapping[str, Any], known: Mapping[str, Any]) -> Json:
+    """What `visualprof.capture` wrote into a file, as fields of Meta that the format itself does not know.
+
+    Args:
+        head: the file's own keys.
+        known: fields of Meta by the format.
+    """
+    facts = json_object(head.get("visualprof"))
+    found = {"host": facts.get("host"), "rank": facts.get("rank"), "world_size": facts.get("world_size")}
+    found["clock_origin_ns"] = facts.get("clock_origin_ns")
+    types = {"host": str, "rank": int, "world_size": int, "clock_origin_ns": int}
+    unknown = {k: v for k, v in found.items() if type(v) is types[k] and known.get(k, -1) in (-1, "")}
+    return unknown | ({"clock_origin_ns": -1} if facts.get("align_time") is False else {})
 
 
 def label(value: str | int | float | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.values import Json, json_list, json_object, load_object, number, whole
+from visualprof.reader.chrome.values import Json, captured, json_list, json_object, load_object, number, whole
 from visualprof.reader.megengine.memory_plan import Plan, add_plan
 from visualprof.reader.megengine.tensors import memory_device
 from visualprof.reader.registry import Format
@@ -30,7 +30,8 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
     Times are seconds; device and host have clocks of their own, each is shown from its own first start.
     """
-    graph, profile = _load(source)
+    document = _load(source)
+    graph, profile = document["graph_exec"], document["profiler"]
     operators, footprint = json_object(graph.get("operator")), json_object(profile.get("opr_footprint"))
     device, host = (_spans(json_object(profile.get(where)), builder) for where in ("device", "host"))
     tracks = {
@@ -57,6 +58,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     numbers = {name: i for i, lane in enumerate(tracks) for name in (lane, _device_label(lane))}
     add_plan(builder, _plan(builder, graph, _clock(graph, device), host_row, numbers))
     builder.describe(
+        **captured(document, {}),
         framework="megengine",
         producer="megengine static profile",
         device_work="operator",
@@ -65,14 +67,14 @@ def read(source: Source, builder: TraceBuilder) -> None:
     )
 
 
-def _load(source: Source) -> tuple[Json, Json]:
-    """Graph and profile; that of a 20,000-operator graph is 40 MB."""
+def _load(source: Source) -> Json:
+    """The document with graph and profile; that of a 20,000-operator graph is 40 MB."""
     what = "a whole MegEngine static profile"
     document = load_object(source, what)
     for part in ("graph_exec", "profiler"):
         if not isinstance(document.get(part), dict):
             raise source.error(f"not {what} ({part} is no object)", GROWING)
-    return document["graph_exec"], document["profiler"]
+    return document
 
 
 def _add_events(

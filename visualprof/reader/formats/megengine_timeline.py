@@ -11,7 +11,7 @@ from visualprof.reader.chrome.decode import read_document
 from visualprof.reader.chrome.document import NO_INT, NO_TEXT, Args, Document, Kind, Text
 from visualprof.reader.chrome.events import add_events, describe, text_ids
 from visualprof.reader.chrome.tracks import add_counters, add_flows, pair_begin_end
-from visualprof.reader.chrome.values import json_object, natural
+from visualprof.reader.chrome.values import json_object
 from visualprof.reader.megengine.tensors import add_tensors
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
@@ -39,6 +39,7 @@ STAGES = {
     "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
     "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
 }  # fmt: skip
+STEP_MARK = "ProfilerStep#"  # of visualprof.capture; MegEngine marks no steps
 CALLED = {"op_type": "type", "name": "graph_name"}  # arguments that have other names in a trace
 PROFILER = ("StartProfile", "StopProfile", "AutoEvict", "StopStep", "StartStep")
 TENSOR_WORK = pattern(r"^(Input|Output|Put|Del|Drop|RecFree|ReGen|GetValue|TensorGetProp|OpDispatch)( |$)")
@@ -73,7 +74,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     dur = np.array(doc.dur)
     dur[begin] = doc.ts[end] - doc.ts[begin]
     category = _categories(doc, begin, end, rows)
-    steps = _outermost_steps(doc.ts, dur, category, rows)
+    steps = _outermost_steps(doc, dur, category, rows)
     lanes = doc.names.thread
     devices = _devices(doc, rows)
     number = {name: i for i, name in enumerate(devices)}
@@ -90,7 +91,9 @@ def read(source: Source, builder: TraceBuilder) -> None:
     add_counters(doc, builder)
     add_tensors(doc, builder, begin, end, number)
     for i, (row, track) in enumerate(zip(steps, tracks.of(np.array(steps, np.int64)).tolist(), strict=True)):
-        builder.step(str(i), int(doc.ts[row]), int(dur[row]), track)
+        kind: Kind = doc.kinds[int(doc.kind[row])]
+        label = kind.name.partition("#")[2] or str(i)
+        builder.step(label, int(doc.ts[row]), int(dur[row]), track)
     _describe(doc, builder, devices)
 
 
@@ -131,17 +134,22 @@ def _category(kind: Kind, lane: str, is_op: bool) -> int:
         return Category.COMM if COMM_KERNEL.search(name) else Category.OP
     if lane == "worker":  # the scopes of the interpreter a second time
         return Category.OTHER
-    return STAGES.get(name, Category.ANNOTATION)
+    return Category.STEP if name.startswith(STEP_MARK) else STAGES.get(name, Category.ANNOTATION)
 
 
-def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int]:
+def _outermost_steps(doc: Document, dur: Ints, category: Ids, rows: Ints) -> list[int]:
     """Rows of the steps in order of time; a scope `step` inside one (that of the optimizer) becomes an annotation.
 
     MegEngine itself calls the optimizer's step so, and a training that marks no steps has only those: if there are
-    backward passes and none is in a step, they are the optimizer's.
+    backward passes and none is in a step, they are the optimizer's. Where capture marked steps, these are the steps.
     """
+    ts = doc.ts
     outermost: list[int] = []
     steps = rows[category[rows] == Category.STEP]
+    marked = np.array([kind.name.startswith(STEP_MARK) for kind in doc.kinds])[doc.kind[steps]]
+    if marked.any():
+        _tell_optimizer(ts, dur, category, rows, steps[~marked], Category.ANNOTATION)
+        steps = steps[marked]
     until = -1
     for row in steps[np.lexsort((-dur[steps], ts[steps]))].tolist():
         if ts[row] >= until:
@@ -149,12 +157,18 @@ def _outermost_steps(ts: Ints, dur: Ints, category: Ids, rows: Ints) -> list[int
             until = ts[row] + dur[row]
         else:
             category[row] = Category.ANNOTATION
-    found, backward = np.array(outermost, np.int64), rows[category[rows] == Category.BACKWARD]
+    if marked.any():
+        return outermost
+    _tell_optimizer(ts, dur, category, rows, np.array(outermost, np.int64), Category.STEP)
+    return [row for row in outermost if category[row] == Category.STEP]
+
+
+def _tell_optimizer(ts: Ints, dur: Ints, category: Ids, rows: Ints, found: Ints, otherwise: Category) -> None:
+    """Makes scopes `step` (found, apart) the optimizer's if there are backward passes outside only."""
+    found, backward = found[np.argsort(ts[found])], rows[category[rows] == Category.BACKWARD]
     place = np.searchsorted(ts[found], ts[backward], side="right") - 1
-    if len(found) and len(backward) and not ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any():
-        category[found] = Category.OPTIMIZER
-        return []
-    return outermost
+    inside = len(found) and ((place >= 0) & (ts[backward] < (ts + dur)[found[place]])).any()
+    category[found] = Category.OPTIMIZER if len(backward) and not inside else otherwise
 
 
 def _is_device_lane(lane: str | None) -> bool:
@@ -186,7 +200,7 @@ def _describe(doc: Document, builder: TraceBuilder, devices: list[str]) -> None:
         producer="megengine.utils.profiler",
         device_work="kernel" if any(CUDA_CALL.match(k.name) for k in doc.kinds) else "operator",
         operator_names="type",
-        clock_origin_ns=natural(local),
+        clock_origin_ns=int(local) if re.fullmatch(r"[0-9]{1,19}", local) else -1,  # Unix ns: 19 digits
         device_type="cuda" if on_gpu else "cpu",
         devices=tuple(Device(i, name) for i, name in enumerate(devices) if name),
     )

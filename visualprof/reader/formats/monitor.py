@@ -34,6 +34,7 @@ _SAMPLE = pattern(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
 HOST = (
     ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
     ("pressure", "CPU pressure %", 100.0), ("rss_bytes", "RSS bytes", 1.0),
+    ("read_bytes_s", "disk reads bytes/s", 1.0), ("written_bytes_s", "disk writes bytes/s", 1.0),
     ("involuntary_switches", "involuntary switches", 1.0), ("cpu_power_w", "CPU power W", 1.0),
 )  # fmt: skip
 ON_GPU = (
@@ -72,6 +73,8 @@ class Sample(msgspec.Struct, gc=False):
     load1: float | None = None
     pressure: float | None = None
     rss_bytes: float | None = None
+    read_bytes_s: float | None = None
+    written_bytes_s: float | None = None
     involuntary_switches: float | None = None
     cpu_power_w: float | None = None
     gpus: list[Gpu | None] | None = None

@@ -44,10 +44,10 @@ SUFFIX = "_kernel_time"
 
 
 def sniff(head: bytes) -> bool:
-    """A list whose events are of category Session or Node."""
+    """A list whose events are of category Session or Node; capture puts the list into an object."""
     marks = (b'"model_loading', b'"session_initialization"', b"_kernel_time", b"model_run")
     return (
-        opens_with(head, b"[")
+        opens_with(head, b"[", b'{"traceEvents":[')
         and bool(re.search(rb'"cat"\s*:\s*"(Session|Node)"', head))
         and any(mark in head for mark in marks)
     )

@@ -13,7 +13,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from visualprof.reader.chrome.values import Json, json_list, json_objects, load_object
+from visualprof.reader.chrome.values import Json, captured, json_list, json_objects, load_object
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format, opens_with
 from visualprof.reader.source import Source
@@ -153,6 +153,7 @@ def _precision(node: Node, graph: dict[str, Json]) -> str:
 def _describe(builder: TraceBuilder, document: Json) -> None:
     properties = {k: str(document[k])[:MAX_TEXT] for k in ("model", "batch", "device") if document.get(k) is not None}
     builder.describe(
+        **captured(document, {}),
         framework="openvino",
         producer=f"OpenVINO {_text(document.get('openvino'))}".strip(),
         device_type=DEVICES.get(properties.get("device", "CPU").partition(".")[0].upper(), "cpu"),

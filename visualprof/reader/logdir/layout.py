@@ -6,6 +6,8 @@ A run is what ran together, a worker one of its processes, a span one recording 
   `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
   (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`.
   The folder may hold many workers; the stamp in the name is the span.
+- What `visualprof.capture` wrote, `rank0_node7_4211.step12.pt.trace.json.gz`, belongs to the run of its folder;
+  the first step is the span, the same of all ranks.
 - `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
   folder's run too, but recordings of one process: no view takes them for ranks.
 - A name with a rank and words of its own (`bert_rank0.json`, `bert_rank1.json`) is a worker of run `folder/bert`.
@@ -31,6 +33,7 @@ _ENDING = re.compile(
 )
 _PADDLE = re.compile(r"^(?P<worker>.+)_time_(?P<stamp>\d{4}(_\d+){5,6})$")
 _EPOCH = re.compile(r"^(?P<worker>.+)\.(?P<stamp>\d{10,19})$")
+_CAPTURED = re.compile(r"^(?P<worker>.+)\.(?P<stamp>step\d+(\.\d+)?)$")
 _DATED = re.compile(
     r"^(?P<worker>.+?)[-_. ]+(?P<stamp>(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d"
     r"([-_.T ]?[0-2]\d[-_.:]?[0-5]\d([-_.:]?[0-5]\d([-_.]\d+)?)?)?)$"
@@ -41,7 +44,7 @@ _RANK = re.compile(
 )
 # Names that say only "this is a profile": the folder says whose.
 _PLAIN = re.compile(
-    r"(|trace|profile|profiler|prof|timeline|memory|monitor|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
+    r"(|trace|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
 )
 # What a remote run leaves in its folder: recordings of one process, the one that is opened first before the others.
 RECORDINGS = ("timeline", "profile", "memory", "monitor")
@@ -72,11 +75,11 @@ def place(folder: str, name: str) -> Place:
     own = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
     stem = (unpacked[: -len(own)] if own else _ENDING.sub("", unpacked)) or unpacked
     torch = unpacked.lower().endswith(".pt.trace.json")
-    stamped = _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
+    stamped = _CAPTURED.match(stem) or _PADDLE.match(stem) or _EPOCH.match(stem) or _DATED.match(stem)
     worker, stamp = (stamped["worker"], stamped["stamp"]) if stamped else (stem, "")
     ranked = _RANK.search(worker)
     base = (worker[: ranked.start()] + worker[ranked.end() :] if ranked else worker).strip("-_. ")
-    by_process = bool(stamped) and (stamped.re is _PADDLE or (torch and stamped.re is _EPOCH))
+    by_process = bool(stamped) and (stamped.re in (_CAPTURED, _PADDLE) or (torch and stamped.re is _EPOCH))
     if by_process or _PLAIN.fullmatch(base.lower()) or (base.isascii() and base.isdigit()):
         run = folder or "."
     else:
@@ -86,7 +89,13 @@ def place(folder: str, name: str) -> Place:
 
 def standing(worker: str) -> int:
     """Which worker of a run without ranks comes first: the timeline before the others, the monitor last."""
-    return {"timeline": -1, "memory": 1, "monitor": 2}.get(worker, 0)
+    return {"timeline": -1, "memory": 1, "monitor": 2}.get(recording_of(worker), 0)
+
+
+def recording_of(worker: str) -> str:
+    """Which of RECORDINGS a worker is, "" for a process; each host of a job may have its monitor, `monitor_node7`."""
+    kind = "monitor" if worker.startswith("monitor_") else worker
+    return kind if kind in RECORDINGS else ""
 
 
 _DIGITS = re.compile(r"(\d+)")

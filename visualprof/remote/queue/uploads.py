@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +50,14 @@ class KeptModel:
     kept_ns: int
 
 
-def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Upload]:
+def take(
+    remote: Remote, name: str, read: Read, part: bool = False, known: Callable[[str], bool] = lambda _: True
+) -> list[Upload]:
     """Keeps a file and finds out what it is; the same content again is not read again.
 
     An `.npz` becomes its arrays, a zip with an ONNX model that model and the files beside it, model first.
     part: the file has weights of a model, and nothing is looked for in it.
+    known: may whoever sends it know that a file is here? Else it is read again, so that the time does not tell.
 
     Raises: VisualprofError: nothing can be kept here, or the file is of no use; it is not kept then.
     """
@@ -65,10 +68,10 @@ def take(remote: Remote, name: str, read: Read, part: bool = False) -> list[Uplo
             return [_remembered(queue, blob, name, size, InspectedPart(size))]
         packed = _packed(queue.blobs.path(blob), name)
         if packed:
-            uploads = _unpacked(queue, queue.blobs.path(blob), packed)
+            uploads = _unpacked(queue, queue.blobs.path(blob), packed, known)
             queue.blobs.forget(blob)
             return uploads
-        return [_inspected(queue, blob, safe_name(name), size)]
+        return [_inspected(queue, blob, safe_name(name), size, known(blob))]
     except BaseException:
         queue.blobs.forget(blob)
         raise
@@ -91,12 +94,12 @@ def graph_of(blob: str, format: str) -> str | None:
     return f"upload:{blob}" if any(model.name == format for model in all_models()) else None
 
 
-def _inspected(queue: Queue, blob: str, name: str, size: int) -> Upload:
-    kept = queue.blobs.inspected(blob)
-    known = from_json(kept) if kept else None
-    if known is None or isinstance(known, InspectedPart):
-        known = inspect_file(queue.blobs.path(blob), name)
-    return _remembered(queue, blob, name, size, known)
+def _inspected(queue: Queue, blob: str, name: str, size: int, known: bool = True) -> Upload:
+    kept = queue.blobs.inspected(blob) if known else None
+    found = from_json(kept) if kept else None
+    if found is None or isinstance(found, InspectedPart):
+        found = inspect_file(queue.blobs.path(blob), name)
+    return _remembered(queue, blob, name, size, found)
 
 
 def _remembered(queue: Queue, blob: str, name: str, size: int, content: Inspected) -> Upload:
@@ -125,7 +128,7 @@ def _packed(path: Path, name: str) -> list[str]:
     return [*models, *beside] if models else []
 
 
-def _unpacked(queue: Queue, path: Path, names: Sequence[str]) -> list[Upload]:
+def _unpacked(queue: Queue, path: Path, names: Sequence[str], known: Callable[[str], bool]) -> list[Upload]:
     """The files of a zip, each kept: of those beside a model only what it names."""
     uploads: list[Upload] = []
     with zipfile.ZipFile(path) as archive:
@@ -138,20 +141,25 @@ def _unpacked(queue: Queue, path: Path, names: Sequence[str]) -> list[Upload]:
             with archive.open(member) as file:
                 blob, size = queue.keep(safe_name(member), file.read)
             if wanted is None:
-                uploads.append(_inspected(queue, blob, safe_name(member), size))
+                uploads.append(_inspected(queue, blob, safe_name(member), size, known(blob)))
             else:
                 uploads.append(_remembered(queue, blob, below, size, InspectedPart(size)))
     return uploads
 
 
-def kept(remote: Remote, names: Sequence[str]) -> list[Upload]:
-    """Kept files by their sha256, in this order; those that are gone are left out."""
+def kept(remote: Remote, names: Sequence[str], owner: str | None) -> list[Upload]:
+    """Kept files by their sha256, in this order, as their owner calls them; those that are gone are left out."""
     queue = remote.existing()
     if queue is None:
         return []
-    rows = queue.blobs.known(names)
+    rows, own = queue.blobs.known(names), queue.blobs.names(names)
     return [
-        Upload(name, rows[name].name, rows[name].size_bytes, from_json(msgspec.json.decode(rows[name].inspected)))
+        Upload(
+            name,
+            own.get((name, owner), str(rows[name].name)),
+            rows[name].size_bytes,
+            from_json(msgspec.json.decode(rows[name].inspected)),
+        )
         for name in dict.fromkeys(names)
         if name in rows
     ]

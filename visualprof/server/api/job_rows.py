@@ -193,17 +193,20 @@ class JobList:
         self._rows = {name: shown for name, shown in self._rows.items() if name in there}
 
     def _shown(self, queue: Queue, jobs: list[Job], agents: list[Agent], counts: dict[str, int]) -> list[JobRow]:
-        blobs = {job.request.model.blob for job in jobs}
-        blobs |= {source.blob for job in jobs for source in job.request.inputs if source.fill == "file"}
-        files = queue.blobs.facts(blobs)
+        files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
         names = {agent.id: agent.name for agent in agents}
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(
-        self, job: Job, files: dict[str, tuple[str, str | None]], agents: dict[str, str], counts: dict[str, int]
+        self,
+        job: Job,
+        files: dict[tuple[str, str | None], tuple[str, str | None]],
+        agents: dict[str, str],
+        counts: dict[str, int],
     ) -> JobRow:
         request = job.request
-        data = [files[source.blob][0] for source in request.inputs if source.fill == "file" and source.blob in files]
+        arrays = [(source.blob, job.owner) for source in request.inputs if source.fill == "file"]
+        data = [files[array][0] for array in arrays if array in files]
         return row(
             JobRow,
             job,
@@ -211,7 +214,7 @@ class JobList:
             sample=request.sample,
             model=request.model.name,
             model_blob=request.model.blob,
-            graph=files.get(request.model.blob, ("", None))[1],
+            graph=files.get((request.model.blob, job.owner), ("", None))[1],
             data=data,
             progress=round(job.progress, 4),
             tasks=[self._task(task, agents, counts.get(task.id, 0)) for task in job.tasks],
@@ -233,6 +236,10 @@ class JobList:
             points=points,
             run=(f"{prefix}/{task.run}" if prefix else task.run) if task.run else None,
         )
+
+
+def _shown_files(job: Job) -> list[str]:
+    return [job.request.model.blob, *(source.blob for source in job.request.inputs if source.fill == "file")]
 
 
 def _point_row(task: Task, point: dict[str, object]) -> PointRow:

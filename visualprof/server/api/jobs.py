@@ -88,7 +88,7 @@ class BackendsAnswer(msgspec.Struct):
 
 
 class FreedAnswer(msgspec.Struct):
-    """What removing a job frees. runs: its results, below the first log directory. size_bytes: on the disk."""
+    """What removing a job frees. runs: its results, below the first log directory. size_bytes: as its owner has it."""
 
     runs: list[str]
     size_bytes: int

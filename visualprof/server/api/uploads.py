@@ -95,7 +95,7 @@ class Uploads(Resource):
     def upload(self, query: JobUploadQuery) -> UploadAnswer:
         """Keep a model, a file with weights of it, or arrays for jobs."""
         self._visible.refuse_bytes(request.content_length or 0)
-        first, *others = take(self._remote, query.name, request.stream.read, query.part)
+        first, *others = take(self._remote, query.name, request.stream.read, query.part, self._visible.holds)
         self._hold([first, *others])
         answer = _shown(first)
         answer.others = [_shown(other) for other in others]
@@ -107,16 +107,19 @@ class Uploads(Resource):
         if not self._visible.holds(body.blob):
             return FilesAnswer([])
         try:
-            return FilesAnswer([_shown(again(self._remote, body.blob, body.name, body.part))])
+            file = again(self._remote, body.blob, body.name, body.part)
         except NotFound:
             return FilesAnswer([])
+        self._hold([file])
+        return FilesAnswer([_shown(file)])
 
     @get("/jobs/<job>/files", refuses={404: "there is no such job"})
     def files(self, job: str) -> FilesAnswer:
         """The model and arrays of a job."""
-        submitted = self._visible.job(self._remote.needed("no job was ever submitted here"), job).request
+        found = self._visible.job(self._remote.needed("no job was ever submitted here"), job)
+        submitted = found.request
         others = [blob for blob in submitted.blobs if blob != submitted.model.blob]
-        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others])]
+        files = [_shown(upload) for upload in kept(self._remote, [submitted.model.blob, *others], found.owner)]
         for file in files:
             if file.blob == submitted.model.blob:
                 file.name = submitted.model.name  # others may have uploaded it under another

@@ -91,15 +91,16 @@ def _model(request: Request, known: Known) -> tuple[InspectedModel | None, list[
 
 
 def _part_errors(model: ModelRef, content: InspectedModel, known: Known) -> Iterator[FieldError]:
-    """Files that the model names and nobody uploaded, or that are too short for what it looks for in them."""
+    """Files that nobody uploaded though the job or the model names them, or too short for what that looks for there."""
     given = {part.path: part.blob for part in model.parts}
+    for i, part in enumerate(model.parts):
+        if known.inspected(part.blob) is None:
+            yield FieldError(f"model.parts[{i}].blob", "this file is not here", "upload it first")
     for file in content.external:
-        kept = known.inspected(given[file.path]) if file.path in given else None
-        size = kept.get("size_bytes") if kept else None
-        if size is None:
+        if file.path not in given:
             error = f"{file.path} is missing: weights of the model lie in it"
             yield FieldError("model.parts", error, "upload it together with the model, or both in a zip")
-        elif size < file.size_bytes:
+        elif (kept := known.inspected(given[file.path])) and (size := kept["size_bytes"]) < file.size_bytes:
             error = f"{file.path} has {size:,} bytes, and the model looks for {file.size_bytes:,}"
             yield FieldError("model.parts", error, "is it the one that was saved with this model?")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
@@ -61,7 +61,7 @@ class Blobs:
         return path.stat().st_size
 
     def hold(self, owner: str, files: Mapping[str, tuple[str, int]]) -> None:
-        """Notes who uploaded files. files: names and sizes by sha256.
+        """Notes who uploaded files, by which name at last. files: names and sizes by sha256.
 
         Raises: OverQuota: with these they would have more than they may; what nobody holds of them is removed.
         """
@@ -71,8 +71,11 @@ class Blobs:
                 known = set(connection.execute(earlier).scalars())
                 new = {sha256: file for sha256, file in files.items() if sha256 not in known}
                 refuse_bytes(connection, owner, sum(size for _, size in new.values()))
-                for sha256, (name, _) in new.items():
-                    connection.execute(insert(holders).values(sha256=sha256, owner=owner, name=shown(name)))
+                for sha256, (name, _) in files.items():
+                    named = insert(holders).values(sha256=sha256, owner=owner, name=shown(name))
+                    if sha256 in known:
+                        named = update(holders).filter_by(sha256=sha256, owner=owner).values(name=shown(name))
+                    connection.execute(named)
         except IntegrityError:  # another server noted one of them at the same moment
             self.hold(owner, files)
         except OverQuota:
@@ -81,19 +84,16 @@ class Blobs:
 
     def _release(self, files: Iterable[str]) -> None:
         """Removes those that nobody holds and no job names."""
-        held = exists().where(holders.c.sha256 == blobs.c.sha256)
-        named = exists().where(jobs.c.request.contains(blobs.c.sha256))
-        for sha256 in files:
-            with self._database.write() as connection:
-                gone = delete(blobs).where(blobs.c.sha256 == sha256, ~held, ~named)
-                if connection.execute(gone).rowcount:
-                    self._store.delete(f"blobs/{sha256}")
+        with self._database.write() as connection:
+            gone = forget_unneeded(connection, files)
+        for sha256 in gone:
+            self._store.delete(f"blobs/{sha256}")
 
-    def held(self, sha256: str, owner: str) -> bool:
-        """Did somebody upload this file?"""
-        mine = select(holders.c.sha256).where((holders.c.sha256 == sha256) & (holders.c.owner == owner))
+    def names(self, wanted: Iterable[str]) -> dict[tuple[str, str | None], str]:
+        """What files are called by each of those who uploaded them, by sha256 and owner: others' names are secrets."""
+        some = select(holders).where(holders.c.sha256.in_(list(wanted)))
         with self._database.read() as connection:
-            return connection.execute(mine).first() is not None
+            return {(row.sha256, row.owner): row.name for row in connection.execute(some)}
 
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
@@ -144,11 +144,23 @@ class Blobs:
         if gone:
             self._store.delete(f"blobs/{sha256}")
 
-    def facts(self, wanted: set[str]) -> dict[str, tuple[str, str | None]]:
-        """Of each file its name, and its id on the Graph page."""
+    def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
+        """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
+        files = sorted({sha256 for sha256, _ in wanted})
         with self._database.read() as connection:
-            rows = connection.execute(_FACTS, {"named": sorted(wanted)}).all()
-        return {row.sha256: (row.name, _graph(row.inspected)) for row in rows}
+            rows = {row.sha256: row for row in connection.execute(_FACTS, {"named": files})}
+        names, here = self.names(files), {key: rows[key[0]] for key in wanted if key[0] in rows}
+        return {key: (names.get(key, str(row.name)), _graph(row.inspected)) for key, row in here.items()}
+
+
+def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
+    """Those of some files that nobody holds and no job names; their rows are gone."""
+    held = exists().where(holders.c.sha256 == blobs.c.sha256)
+    named = exists().where(jobs.c.request.contains(blobs.c.sha256))
+    of_nobody = select(blobs.c.sha256).where(blobs.c.sha256.in_(list(names)), ~held, ~named)
+    gone = list(connection.execute(of_nobody).scalars())
+    connection.execute(delete(blobs).where(blobs.c.sha256.in_(gone)))
+    return gone
 
 
 def _graph(inspected: str | None) -> str | None:

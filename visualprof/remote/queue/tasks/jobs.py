@@ -40,7 +40,6 @@ _COUNTS = (
     .group_by(points.c.task)
 )
 _COUNTS_OF = _COUNTS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
-_OF_TASK = select(tasks.c.job).where(tasks.c.id == bindparam("of"))
 _HERE = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 _WITH_KEY = select(jobs.c.id, jobs.c.digest).where(
     func.coalesce(jobs.c.owner, "") == bindparam("of_owner"), jobs.c.key == bindparam("its_key")
@@ -187,11 +186,12 @@ class Jobs:
 
         Raises: NotFound.
         """
+        its = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id == task))
         with self._database.read() as connection:
-            job = connection.execute(_OF_TASK, {"of": task}).scalar()
-        if job is None:
+            rows = _jobs(connection, visible_jobs(viewer).where(its))
+        if not rows:
             raise NotFound(f"there is no task {task[:60]!r}")
-        return self.one(job, viewer)
+        return rows[0]
 
     def points(self, job: Job) -> dict[str, list[dict[str, Any]]]:
         """The points of each task's last attempt, in the order in which they came."""

@@ -1,4 +1,7 @@
-"""Removing jobs: with their results, points, logs, and the files that no other job names."""
+"""Removing jobs: with their results, points, logs, and the files that no other job names.
+
+What somebody uploaded is theirs: of files that others have, too, the removal of a job neither takes these nor tells.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, exists, select
+from sqlalchemy import Connection, delete, exists, func, select
 
 from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import FINAL
 from visualprof.remote.queue.refusals import Conflict, disk
+from visualprof.remote.queue.store.blobs import forget_unneeded
 from visualprof.remote.queue.store.database import Database, changed
 from visualprof.remote.queue.store.records import Job
-from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, points, tasks
+from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.results import Results
 
@@ -26,7 +30,10 @@ DAY_NS = 24 * 3600 * 10**9
 
 @dataclass(frozen=True)
 class Freed:
-    """What removing a job frees. runs: its results, below the log directory. size_bytes: on the disk."""
+    """What removing a job frees. runs: its results, below the log directory. size_bytes: of them and its owner's files.
+
+    Without accounts those are the bytes on the disk.
+    """
 
     runs: list[str]
     size_bytes: int
@@ -55,9 +62,10 @@ class Removal:
         """
         job = self._jobs.one(name)
         with self._database.read() as connection:
-            unnamed = _own_blobs(connection, job)
-        runs = self._runs(job)
-        return Freed(runs, _size((*(self._root / run for run in runs), *self._files(job, unnamed))))
+            own = _own_blobs(connection, job)
+        runs, others = self._runs(job), set(job.request.blobs) - set(own)
+        paths = [*(self._root / run for run in runs), *self._files(job, own)]
+        return Freed(runs, _size(paths, [self._blob(name) for name in others] if job.owner else None))
 
     def remove(self, name: str) -> Freed:
         """Removes a job, and says what that freed.
@@ -70,8 +78,9 @@ class Removal:
             if not set(states) <= set(FINAL):
                 raise Conflict(f"job {name[:40]} has not ended", "cancel it first")
             job = self._jobs.one(name)
-            unnamed = _own_blobs(connection, job)
-            _forget(connection, job, unnamed)
+            own = _own_blobs(connection, job)
+            _forget(connection, job, own)
+            gone = forget_unneeded(connection, own)
         with disk(str(self._root)):
             for run in freed.runs:  # whole, or not at all
                 self._results.partial.mkdir(parents=True, exist_ok=True)
@@ -79,7 +88,7 @@ class Removal:
                 with contextlib.suppress(FileNotFoundError):
                     (self._root / run).rename(aside)
                     shutil.rmtree(aside, ignore_errors=True)
-        for file in self._files(job, unnamed):
+        for file in self._files(job, gone):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody's notes lie there, too
             (self._root / job.folder).rmdir()
@@ -100,31 +109,38 @@ class Removal:
         found = sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
         return [f"{job.folder}/{path.name}" for path in found if self._results.is_of(job.id, path)]
 
-    def _files(self, job: Job, unnamed: Iterable[str]) -> list[Path]:
+    def _files(self, job: Job, own: Iterable[str]) -> list[Path]:
         """Its logs, and uploaded files."""
         logs = [log for task in job.tasks for log in (self._folder / "logs").glob(f"{task.id}-*.txt")]
-        return [*logs, *(self._folder / "blobs" / blob for blob in unnamed)]
+        return [*logs, *map(self._blob, own)]
+
+    def _blob(self, name: str) -> Path:
+        return self._folder / "blobs" / name
 
 
 def _own_blobs(connection: Connection, job: Job) -> list[str]:
-    """The uploaded files that no other job names."""
-    others = exists().where(jobs.c.id != job.id, jobs.c.request.contains(blobs.c.sha256))
+    """The uploaded files that no other job of its owner names."""
+    same = func.coalesce(jobs.c.owner, "") == (job.owner or "")
+    others = exists().where(jobs.c.id != job.id, same, jobs.c.request.contains(blobs.c.sha256))
     mine = blobs.c.sha256.in_(list(job.request.blobs))
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
 
 
-def _forget(connection: Connection, job: Job, unnamed: Iterable[str]) -> None:
+def _forget(connection: Connection, job: Job, own: Iterable[str]) -> None:
     names = [task.id for task in job.tasks]
     for table in (points, artefacts):
         connection.execute(delete(table).where(table.c.task.in_(names)))
     connection.execute(delete(tasks).where(tasks.c.job == job.id))
     connection.execute(delete(jobs).where(jobs.c.id == job.id))
-    connection.execute(delete(blobs).where(blobs.c.sha256.in_(unnamed)))
+    connection.execute(delete(holders).where(holders.c.owner == job.owner, holders.c.sha256.in_(list(own))))
     changed(connection)
 
 
-def _size(paths: Iterable[Path]) -> int:
-    """Bytes that these files and folders alone hold: one that has a name elsewhere, too, stays."""
+def _size(paths: Iterable[Path], others: Iterable[Path] | None) -> int:
+    """Bytes that these files and folders alone hold.
+
+    others: what stays; None is whatever has a name elsewhere, too.
+    """
     names, links, sizes = Counter[tuple[int, int]](), dict[tuple[int, int], int](), dict[tuple[int, int], int]()
     for path in paths:
         for file in path.rglob("*") if path.is_dir() else (path,):
@@ -133,4 +149,7 @@ def _size(paths: Iterable[Path]) -> int:
                 key = (status.st_dev, status.st_ino)
                 names[key] += 1
                 links[key], sizes[key] = status.st_nlink, status.st_size
-    return sum(sizes[key] for key, count in names.items() if count >= links[key])
+    if others is None:
+        return sum(sizes[key] for key, count in names.items() if count >= links[key])
+    stay = {(status.st_dev, status.st_ino) for path in others if path.is_file() and (status := path.lstat())}
+    return sum(size for key, size in sizes.items() if key not in stay)

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, or_, select, u
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import artefacts, blobs, jobs, tasks
+from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
 
@@ -194,6 +194,8 @@ def _remove_unused(database: Database, folder: Path) -> None:
     for name in names:
         with database.write() as connection:
             gone = connection.execute(delete(blobs).where(blobs.c.sha256 == name, unused)).rowcount
+            if gone:  # who had it has it no more, also when somebody uploads it again
+                connection.execute(delete(holders).where(holders.c.sha256 == name))
             if gone and _age_s(folder / name) > UNUSED_S:  # else it is being uploaded again
                 _remove(folder / name)
 

@@ -1,0 +1,183 @@
+"""`profile`: the recording of some steps by one line, as decorator and as `with`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from visualprof.capture import session
+from visualprof.capture.files import warn
+from visualprof.capture.options import Options
+from visualprof.capture.session import Recording
+from visualprof.capture.topics import Topics
+
+NEVER = 1 << 62
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def profile(
+    logdir: str | os.PathLike[str],
+    *,
+    steps: int = 5,
+    warmup: int = 2,
+    repeat: int = 1,
+    wait: int = 0,
+    topics: Topics = Topics.ALL,
+    memory: bool = True,
+    shapes: bool = True,
+    stacks: bool = False,
+    align_time: bool = True,
+    show_operator_name: bool = True,
+    monitor: bool = True,
+    framework: str | None = None,
+    model: Any = None,
+    inputs: Any = None,
+    max_files: int = 20,
+    run: str = "",
+) -> Profile:
+    """Records some steps of a training or of inference into the folder that visualprof watches.
+
+    As decorator, each call is a step unless the function calls `step`; as `with`, each `p.step()` ends one. After
+    `wait` and `warmup` steps without a profiler, `steps` are recorded; then again, `repeat` times in all. What ends
+    earlier leaves a shorter file.
+
+    Args:
+        logdir: the folder; the file is `<logdir>/<run>/<worker>.step<n>.<kind>.gz`.
+        steps: that a file holds; 0 for all until the end.
+        warmup, wait: steps that are not recorded before each file.
+        repeat: number of files; 0 for any number.
+        topics: what is recorded, of `visualprof.capture`; a topic that the framework does not know is a warning.
+        memory, shapes, stacks: allocations, shapes of inputs, Python stacks.
+        align_time: times are dated, so that ranks and hosts stand on one clock; False: they begin at 0.
+        show_operator_name: False: operators are called by their types.
+        monitor: the machine's CPU, memory, disk, power and GPUs beside it.
+        framework: torch, megengine, paddle, onnxruntime or openvino; by default the one that is imported.
+        model, inputs: with both the model's graph is written too (`add_graph`); a session or compiled model is what
+            ONNX Runtime and OpenVINO record.
+        max_files: of this process in its run; the oldest go.
+        run: the folder below `logdir`; by default one for each job, the same for all its ranks.
+
+    Raises:
+        CaptureBusy: on entry, while another recording of this process is not over.
+        CaptureError: on entry, when the framework cannot be told or the folder cannot be written.
+    """
+    options = Options(
+        logdir, steps, topics, memory, shapes, stacks, align_time, show_operator_name, monitor, framework or "",
+        model, inputs, max_files, run,
+    )  # fmt: skip
+    return Profile(options, wait + warmup, repeat)
+
+
+class Profile:
+    """What `profile` gives: a decorator and a context manager.
+
+    Args:
+        options: of each recording.
+        pause: steps before each.
+        repeat: how many, 0 any number.
+    """
+
+    def __init__(self, options: Options, pause: int, repeat: int) -> None:
+        self._options = options
+        self._pause = pause
+        self._repeat = repeat
+        self._recording: Recording | None = None
+        self._made: list[Recording] = []
+        self._step = 0
+        self._next = NEVER  # the step at which there is something to do
+        self._pid = 0
+        self._depth = 0
+        self._over = False
+
+    def __enter__(self) -> Profile:
+        self._recording = session.arm(self._options)
+        self._made, self._step, self._pid, self._over = [], 0, os.getpid(), False
+        self._next = self._pause
+        if not self._pause:
+            self._turn()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        recording, self._recording = self._recording, None
+        self._next, self._over = NEVER, True
+        if recording is None or os.getpid() != self._pid:
+            return
+        if error is None and self._step and not recording.ended:  # the last `step` began it, and nothing followed
+            recording.cancel()
+            self._made = [other for other in self._made if other is not recording]
+        else:
+            recording.stop()
+        if not self._made and error is None:
+            warn(
+                f"nothing was recorded: {self._step} of {self._pause} steps before the recording ended; "
+                "call p.step() after each step, or give warmup=0"
+            )
+
+    def step(self) -> None:
+        """Ends a step. While nothing is recorded it counts, and no more."""
+        self._step += 1
+        if self._step >= self._next:
+            self._turn()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function with each call as a step; with all its calls as the whole where it calls `step`."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError(f"profile: {function.__qualname__} returns before it has run; use `with` inside it")
+
+        @functools.wraps(function)
+        def call(*args: P.args, **keywords: P.kwargs) -> R:
+            if self._over or self._depth:
+                return function(*args, **keywords)
+            if self._recording is None:
+                self.__enter__()
+            before = self._step
+            self._depth = 1
+            try:
+                result = function(*args, **keywords)
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
+            finally:
+                self._depth = 0
+            if self._step == before:
+                self.step()
+            else:
+                self.__exit__(None, None, None)
+            return result
+
+        return call
+
+    def files(self) -> list[Path]:
+        """The files of the recordings that are over; waits until they are written."""
+        return [path for recording in self._made if (path := recording.wait())]
+
+    def _turn(self) -> None:
+        """Begins a recording, goes on with it, or arms the next one."""
+        if (
+            os.getpid() != self._pid or self._recording is None
+        ):  # a forked worker has the parent's recording, not its profiler
+            self._next = NEVER
+        elif self._recording not in self._made:
+            self._made.append(self._recording)
+            self._recording.start(self._step)
+            self._next = self._step + 1
+        elif not self._recording.step():
+            self._again()
+
+    def _again(self) -> None:
+        """After a recording: the next one, or nothing more."""
+        if len(self._made) == self._repeat:
+            self._recording, self._next, self._over = None, NEVER, True
+            return
+        self._recording = session.arm(self._options)
+        self._next = self._step + self._pause
+        if not self._pause:
+            self._turn()

@@ -1,0 +1,129 @@
+"""ONNX Runtime: profiling is fixed when a session is made, so a twin of it runs while it is recorded."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import importlib
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from visualprof.capture.files import warn
+from visualprof.capture.options import CaptureError, Options
+from visualprof.capture.recorders import Recorder as Shape
+from visualprof.capture.topics import Topics
+
+RUNS = ("run", "run_async", "run_with_ort_values")
+NODE = "_kernel_time"
+DAY_NS = 86_400 * 10**9
+_ORT: Any = importlib.import_module("onnxruntime")
+
+
+class Recorder(Shape):
+    """One session, that of the options or the only one there is; each of its runs is a step of the file."""
+
+    kind = "profile.json"
+    can = Topics.OPERATOR | Topics.MEMORY
+    can_stack = False
+    most_steps = 0
+
+    def __init__(self, options: Options) -> None:
+        self._session: Any = options.model if isinstance(options.model, _ORT.InferenceSession) else _only_one()
+        self._named = options.show_operator_name
+        self._twin: Any = None
+        self._with_binding = False
+        self._folder = ""
+        self._written = Path()
+        self._start_ns = 0
+
+    @property
+    def forkable(self) -> bool:
+        """Not beside a device."""
+        return self._session.get_providers() == ["CPUExecutionProvider"]
+
+    def start(self) -> None:
+        """Makes the twin; the session's own runs become those of a copy that has the twin inside.
+
+        What is bound (IOBinding) belongs to the session itself and stays there: it runs, but is not recorded.
+        """
+        self._folder = tempfile.mkdtemp(prefix="visualprof-")
+        session = self._session
+        settings: Any = session._sess_options_initial or _ORT.SessionOptions()  # noqa: SLF001
+        before = settings.enable_profiling, settings.profile_file_prefix
+        settings.enable_profiling, settings.profile_file_prefix = True, str(Path(self._folder, "ort"))
+        try:
+            providers = session.get_providers()
+            options = [session.get_provider_options().get(name, {}) for name in providers]
+            twin = _ORT.InferenceSession(session._model_path or session._model_bytes, settings, providers, options)  # noqa: SLF001
+        finally:
+            settings.enable_profiling, settings.profile_file_prefix = before
+        self._start_ns = _epoch_ns(twin.get_profiling_start_time_ns())
+        self._twin, copied = twin, copy.copy(session)
+        copied._sess = twin._sess  # noqa: SLF001
+        for name in RUNS:
+            if hasattr(session, name):
+                setattr(session, name, getattr(copied, name))
+        bound = session.run_with_iobinding
+
+        def run_with_iobinding(*arguments: Any, **keywords: Any) -> Any:
+            self._with_binding = True
+            return bound(*arguments, **keywords)
+
+        session.run_with_iobinding = run_with_iobinding
+
+    def mark(self, step: int) -> None:
+        """Nothing: the runs are the steps."""
+
+    def stop(self, whole: bool) -> None:
+        """Gives the session its own runs back."""
+        for name in (*RUNS, "run_with_iobinding"):
+            vars(self._session).pop(name, None)
+        self._written = Path(self._twin.end_profiling())
+        if self._with_binding:
+            warn("onnxruntime cannot record runs with an IOBinding: they belong to the session that made it")
+
+    def facts(self) -> dict[str, Any]:
+        """Version, and the clock, which the file itself does not tell."""
+        facts: dict[str, Any] = {"framework": "onnxruntime", "version": str(_ORT.__version__)}
+        return facts | ({"clock_origin_ns": self._start_ns} if self._start_ns else {})
+
+    def dump(self, path: Path) -> None:
+        """Moves the file: ONNX Runtime has written it, without a word where it could not."""
+        try:
+            if self._named:
+                shutil.move(self._written, path)
+            else:
+                path.write_text(json.dumps(_by_type(json.loads(self._written.read_bytes()))), "utf-8")
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _by_type(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Nodes are called by their types."""
+    for event in events:
+        if event["name"].endswith(NODE) and event["args"].get("op_name"):
+            event["name"] = event["args"]["op_name"] + NODE
+    return events
+
+
+def _only_one() -> Any:
+    # By type(): isinstance asks each object for its class, and deprecated names of torch answer with a warning.
+    sessions: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), _ORT.InferenceSession)]
+    if len(sessions) != 1:
+        raise CaptureError(
+            f"capture records one session of ONNX Runtime, and there are {len(sessions) or 'none'}",
+            "make it before, and give it as model",
+        )
+    return sessions[0]
+
+
+def _epoch_ns(start_ns: int) -> int:
+    """Unix time of the start, which is that already or, on other systems, since the machine began; 0 for neither."""
+    for clock in (time.time_ns, time.monotonic_ns):
+        if abs(clock() - start_ns) < DAY_NS:
+            return start_ns + time.time_ns() - clock() if clock is time.monotonic_ns else start_ns
+    return 0

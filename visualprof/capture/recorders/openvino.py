@@ -1,0 +1,124 @@
+"""OpenVINO: the performance counters of each run, for models that were compiled with them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from visualprof.capture.options import CaptureError, Options
+from visualprof.capture.recorders import Recorder as Shape
+from visualprof.capture.topics import Topics
+
+COUNTERS = "PERF_COUNT"
+COLUMNS = ("execOrder", "layerType", "originalLayersNames", "runtimePrecision", "primitiveType", "execTimeMcs")
+_OPENVINO: Any = importlib.import_module("openvino")
+
+
+class Recorder(Shape):
+    """Runs by `infer`, by a call of the model and by `start_async` with `wait`; each is a step of the file.
+
+    Models that are compiled while a recording is armed get counters; without them OpenVINO gives zeros, not an error.
+    """
+
+    kind = "profile.json"
+    can = Topics.OPERATOR
+    can_stack = False
+    most_steps = 0
+
+    def __init__(self, options: Options) -> None:
+        if isinstance(options.model, _OPENVINO.CompiledModel) and not _counts(options.model):
+            raise CaptureError(
+                "the model was compiled without performance counters",
+                f'compile it with {{"{COUNTERS}": True}}, or inside `with profile(...)`',
+            )
+        self._named = options.show_operator_name
+        self._runs: list[list[Any]] = []
+        self._compiled: Any = None
+        self._counts: dict[int, bool] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._wrap(_OPENVINO.Core, "compile_model", _with_counters)
+
+    @property
+    def forkable(self) -> bool:
+        """The counters lie in this process."""
+        return True
+
+    def start(self) -> None:
+        """Begins to take the counters of each run."""
+        request = _OPENVINO.InferRequest
+        for name in ("infer", "wait"):
+            self._wrap(request, name, self._counted)
+
+    def mark(self, step: int) -> None:
+        """Nothing: the runs are the steps."""
+
+    def stop(self, whole: bool) -> None:
+        """Takes no more counters."""
+        self.close()
+
+    def close(self) -> None:
+        """Leaves OpenVINO as it was."""
+        while self._undo:
+            self._undo.pop()()
+
+    def facts(self) -> dict[str, Any]:
+        """Its version."""
+        return {"framework": "openvino", "version": str(_OPENVINO.get_version())}
+
+    def dump(self, path: Path) -> None:
+        """Writes the counters and the graph that ran, in the form of remote runs."""
+        if not self._runs:
+            raise ValueError(f"no model ran that was compiled with {COUNTERS}")
+        operators = self._compiled.get_runtime_model().get_ops()
+        document = {
+            "openvino": _OPENVINO.get_version(),
+            "device": ",".join(self._compiled.get_property("EXECUTION_DEVICES")),
+            "profiling_info": [[_row(info, self._named) for info in run] for run in self._runs],
+            "runtime_graph": [_layer(operator) for operator in operators],
+        }
+        path.write_text(json.dumps(document), "utf-8")
+
+    def _wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        """Replaces a method of a class; one that it inherits becomes inherited again."""
+        own: Any = owner.__dict__.get(name)
+        setattr(owner, name, wrapper(getattr(owner, name)))
+        self._undo.append(lambda: setattr(owner, name, own) if own else delattr(owner, name))
+
+    def _counted(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        def call(request: Any, *arguments: Any, **keywords: Any) -> Any:
+            result = run(request, *arguments, **keywords)
+            if id(request) not in self._counts:
+                self._counts[id(request)] = _counts(request.get_compiled_model())
+            if self._counts[id(request)]:
+                self._compiled = self._compiled or request.get_compiled_model()
+                self._runs.append(request.profiling_info)
+            return result
+
+        return call
+
+
+def _counts(model: Any) -> bool:
+    return str(model.get_property(COUNTERS)).upper() in ("YES", "TRUE")
+
+
+def _with_counters(compile_model: Callable[..., Any]) -> Callable[..., Any]:
+    def call(core: Any, model: Any, device_name: Any = None, config: Any = None, **keywords: Any) -> Any:
+        return compile_model(core, model, device_name, {COUNTERS: True, **(config or {})}, **keywords)
+
+    return call
+
+
+def _row(info: Any, named: bool) -> dict[str, Any]:
+    names = {name: getattr(info, name) for name in ("node_type", "exec_type")}
+    times = {f"{name}_us": round(getattr(info, name).total_seconds() * 1e6) for name in ("real_time", "cpu_time")}
+    names["node_name"] = info.node_name if named else info.node_type
+    return {**names, "status": str(info.status).rpartition(".")[2], **times}
+
+
+def _layer(operator: Any) -> dict[str, str]:
+    info = operator.get_rt_info()
+    columns = {name: info[name].astype(str) for name in COLUMNS if name in info}
+    return {"name": operator.get_friendly_name(), **columns}

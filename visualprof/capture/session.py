@@ -1,0 +1,358 @@
+"""The one recording of this process: idle -> armed -> recording -> stopping -> dumping -> idle.
+
+Profilers that run in each other, are stopped twice or exported while they run end the process (SIGSEGV), so this is
+where that is refused. What a framework recorded is written by a forked child, as all of them hold the interpreter's
+lock while they write: 3 s for 9 MB of MegEngine.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import multiprocessing.util
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from visualprof.capture import files
+from visualprof.capture.files import Shelf, warn
+from visualprof.capture.graph import add_graph
+from visualprof.capture.options import CaptureBusy, CaptureError, Options
+from visualprof.capture.recorders import Recorder, framework_of, recorder_of
+from visualprof.capture.topics import Topics, names
+
+if TYPE_CHECKING:
+    from visualprof.capture.monitor import Monitor
+
+DUMP_S = 120  # how long the end of the process waits for files that are being written
+
+
+class State(Enum):
+    """Where the recording of this process is."""
+
+    IDLE = "idle"
+    ARMED = "armed"
+    RECORDING = "recording"
+    STOPPING = "stopping"
+    DUMPING = "dumping"
+
+
+_lock = threading.RLock()
+_current: Recording | None = None
+_dumps: list[_Dump] = []
+_ends: list[object] = []  # what ends the recording in a process of multiprocessing
+_shelves: dict[Path, Shelf] = {}
+
+
+def state() -> State:
+    """That of the recording that is not over, or idle."""
+    return _current.state if _current else State.IDLE
+
+
+def begin(options: Options, step: int = 0) -> Recording:
+    """Begins to record at once, on the thread that trains.
+
+    Args:
+        options: what to record.
+        step: number of the step that begins now.
+
+    Raises:
+        CaptureBusy: another recording is not over.
+        CaptureError: the framework is not known, or nothing can be written.
+    """
+    recording = arm(options)
+    recording.start(step)
+    return recording
+
+
+def arm(options: Options) -> Recording:
+    """Takes the place of the recording of this process and checks all that can be checked before it starts."""
+    global _current
+    with _lock:
+        if _current is not None:
+            raise CaptureBusy(
+                f"a recording of this process is {_current.state.value} already, into {_current.folder}",
+                "end it first: one process records once at a time",
+            )
+        _settle_dumps(0)
+        if not _ends and multiprocessing.parent_process():  # such a process ends without atexit
+            _ends.append(multiprocessing.util.Finalize(None, _finish, exitpriority=0))
+        _current = Recording(options)
+        return _current
+
+
+class Recording:
+    """Some steps of this process. path: the file, once it is stopped. state: where it is."""
+
+    def __init__(self, options: Options) -> None:
+        self.state = State.ARMED
+        self.path: Path | None = None
+        name = framework_of(options)
+        kind = recorder_of(name)
+        _say_what_is_missing(name, kind, options)
+        if kind.most_steps and not 0 < options.steps <= kind.most_steps:
+            warn(f"{name} holds all it records in memory: {kind.most_steps} steps are recorded")
+            options = replace(options, steps=kind.most_steps)
+        self.options = options
+        self._recorder = kind(options)
+        self._facts = self._recorder.facts()
+        self.worker = files.worker_of(self._facts)
+        self.folder = Path(options.logdir) / (options.run or files.run_name(options.logdir, self.worker))
+        self._shelf = _shelves.get(self.folder) or Shelf(self.folder, self.worker, options.max_files)
+        _shelves[self.folder] = self._shelf
+        self._monitor = _monitor(self) if options.monitor else None
+        if options.model is not None and options.inputs is not None and self.worker.rank <= 0:
+            add_graph(options.model, options.inputs, self.folder)
+        self._first = self._step = 0
+        self._thread = 0
+        self._asked = False
+        self._catches = False
+        self._ended_by = 0
+
+    def start(self, step: int = 0) -> None:
+        """Begins to record with this step, on the thread that will end it."""
+        if self.state is not State.ARMED:
+            raise CaptureError(f"the recording is {self.state.value}, not armed", "begin another one")
+        self._first = self._step = step
+        self._thread = threading.get_ident()
+        if self._monitor:
+            self._monitor.start()
+        try:
+            self._recorder.start()
+            self._recorder.mark(step)
+        except BaseException:
+            self._over()
+            raise
+        self.state = State.RECORDING
+        self._catch_the_end()
+
+    @property
+    def ended(self) -> int:
+        """How many steps ended while it recorded."""
+        return self._step - self._first
+
+    def step(self) -> bool:
+        """Ends a step; the last one ends the recording. On the thread that started. False when it is over."""
+        if self.state is not State.RECORDING:
+            return False
+        if threading.get_ident() != self._thread:
+            raise CaptureError("a step ended on another thread than the recording began on", "step where you train")
+        self._step += 1
+        if self._asked or self.ended == self.options.steps:
+            self._stop(whole=True)
+            return False
+        self._recorder.mark(self._step)
+        return True
+
+    def stop(self) -> None:
+        """Ends the recording before its time; from another thread: with the next step. Twice is as once."""
+        if self.state is State.ARMED:
+            self.cancel()
+        elif self.state is State.RECORDING and threading.get_ident() != self._thread:
+            self._asked = True
+        elif self.state is State.RECORDING:
+            self._stop(self._is_whole())
+
+    def cancel(self) -> None:
+        """Ends the recording without a file, on the thread that started."""
+        if self.state is State.RECORDING:
+            self.state = State.STOPPING
+            self._recorder.stop(False)
+            if self._monitor:
+                self._monitor.stop()
+        if self.state is not State.IDLE:
+            self._over()
+
+    def wait(self, timeout_s: float = DUMP_S) -> Path | None:
+        """The file once it is written; None where it could not be, or not in time."""
+        _settle_dumps(timeout_s)
+        return self.path if self.path and self.path.exists() else None
+
+    def _stop(self, whole: bool, background: bool = True) -> None:
+        with _lock:
+            if self.state is not State.RECORDING:
+                return
+            self.state = State.STOPPING
+            try:
+                replaced = self._recorder.stop(whole)
+                if self._monitor:
+                    self._monitor.stop()
+                self.state = State.DUMPING
+                self._dump(replaced, background)
+            finally:
+                self._over()
+
+    def _is_whole(self) -> bool:
+        """Is what runs now a step? One that `step` does not end is none, but all there is where no step ever ended."""
+        return not self.ended
+
+    def _dump(self, replaced: tuple[bytes, bytes] | None, background: bool) -> None:
+        self.path = path = self._shelf.place(self._first, self._recorder.kind)
+        facts = self._facts | {
+            "rank": self.worker.rank, "world_size": self.worker.world_size, "host": self.worker.host,
+            "pid": self.worker.pid, "steps": [self._first, max(self._first, self._step - 1)],
+            "topics": names(self.options.topics & self._recorder.can), "align_time": self.options.align_time,
+            "show_operator_name": self.options.show_operator_name,
+        }  # fmt: skip
+        facts |= self._recorder.facts()  # the clock of some is known only now
+        recorder = self._recorder
+
+        def write() -> None:
+            files.write(path, recorder.dump, facts, replaced)
+
+        if background and recorder.forkable and (dump := _forked(write, path)):
+            _dumps.append(dump)
+            return
+        try:
+            write()
+        except (OSError, RuntimeError, ValueError) as error:
+            warn(f"{path} was not written: {error}")
+
+    def _over(self) -> None:
+        global _current
+        self.state = State.IDLE
+        self._recorder.close()
+        del self._recorder  # Paddle: no second profiler while one lives
+        with _lock:
+            if _current is self:
+                _current = None
+        self._uncatch()
+        if self._ended_by:
+            _settle_dumps(DUMP_S)
+            os.kill(os.getpid(), self._ended_by)
+
+    def disown(self) -> None:
+        """In a forked child: the profiler and its file are the parent's."""
+        self.state = State.IDLE
+        self._uncatch()
+
+    def _catch_the_end(self) -> None:
+        """While it records, SIGTERM writes the file first; where the program does nothing else with that signal."""
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminated)
+            self._catches = True
+
+    def _uncatch(self) -> None:
+        if self._catches and signal.getsignal(signal.SIGTERM) == self._terminated:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._catches = False
+
+    def _terminated(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._ended_by = number  # in the middle of the end: it goes on, and then ends the process
+        if self.state is State.RECORDING:
+            self._stop(self._is_whole(), background=False)
+
+
+def _monitor(recording: Recording) -> Monitor | None:
+    if os.name != "posix":
+        return None
+    from visualprof.capture.monitor import Monitor  # only where it is wanted: it looks for GPUs
+
+    return Monitor(recording.folder, recording.worker)
+
+
+def _say_what_is_missing(framework: str, kind: type[Recorder], options: Options) -> None:
+    """A warning for what was asked for by name and that the framework cannot record."""
+    missing = names(options.topics & ~kind.can) if options.topics != Topics.ALL else []
+    missing += ["Python stacks"] * (options.stacks and not kind.can_stack)
+    if missing:
+        warn(f"{framework} cannot record {', '.join(missing)}")
+
+
+class _Dump:
+    """A child that writes a file, and says "" or what went wrong."""
+
+    def __init__(self, pid: int, answer: int, path: Path) -> None:
+        self._pid, self._answer, self._path = pid, answer, path
+
+    def over(self, until: float) -> bool:
+        """Waits for it; False when it takes longer."""
+        return bool(select.select([self._answer], [], [], max(0.0, until - time.monotonic()))[0])
+
+    def close(self) -> None:
+        """After its end: a warning where it failed."""
+        with os.fdopen(self._answer, "rb") as pipe:
+            said = pipe.read().decode("utf-8", "replace")
+        with contextlib.suppress(ChildProcessError):  # the program waits for all its children itself
+            os.waitpid(self._pid, 0)
+        if said != "written":
+            warn(f"{self._path} was not written: {said or 'the process that wrote it ended'}")
+
+
+def _forked(write: Callable[[], None], path: Path) -> _Dump | None:
+    """Writes in a child, which has the memory of now; None where no child can be had."""
+    if not hasattr(os, "fork"):
+        return None
+    answer, said = os.pipe()
+    try:
+        with warnings.catch_warnings():  # Python 3.12 and later: "multi-threaded"; the child only writes
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+    except OSError:  # no memory for a second process
+        os.close(answer)
+        os.close(said)
+        return None
+    if pid:
+        os.close(said)
+        return _Dump(pid, answer, path)
+    _write_and_end(write, said)
+    return None
+
+
+def _write_and_end(write: Callable[[], None], said: int) -> None:
+    """The child's life: nothing of the program's own ends with it."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):  # the group's end is no reason to leave a file unwritten
+            signal.signal(number, signal.SIG_IGN)
+        write()
+        os.write(said, b"written")
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent tells it
+        os.write(said, f"{type(error).__name__}: {error}".encode()[:2000])
+    finally:
+        os._exit(0)
+
+
+def _settle_dumps(timeout_s: float) -> None:
+    until = time.monotonic() + timeout_s
+    for dump in [dump for dump in _dumps if dump.over(until)]:
+        _dumps.remove(dump)
+        dump.close()
+
+
+def _finish() -> None:
+    """At the end of the process: an unstopped profiler would end it with SIGSEGV and without a file."""
+    if _current:
+        _current.stop()
+    _settle_dumps(DUMP_S)
+    if _dumps:
+        sys.stderr.write(f"visualprof: {len(_dumps)} recordings are still being written\n")
+
+
+def _forget() -> None:
+    """In a forked child: the recording is the parent's."""
+    global _current, _lock
+    _lock = threading.RLock()
+    if _current:
+        _current.disown()
+    _current = None
+    _dumps.clear()
+    _ends.clear()
+    _shelves.clear()
+
+
+atexit.register(_finish)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
