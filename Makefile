@@ -35,7 +35,7 @@ check: $(VENV)/dev $(MODULES) ## the quick half, side by side: style, types, lay
 	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint ruff layers native
 
 unit:
-	$(BIN)/python -m pytest -n 2 -q -rfE -m "not e2e and not slow"
+	$(BIN)/python -m pytest -n auto -q -rfE -m "not e2e and not slow"
 
 pyright:
 	$(BIN)/pyright

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import sys
+import time
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -29,6 +31,9 @@ settings.load_profile("visualprof")
 
 # Tests run side by side: their agents wait for no others. The folder is not there, so that nobody takes turns.
 os.environ.setdefault("VISUALPROF_TURNS", f"/nowhere/visualprof-{os.getpid()}")
+# Every process of the tests, and each that they start, would compile all its sources anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"
@@ -70,6 +75,15 @@ def rows(result: dict[str, Any], *columns: str) -> dict[str, list[Any]]:
     """The main table as {name: values of the columns}."""
     table = result["columns"]
     return {name: values for name, *values in zip(table["name"], *(table[c] for c in columns), strict=True)}
+
+
+def until(true: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """What `true` gives, once it is something."""
+    end = time.monotonic() + timeout_s
+    while not (found := true()):
+        assert time.monotonic() < end, f"it did not happen within {timeout_s} s"
+        time.sleep(0.02)
+    return found
 
 
 @pytest.fixture

@@ -484,7 +484,8 @@ def work(found: Sequence[Seed], cases: Sequence[tuple[int, int]], keep: Path | N
             seed = found[place]
             data = mutated(seed, random.Random(number))
             out = run_case(house, seed, data)
-            wrong = judge(seed, whole(place), data, out)
+            counted = seed.kind == "profile" and not (out.error or out.failure)
+            wrong = judge(seed, whole(place) if counted else Outcome(), data, out)
             report.cases += 1
             if report.cases % 250 == 0:
                 print(f"{report.cases:,} of {len(cases):,}, {report.cpu_s:,.0f} CPU s", flush=True)

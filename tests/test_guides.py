@@ -9,14 +9,13 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import ROOT, SAMPLES
+from tests.conftest import ROOT, SAMPLES, until
 from tests.e2e.live import Dashboard
 
 pytestmark = pytest.mark.slow
@@ -183,7 +182,7 @@ def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., 
     model.write_text(IDENTITY)
     dashboard = serve(runs, "--with-agent")
     assert name in [known["name"] for known in dashboard.get("backends")["backends"]]
-    until(lambda: any(r["backend"] == name for r in runtimes(dashboard)))
+    until(lambda: any(r["backend"] == name for r in runtimes(dashboard)), 60)
     wish = ["--batch", "1,2", "--min-s", "0.05", "--profile-runs", "3", "--wait"]  # which fails where the job does
     python(root, "-m", "visualprof", "submit", str(model), "--server", dashboard.url, "--backend", name, *wish)
     (profile,) = runs.glob("*/*/timeline.json")
@@ -193,10 +192,3 @@ def test_a_backend_is_one_file(root: Path, tmp_path: Path, serve: Callable[..., 
 
 def runtimes(dashboard: Dashboard) -> list[dict[str, Any]]:
     return [r for agent in dashboard.get("agents")["agents"] for r in agent["capabilities"]["runtimes"]]
-
-
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.1)

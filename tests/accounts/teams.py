@@ -15,11 +15,14 @@ from werkzeug.test import TestResponse
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
 from visualprof.remote.protocol import PROTOCOL
+from visualprof.remote.queue import uploads
+from visualprof.remote.queue.check.inspect import Inspected, inspect_file
 from visualprof.server.remote_service import Remote, open_remote
 from visualprof.server.session_token import HEADER
 
 PASSWORD = "four words are enough"
 SHELL = Actor(EVERYBODY, "shell")
+_KNOWN: dict[tuple[bytes, str], Inspected] = {}
 
 
 @pytest.fixture(autouse=True)
@@ -85,8 +88,17 @@ def register(browser: Browser, by: str, name: str = "box", **more: Any) -> TestR
 ROLES = {"root": "admin", "ann": "member", "bob": "member", "eve": "viewer"}
 
 
+def _inspected(path: Path, name: str) -> Inspected:
+    """Every team uploads the same model: a process reads it for the first of them alone."""
+    key = path.read_bytes(), name
+    if key not in _KNOWN:
+        _KNOWN[key] = inspect_file(path, name)
+    return _KNOWN[key]
+
+
 @pytest.fixture
-def team(make_site: MakeSite, tmp_path: Path) -> Team:
+def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Team:
+    monkeypatch.setattr(uploads, "inspect_file", _inspected)
     site = make_site(accounts=True, registration="invitation")
     remote = open_remote(site.logdir.roots[0])
     accounts = Accounts(remote.opened().database)

@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 import sandbox
-from queue_sites import until
 from sites import kineto
 from teams import MODEL_FILE, PASSWORD, ROLES, SHELL
 from test_team_document import BLOCK, ask
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, until
 from tests.postgres import Postgres
 from visualprof.accounts.service import Accounts
 from visualprof.server.serve import Server

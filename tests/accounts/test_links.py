@@ -101,11 +101,12 @@ def test_a_link_shows_what_its_maker_may_share(team: Team, change: dict[str, obj
     assert by_link.ask("GET", "runs").status_code == 401
 
 
-@pytest.mark.parametrize("hours", [0, 0.9, 90 * 24 + 1, -1, 1e300, "x"])
-def test_impossible_times(team: Team, hours: object) -> None:
-    answer = team.browser("ann").ask("POST", "links", json={"run": team.run, "hours": hours})
-    assert answer.status_code == 400
-    assert "hours" in answer.get_json()["error"]
+def test_impossible_times(team: Team) -> None:
+    ann = team.browser("ann")
+    for hours in (0, 0.9, 90 * 24 + 1, -1, 1e300, "x"):
+        answer = ann.ask("POST", "links", json={"run": team.run, "hours": hours})
+        assert answer.status_code == 400, hours
+        assert "hours" in answer.get_json()["error"]
 
 
 def test_the_code_is_not_kept_and_everything_is_in_the_log(team: Team) -> None:

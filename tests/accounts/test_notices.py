@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from receivers import mail_server, webhook
 from sqlalchemy import func, insert, select, update
 from teams import SHELL, Browser, Team
 
+from tests.conftest import until
 from visualprof.accounts.notices import post as module
 from visualprof.accounts.notices import rows
 from visualprof.accounts.notices.events import LOST_LEASES
@@ -54,13 +54,6 @@ def choose(browser: Browser, **wish: object) -> Any:
     answer = browser.ask("PUT", "account/contact", json={**WISH, **wish})
     assert answer.status_code == 200, answer.get_json()
     return answer.get_json()
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def count(team: Team, table: Any) -> int:
@@ -312,11 +305,10 @@ def test_mail_without_a_sender_or_a_server(team: Team) -> None:
     assert (refused.status_code, refused.get_json()["error"]) == (400, "mail: this server sends no e-mail")
 
 
-@pytest.mark.parametrize(
-    "wish", [{"webhook": "ftp://x"}, {"kinds": ["coffee"]}, {"language": "fr"}, {"user": "root"}, {"secret": "mine"}]
-)
-def test_impossible_wishes(team: Team, wish: dict[str, Any]) -> None:
-    assert team.browser("ann").ask("PUT", "account/contact", json={**WISH, **wish}).status_code == 400
+def test_impossible_wishes(team: Team) -> None:
+    ann = team.browser("ann")
+    for wish in ({"webhook": "ftp://x"}, {"kinds": ["coffee"]}, {"language": "fr"}, {"user": "root"}, {"secret": "x"}):
+        assert ann.ask("PUT", "account/contact", json={**WISH, **wish}).status_code == 400, wish
 
 
 def test_a_trial_comes_once_a_minute(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,13 +168,11 @@ def test_a_proxy_may_know_names_instead_of_addresses(make_site: MakeSite, name: 
     assert Proxied(make_site, "open").person(name)["email"] == name.lower()
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "a,b", "ann@", "@x.y", "a@b", "a;b", "<x>", "(x)", 'a"b', "a\\b", "x" * 65, "é"]
-)
-def test_impossible_names_are_nobody(make_site: MakeSite, name: str) -> None:
+def test_impossible_names_are_nobody(make_site: MakeSite) -> None:
     site = Proxied(make_site, "open")
-    assert site.ask("GET", "runs", name).status_code == 400
-    assert site.accounts.users.all() == []
+    for name in ("a b", "a,b", "ann@", "@x.y", "a@b", "a;b", "<x>", "(x)", 'a"b', "a\\b", "x" * 65, "é"):
+        assert site.ask("GET", "runs", name).status_code == 400, name
+        assert site.accounts.users.all() == []
 
 
 def test_two_headers_are_nobody(ann: Proxied) -> None:

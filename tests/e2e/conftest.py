@@ -40,12 +40,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def samples(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
     folder = tmp_path_factory.mktemp("logdir") / "runs"
     shutil.copytree(SAMPLES, folder)
-    dashboard = Dashboard(folder, cache)
-    try:
+    with Dashboard(folder, cache) as dashboard:
         dashboard.wait_until_ready()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 @pytest.fixture

@@ -94,6 +94,12 @@ class Dashboard:
         self._process: subprocess.Popen[str] | None = None
         self.start()
 
+    def __enter__(self) -> Dashboard:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     @property
     def url(self) -> str:
         """Of the page."""

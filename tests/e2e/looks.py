@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 from tests.e2e.live import Locator, Page, expect
 
@@ -27,6 +28,18 @@ _SECTIONS = (
     "page|shell|shortcut|state|no_data|framework|empty|severity|device_type|category|chart|table|overview|operator|"
     "kernel|trace|timeline|column|metric|finding"
 )
+
+
+def passed(page: Page, ms: int = 0) -> None:
+    """So long for the page itself, which a busy machine may hold up; what it draws then is drawn."""
+    frames = "requestAnimationFrame(() => requestAnimationFrame(done))"
+    page.evaluate(f"(ms) => new Promise((done) => setTimeout(() => {frames}, ms))", ms)
+
+
+def address(page: Page) -> dict[str, str]:
+    """The parameters of the address, after the moment that the page leaves before it writes them."""
+    passed(page, 400)
+    return {key: values[0] for key, values in parse_qs(page.url.partition("?")[2]).items()}
 
 
 def table(page: Page, label: str) -> Locator:

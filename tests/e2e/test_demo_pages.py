@@ -15,12 +15,9 @@ from visualprof.cli.demo import lay_out
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
     runs, jobs = lay_out(tmp_path_factory.mktemp("demo"))
-    dashboard = Dashboard(runs, cache, "--data", str(jobs))
-    try:
+    with Dashboard(runs, cache, "--data", str(jobs)) as dashboard:
         dashboard.wait_until_ready()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[D
     day = 86_400_000_000_000
     result(folder, "onnxruntime", 190_000, job="j0", version="1.23.2", finished_ns=START - 3 * day, profiled=False)
     result(folder, "s", 900_000, job="j2", name=HOSTILE, version="1.13.0", finished_ns=START - day, profiled=False)
-    dashboard = Dashboard(folder, cache)
-    try:
+    with Dashboard(folder, cache) as dashboard:
         dashboard.wait_until_ready()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 @pytest.fixture

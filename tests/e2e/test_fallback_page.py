@@ -29,12 +29,9 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     shutil.copytree(ROOT / "visualprof", root / "visualprof", ignore=left_out)
     assert add("view", root) == "busy"
     shutil.copy(SAMPLES / "pytorch-h200" / f"{RUN}.pt.trace.json.gz", runs)
-    dashboard = Dashboard(runs, tmp_path_factory.mktemp("cache"), root=root)
-    try:
+    with Dashboard(runs, tmp_path_factory.mktemp("cache"), root=root) as dashboard:
         dashboard.wait_until_ready()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 def aligned(within: Locator, column: str) -> str:

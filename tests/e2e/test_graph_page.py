@@ -8,14 +8,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 
 from tests import models
 from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.looks import address, raw_keys
 
 STATIC_RUN = "megengine-inference/resnet18_w16"
 STATIC = "megengine-inference/resnet18_w16.profile.json.gz"
@@ -33,11 +32,6 @@ def picture(page: Page) -> Locator:
 def boxes(page: Page) -> int:
     """Nodes and groups in sight of the picture."""
     return int(picture(page).get_attribute("data-boxes") or 0)
-
-
-def address(page: Page) -> dict[str, str]:
-    page.wait_for_timeout(400)
-    return {key: values[0] for key, values in parse_qs(page.url.partition("?")[2]).items()}
 
 
 def graph(samples: Dashboard, model: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from tests.e2e.live import Dashboard, Page, Visits, expect
+from tests.e2e.looks import passed
 
 RESNET = "models/resnet10.onnx"
 DENSE = "megengine-inference/transformer_tiny.profile.json.gz"
@@ -50,7 +51,7 @@ def drawn(page: Page, pictures: int = 1) -> None:
     """Laid out, and nothing moves any more."""
     for i in range(pictures):
         expect(page.locator(".area").nth(i)).to_have_attribute("data-ready", "true")
-    page.wait_for_timeout(300)
+    passed(page, 300)
 
 
 def meet(a: dict[str, float], b: dict[str, float]) -> bool:
@@ -71,14 +72,11 @@ def models(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Da
     del model.graph.node[6:]
     del model.graph.output[:]
     onnx.save(model, folder / f"{LONG}2.onnx")
-    dashboard = Dashboard(folder, cache)
-    try:
+    with Dashboard(folder, cache) as dashboard:
         while len(dashboard.get("models")["models"]) < 3:
             pass
         dashboard.read_models()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 @pytest.mark.parametrize("direction", ["td", "lr"])
@@ -107,7 +105,7 @@ def test_tips_cover_no_title_and_stay_inside(samples: Dashboard, visit: Visits, 
     for row in range(1, 7):
         for column in range(1, 11):
             page.mouse.move(area["x"] + area["width"] * column / 11, area["y"] + area["height"] * row / 7)
-            page.wait_for_timeout(20)
+            passed(page)
             tip = page.locator(".hover")
             if tip.count():
                 seen[tip.inner_text()] = tip.evaluate(UNDER_THE_TIP)
@@ -160,7 +158,7 @@ def group_at(page: Page) -> tuple[float, float]:
             x = area["x"] + area["width"] * (share if down else step / 40)
             y = area["y"] + area["height"] * (step / 40 if down else share)
             page.mouse.move(x, y)
-            page.wait_for_timeout(20)
+            passed(page)
             tip = page.locator(".hover")
             if tip.count() and tip.inner_text().strip().startswith("layer"):
                 return x, y

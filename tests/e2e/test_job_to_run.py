@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, SAMPLES, shared
+from tests.conftest import FIXTURES, SAMPLES, shared, until
 from tests.e2e.live import Dashboard, Page, Visits, expect
 from tests.remote.child_runs import megengine_python
 from tests.swift import Swift
@@ -25,26 +24,23 @@ def needs(module: str) -> None:
 
 
 def wait_for_agent(dashboard: Dashboard, *backends: str) -> None:
-    end = time.monotonic() + 60
-    while True:
-        agents = dashboard.get("agents")["agents"]
-        found = {r["backend"] for a in agents if a["online"] for r in a["capabilities"]["runtimes"]}
-        if found.issuperset(backends):
-            return
-        assert time.monotonic() < end, (backends, agents)
-        time.sleep(0.2)
+    def there() -> bool:
+        online = [agent for agent in dashboard.get("agents")["agents"] if agent["online"]]
+        return {r["backend"] for agent in online for r in agent["capabilities"]["runtimes"]}.issuperset(backends)
+
+    until(there, 60)
 
 
 def the_job(dashboard: Dashboard, state: str) -> dict[str, Any]:
     """The only job, once it is in that state."""
-    end = time.monotonic() + MINUTES_S
-    while True:
-        jobs = dashboard.get("jobs")["jobs"]
-        if jobs and jobs[0]["state"] == state:
-            return jobs[0]
-        assert not jobs or jobs[0]["state"] not in ("failed", "cancelled"), jobs[0]
-        assert time.monotonic() < end, jobs
-        time.sleep(0.2)
+
+    def there() -> dict[str, Any] | None:
+        for job in dashboard.get("jobs")["jobs"]:
+            assert job["state"] == state or job["state"] not in ("failed", "cancelled"), job
+            return job if job["state"] == state else None
+        return None
+
+    return until(there, MINUTES_S)
 
 
 def views_of(dashboard: Dashboard, run: str) -> set[str]:

@@ -29,12 +29,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
         slower = {batch: repeats([rate / batch for rate in rates]) for batch in (1, 2, 4, 8, 16)}
         result(folder, spec, 100_000, changes=slower, profiled=False)
     result(folder, "once", 90_000_000, profiled=False)
-    dashboard = Dashboard(folder, cache)
-    try:
+    with Dashboard(folder, cache) as dashboard:
         dashboard.wait_until_ready()
         yield dashboard
-    finally:
-        dashboard.stop()
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
-from tests.e2e.looks import raw_keys
+from tests.e2e.looks import address, passed, raw_keys
 
-SETTLE_S = 0.5
 CNN = "pytorch-h200/cnn"
 TRANSFORMER = "pytorch-h200/transformer"
 EVERY_FRAMEWORK = [
@@ -31,12 +29,6 @@ def canvas(page: Page) -> Locator:
     expect(found).to_be_visible()
     expect(page.locator(".timeline")).to_have_attribute("data-renderer", re.compile("software|webgl"))
     return found
-
-
-def address(page: Page) -> dict[str, str]:
-    """The parameters of the address, after the moment that the page leaves before it writes them."""
-    page.wait_for_timeout(SETTLE_S * 1000)
-    return {key: values[0] for key, values in parse_qs(page.url.partition("?")[2]).items()}
 
 
 def window(page: Page) -> tuple[int, int]:
@@ -156,8 +148,8 @@ def test_a_click_selects_the_event_under_the_pointer(samples: Dashboard, visit: 
     expect(page.locator(".details")).to_have_count(0)
     for y in range(6, int(box["height"]), 9):
         slices.click(position={"x": box["width"] / 2, "y": y})
-        page.wait_for_timeout(60)
-        if address(page).get("sel") == f"0.{event['event']}":
+        passed(page)
+        if f"sel=0.{event['event']}&" in f"{page.url}&":
             break
     else:
         raise AssertionError("the event is nowhere under the pointer")
@@ -342,8 +334,7 @@ def test_an_area_comes_back_in_front_with_its_place(samples: Dashboard, visit: V
     )
     canvas(page)
     expect(page.get_by_role("tab", selected=True)).to_have_text("Area")
-    page.wait_for_timeout(SETTLE_S * 1000)
-    assert page.locator(".timeline .scroller").first.evaluate("one => one.scrollTop") == 120
+    expect(page.locator(".timeline .scroller").first).to_have_js_property("scrollTop", 120)
     page.get_by_role("tab", name="Event").click()
     expect(page).not_to_have_url(re.compile("tab="))
 
@@ -353,6 +344,6 @@ def test_the_link_of_another_run_has_a_window_of_its_own(samples: Dashboard, vis
     canvas(page)
     page.evaluate("location.hash = '#/trace?run=synthetic-4gpu'")
     expect(page.locator(".heads .head.track", has_text="stream").first).to_be_visible()
-    page.wait_for_timeout(600)  # longer than the page waits before it writes its window
+    passed(page, 600)  # longer than the page waits before it writes its window
     assert {"win", "area"} & set(address(page)) == set()
     assert address(page)["run"] == "synthetic-4gpu"

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -303,15 +302,6 @@ def together(count: int, act: Callable[[int], None]) -> None:
     [thread.join() for thread in threads]
     if failures:
         raise failures[0]
-
-
-def until(true: Callable[[], Any], timeout_s: float = 10.0) -> Any:
-    """What `true` gives, once it is something."""
-    end = time.monotonic() + timeout_s
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 class NoParser:

@@ -22,8 +22,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted, until
+from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result, submitted
 
+from tests.conftest import until
 from tests.postgres import Postgres, programs, running
 from tests.remote.chaos import Network
 from visualprof.accounts.principal import EVERYBODY, Actor

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.conftest import until
 from tests.remote.agent_runs import ROOT, marked
 from visualprof.remote.agent.machine.processes import MARK, kill_orphan, start_ticks, sweep
 from visualprof.remote.agent.work import child_process
@@ -32,17 +33,10 @@ def child(code: str, folder: Path, log: CappedLog, limits: str = "") -> Child:
     return Child([sys.executable, "-I", "-c", begin + code], env, folder, log, str(folder))
 
 
-def wait_for(path: Path) -> None:
-    end = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, log: CappedLog) -> None:
     code = "import signal, time; signal.signal(15, signal.SIG_IGN); open('ready', 'w'); time.sleep(60)"
     deaf = child(code, tmp_path, log)
-    wait_for(tmp_path / "ready")
+    until((tmp_path / "ready").exists)
     began = time.monotonic()
     deaf.terminate(0.5)
     assert 0.5 <= time.monotonic() - began < 8
@@ -52,7 +46,7 @@ def test_a_child_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path, 
 def test_a_child_may_tidy_up_on_sigterm(tmp_path: Path, log: CappedLog) -> None:
     code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); open('ready', 'w'); time.sleep(60)"
     polite = child(code, tmp_path, log)
-    wait_for(tmp_path / "ready")
+    until((tmp_path / "ready").exists)
     began = time.monotonic()
     polite.terminate(10)
     assert time.monotonic() - began < 9
@@ -65,8 +59,7 @@ def test_a_descendant_that_holds_the_output_does_not_keep_the_agent(tmp_path: Pa
         " start_new_session=True)"
     )
     short = child(code, tmp_path, log)
-    while not short.ended():
-        time.sleep(0.01)
+    until(short.ended)
     began = time.monotonic()
     assert short.close() == (0, "")
     assert time.monotonic() - began < 20
@@ -79,8 +72,7 @@ def test_the_limits_hold(tmp_path: Path, log: CappedLog) -> None:
         "with open('f', 'wb') as out: out.write(bytes(5000)); out.flush()"
     )
     limited = child(code, tmp_path, log, "FSIZE=4096 CORE=0")
-    while not limited.ended():
-        time.sleep(0.01)
+    until(limited.ended)
     status, _ = limited.close()
     assert status == 1
     text = log.path.read_text()
@@ -91,7 +83,7 @@ def test_the_limits_hold(tmp_path: Path, log: CappedLog) -> None:
 
 def test_the_kernel_takes_a_child_before_its_agent(tmp_path: Path, log: CappedLog) -> None:
     running = child("open('ready', 'w'); import time; time.sleep(60)", tmp_path, log)
-    wait_for(tmp_path / "ready")
+    until((tmp_path / "ready").exists)
     assert int(Path(f"/proc/{running.pid}/oom_score_adj").read_text()) == 500
     running.close()
 

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = FIXTURES / "graphs" / "torch_cnn_script.pt"
 IMAGE = [Input("x", "float32", ["batch", 3, 16, 16])]
 PAIR = [Input("x", "float32", ["batch", 4]), Input("scale", "float32", ["batch", 3])]
+ONE = {"threads": 1}  # several wait for each other in a circle, which costs four times the time
 EXPORT = """
 import sys, torch
 class Net(torch.nn.Module):
@@ -40,8 +42,7 @@ torch.export.save(program, sys.argv[1])
 
 @pytest.fixture(scope="session", autouse=True)
 def torch_there() -> None:
-    done = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True)
-    if done.returncode:
+    if not find_spec("torch"):
         pytest.skip("needs PyTorch: pip install torch")
 
 
@@ -55,7 +56,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    return Job(tmp_path, SCRIPT, IMAGE, "torch", sweep=Sweep("batch", [1, 3]))
+    return Job(tmp_path, SCRIPT, IMAGE, "torch", sweep=Sweep("batch", [1, 3]), spec=ONE)
 
 
 def test_a_torchscript_model_is_swept(job: Job) -> None:
@@ -67,20 +68,20 @@ def test_a_torchscript_model_is_swept(job: Job) -> None:
 
 
 def test_a_frozen_model_runs_with_the_threads_that_were_asked_for(job: Job) -> None:
-    job.spec = {"threads": 1, "options": {"optimize": "freeze"}}
+    job.spec = {**ONE, "options": {"optimize": "freeze"}}
     told = job.run().told("effective")[0]["effective"]
     assert (told["optimize"], told["threads"]) == ("freeze", "1")
 
 
 def test_autocast_is_told(job: Job) -> None:
-    job.spec = {"precision": "bf16"}
+    job.spec = {**ONE, "precision": "bf16"}
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert ran.told("effective")[0]["effective"]["precision"] == "bf16 by autocast"
 
 
 def test_an_exported_model_takes_its_inputs_by_name(tmp_path: Path, exported: Path) -> None:
-    job = Job(tmp_path, exported, PAIR[::-1], "torch", sweep=Sweep("batch", [2, 5]))
+    job = Job(tmp_path, exported, PAIR[::-1], "torch", sweep=Sweep("batch", [2, 5]), spec=ONE)
     ran = job.run()
     assert ran.status == 0, ran.stderr
     assert [p["batch"] for p in ran.points] == [2, 5]
@@ -88,12 +89,12 @@ def test_an_exported_model_takes_its_inputs_by_name(tmp_path: Path, exported: Pa
 
 
 def test_an_exported_model_without_one_of_its_inputs_is_refused(tmp_path: Path, exported: Path) -> None:
-    failed = Job(tmp_path, exported, PAIR[:1], "torch").run().failed
+    failed = Job(tmp_path, exported, PAIR[:1], "torch", spec=ONE).run().failed
     assert (failed["reason"], failed["error"]) == ("input_error", "input 'scale' of the model is missing")
 
 
 def test_an_exported_model_cannot_be_frozen(tmp_path: Path, exported: Path) -> None:
-    job = Job(tmp_path, exported, PAIR, "torch", spec={"options": {"optimize": "freeze"}})
+    job = Job(tmp_path, exported, PAIR, "torch", spec={**ONE, "options": {"optimize": "freeze"}})
     assert job.run().failed["reason"] == "input_error"
 
 
@@ -101,9 +102,8 @@ def test_an_exported_model_cannot_be_frozen(tmp_path: Path, exported: Path) -> N
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """A profile of four runs at batch 3."""
     work = tmp_path_factory.mktemp("profiled")
-    return Job(work, SCRIPT, IMAGE, "torch", sweep=Sweep("batch", [1, 3]), profile=Profile(4, 3)).run(
-        "profile:timeline"
-    )
+    job = Job(work, SCRIPT, IMAGE, "torch", sweep=Sweep("batch", [1, 3]), profile=Profile(4, 3), spec=ONE)
+    return job.run("profile:timeline")
 
 
 def test_the_timeline_has_a_step_for_each_run(profiled: Ran) -> None:
@@ -129,7 +129,7 @@ def test_the_memory_of_a_profiled_run_is_in_the_timeline(profiled: Ran) -> None:
 
 
 def test_the_timeline_of_an_exported_model_is_written(tmp_path: Path, exported: Path) -> None:
-    job = Job(tmp_path, exported, PAIR, "torch", sweep=Sweep("batch", [2]))
+    job = Job(tmp_path, exported, PAIR, "torch", sweep=Sweep("batch", [2]), spec=ONE)
     assert "aten::linear" in rows(answer("operator", job.run("profile:timeline").out / "timeline.json"), "calls")
 
 

@@ -310,10 +310,10 @@ def archive(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_STORE
 def test_a_zip_bomb_is_refused_without_unpacking_it(tmp_path: Path) -> None:
     bomb = archive(tmp_path / "blob", {"m/code/__torch__/m.py": bytes(300 << 20)}, zipfile.ZIP_DEFLATED)
     assert bomb.stat().st_size < 1 << 20
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(FormatError, match="decompression bomb"):
         inspect_model(bomb, "m.pt")
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("name", ["../../evil.py", "m/../../x", "/etc/cron.d/x", "..\\..\\x", "C:\\x"])

@@ -186,9 +186,9 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
 
 
 def test_thousands_of_mistakes_are_told_in_little() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert len(invalid({f"x{i}": 1 for i in range(50_000)})) <= 210
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 2
 
 
 # limits

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queue_sites import FAILED, capabilities, member, opened, request, together, until
+from queue_sites import FAILED, capabilities, member, opened, request, together
 from sqlalchemy import insert, inspect
 from test_queue_database import HEAD, later
 
+from tests.conftest import until
 from tests.postgres import Postgres
 from visualprof.cli import main
 from visualprof.errors import BadParameter, VisualprofError

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from queue_sites import member, opened, request, together, until
+from queue_sites import member, opened, request, together
 
+from tests.conftest import until
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import Remote

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from queue_sites import MODEL, FakeAgent, Http, Refused, member, opened, request, served, submitted, token_of, until
+from queue_sites import MODEL, FakeAgent, Http, Refused, member, opened, request, served, submitted, token_of
 from queue_sites import upload as keep
 from sqlalchemy import func, select
 from test_queue_results import Bench, leased
 
+from tests.conftest import until
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import ModelRef, Spec
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize

@@ -26,9 +26,9 @@ from queue_sites import (
     submitted,
     together,
     token_of,
-    until,
 )
 
+from tests.conftest import until
 from visualprof.errors import VisualprofError
 from visualprof.remote.protocol import Spec
 

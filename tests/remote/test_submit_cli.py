@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import FIXTURES, ROOT, until
 from tests.remote.draft_sites import Known
 from visualprof.cli import _fail_on, _request, _watch, main, submit
 from visualprof.cli._server import Server as Client
@@ -61,10 +61,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         url = (
             server.stdout.readline().partition(" at ")[2].split()[0].partition("?")[0]
         )  # submit finds the token by itself
-        end = time.monotonic() + START_S
-        while not any(a["online"] for a in answer(url, "agents")["agents"]):
-            assert time.monotonic() < end, "the agent did not register"
-            time.sleep(0.1)
+        until(lambda: any(a["online"] for a in answer(url, "agents")["agents"]), START_S)
         yield url, runs
     finally:
         server.terminate()  # it ends its agent, which is in a group of its own

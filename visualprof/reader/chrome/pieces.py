@@ -122,15 +122,19 @@ class Pieces:
             self._broken = self._broken or error
 
     def _take_windows(self, windows: Iterable[Window], scanner: Scanner, take: Callable[[Part], None]) -> None:
-        rest: bytes | None = b""
+        begun, tried = bytearray(), 0  # an event whose end is yet to come, and how much of it was scanned
         for window in windows:
             self._read += len(window.text)
-            whole = scanner.again(rest, window, first=not self.columns.rows) if rest else window
+            if len(begun) + len(window.text) < min(2 * tried, HEAD_LIMIT) and not window.ends:
+                begun += window.text  # as in `_more`: what has no end yet is not scanned often
+                continue
+            whole = scanner.again(begun, window, first=not self.columns.rows) if begun else window
             if whole.rows:
                 take(whole.rows)
             rest = self._behind(whole)
             if rest is None:
                 return
+            begun, tried = bytearray(rest), len(rest)
 
     def _behind(self, window: Window) -> bytes | None:
         """As `_feed`, of what is not scanned of a window."""

@@ -125,7 +125,7 @@ class Scanner:
                 window = windows.next(buffer).scan(reader)
                 yield window
 
-    def again(self, begun: bytes, window: Window, *, first: bool) -> Window:
+    def again(self, begun: bytes | bytearray, window: Window, *, first: bool) -> Window:
         """A window with what began before it. first: no event went before."""
         self._again = self._again or Reader(self.fields)
         size = len(begun) + len(window.text)
