@@ -68,8 +68,12 @@ def why_not() -> str:
 
 
 def launch(playwright: Playwright) -> Browser:
-    """A headless Chromium that can resolve no name."""
-    flags = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--disable-dev-shm-usage", "--disable-gpu"]
+    """A headless Chromium that can resolve no name but this machine's."""
+    flags = [
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+    ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         flags.append("--no-sandbox")
     return playwright.chromium.launch(executable_path=chromium(), args=flags)
@@ -211,10 +215,10 @@ class Visits:
         context.set_default_timeout(PATIENCE_S * 1000)
         context.route(lambda url: not url.startswith((dashboard.url, "data:", "blob:")), self._refuse)
         context.add_init_script(
-            f"if (!localStorage.getItem('visualprof.theme')) {{"
+            f"try {{ if (!localStorage.getItem('visualprof.theme')) {{"
             f"localStorage.setItem('visualprof.language', '{language}');"
             f"localStorage.setItem('visualprof.token:/', '{token}');"
-            f"localStorage.setItem('visualprof.theme', '{theme}') }}"
+            f"localStorage.setItem('visualprof.theme', '{theme}') }} }} catch {{ /* in a frame of another site */ }}"
         )
         tab = context.new_page()
         tab.on("console", lambda message: self._note(message.text) if message.type in ("error", "warning") else None)

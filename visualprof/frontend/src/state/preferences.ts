@@ -1,5 +1,5 @@
 // What a user chose for this browser, not for this page: it lives in localStorage instead of the address.
-import { useLocalStorage, usePreferredDark, type RemovableRef } from "@vueuse/core";
+import { usePreferredDark, useStorage, type RemovableRef } from "@vueuse/core";
 import { computed, ref, watchEffect } from "vue";
 import type { ThemeName } from "../lib/color";
 import { LANGUAGES, type Language } from "../locales";
@@ -8,7 +8,7 @@ const THEMES = ["system", "light", "dark"] as const;
 
 /** Remembered under `visualprof.NAME`. Where storage is forbidden, as in an embedded page, it lasts as long as the page. */
 export function useStored<T extends string | number | object>(name: string, fallback: T): RemovableRef<T> {
-  return useLocalStorage<T>(`visualprof.${name}`, fallback, { writeDefaults: false, onError: () => undefined });
+  return useStorage<T>(`visualprof.${name}`, fallback, undefined, { writeDefaults: false, onError: () => undefined });
 }
 
 function following<T>(list: readonly T[], one: T): T {
