@@ -38,8 +38,7 @@ _ABANDONED = (
 # Times that a scan took, until the next one; while events tell of most changes; when one has told of something.
 _REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
 _PROGRESS_STEP = 0.02
-_MISSES = 2
-_TRIES = 2
+_MISSES, _TRIES = 2, 2
 
 
 class _Entry(msgspec.Struct):

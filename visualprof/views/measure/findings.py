@@ -36,7 +36,6 @@ BUSY_PRESSURE = 0.1  # from this on a measurement counts as disturbed
 PRESSURE_COUNTER = "CPU pressure %"  # as the monitor of a job names it
 BURST = 50  # launches that the timeline shows of many
 
-
 # The measured numbers of a finding, those of its rule.
 Evidence = Annotated[
     Mapping[str, int | float | str],
