@@ -98,7 +98,10 @@ def _megengine(ended: Ended) -> None:
 
 
 def _onnxruntime(ended: Ended) -> None:
-    _after(importlib.import_module("onnxruntime").InferenceSession, "run", ended)
+    def after(session: Any) -> None:  # while one is recorded, a twin runs for it
+        ended(vars(session).get("twin_of", session))
+
+    _after(importlib.import_module("onnxruntime").InferenceSession, "run", after)
 
 
 def _openvino(ended: Ended) -> None:

@@ -63,7 +63,7 @@ class Recorder(Shape):
             settings.enable_profiling, settings.profile_file_prefix = before
         self._start_ns = _epoch_ns(twin.get_profiling_start_time_ns())
         self._twin, copied = twin, copy.copy(session)
-        copied._sess = twin._sess  # noqa: SLF001
+        copied._sess, copied.twin_of = twin._sess, session  # noqa: SLF001
         for name in RUNS:
             if hasattr(session, name):
                 setattr(session, name, getattr(copied, name))
