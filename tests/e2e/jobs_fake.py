@@ -395,7 +395,8 @@ class JobsFake:
             return 201, self._submit(content), JobAnswer
         if not parts:
             answer = {
-                "revision": self.revision, "since": None, "jobs": self.jobs, "problem": self.problem, "hint": None
+                "revision": self.revision, "since": None, "jobs": self.jobs, "waits": {}, "leaving": {},
+                "problem": self.problem, "hint": None,
             }  # fmt: skip
             return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
@@ -469,6 +470,9 @@ class JobsFake:
             "unserved": unserved,
             "results": [],
             "verdicts": [],
+            "waits": {},
+            "kept": False,
+            "removed_ns": None,
         }
 
     def _tasks(self, method: str, parts: list[str], query: dict[str, str], content: Any) -> tuple[int, Any, Any]:

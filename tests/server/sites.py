@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure
 from visualprof.server.app import create_app
 from visualprof.server.parse import parse
+from visualprof.server.remote_service import open_remote
 from visualprof.server.settings import Settings
 
 
@@ -86,7 +88,9 @@ MakeSite = Callable[..., Site]
 
 
 @pytest.fixture
-def make_site(tmp_path: Path) -> MakeSite:
+def make_site(tmp_path: Path) -> Iterator[MakeSite]:
+    queues = contextlib.ExitStack()
+
     def make(**settings: object) -> Site:
         folder = tmp_path / "runs"
         folder.mkdir()
@@ -95,14 +99,17 @@ def make_site(tmp_path: Path) -> MakeSite:
         logdir = LogDirectory([folder], parser, cache, events=False, settle_s=0)
         models = InlineParser(cache, keep_graph)
         reader = ModelReader(models, cache)
-        app = create_app(
-            logdir,
-            Settings(**{"dist": tmp_path / "dist", **settings}),  # type: ignore[arg-type]
-            reader=reader,
-        )
+        chosen = Settings(**{"dist": tmp_path / "dist", **settings})  # type: ignore[arg-type]
+        remote = open_remote(
+            logdir.roots[0], chosen.data, read_only=chosen.read_only, database=chosen.database, store=chosen.store,
+            cache_bytes=chosen.cache_bytes,
+        )  # fmt: skip
+        queues.callback(remote.close)
+        app = create_app(logdir, chosen, remote, reader)
         return Site(folder, parser, models, reader, logdir, app, app.test_client())
 
-    return make
+    with queues:
+        yield make
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import contextlib
 import multiprocessing
 import multiprocessing.util
 import os
-import select
+import selectors
 import signal
 import sys
 import threading
@@ -283,7 +283,9 @@ class _Dump:
 
     def over(self, until: float) -> bool:
         """Waits for it; False when it takes longer."""
-        return bool(select.select([self._answer], [], [], max(0.0, until - time.monotonic()))[0])
+        with selectors.DefaultSelector() as selector:  # `select` fails in a process with 1,024 open files
+            selector.register(self._answer, selectors.EVENT_READ)
+            return bool(selector.select(max(0.0, until - time.monotonic())))
 
     def close(self) -> None:
         """After its end: a warning where it failed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-import select
+import selectors
 import socket
 import threading
 from typing import Any
@@ -88,17 +88,23 @@ class Relay:
         driver.execute(_LISTEN)
         self._notifier.recheck_s = LISTENING_S
         self._notifier.heard(1 << 16)  # what was told before was not heard
-        while not self._stop.is_set():
-            ready = select.select([driver, self._awake], [], [], _ALIVE_S)[0]
-            if self._awake in ready:
-                self._awake.recv(4096)
-            if not ready:
-                driver.execute("SELECT 1")
-            with self._lock:
-                tasks, self._untold = self._untold, 0
-            if tasks:
-                driver.execute(_NOTIFY, (f"{self._me} {tasks}",))
-            for notice in driver.notifies(timeout=0):
-                sender, _, told = notice.payload.partition(" ")
-                if sender != self._me and told.isdigit():
-                    self._notifier.heard(int(told))
+        with selectors.DefaultSelector() as selector:  # `select` knows no more than 1,024 files of a process
+            for source in (driver, self._awake):
+                selector.register(source, selectors.EVENT_READ)
+            while not self._stop.is_set():
+                self._round(driver, {key.fileobj for key, _ in selector.select(_ALIVE_S)})
+
+    def _round(self, driver: Any, ready: set[Any]) -> None:
+        """What is to be told, and what was. ready: of the connection and of who wakes us."""
+        if self._awake in ready:
+            self._awake.recv(4096)
+        if not ready:
+            driver.execute("SELECT 1")
+        with self._lock:
+            tasks, self._untold = self._untold, 0
+        if tasks:
+            driver.execute(_NOTIFY, (f"{self._me} {tasks}",))
+        for notice in driver.notifies(timeout=0):
+            sender, _, told = notice.payload.partition(" ")
+            if sender != self._me and told.isdigit():
+                self._notifier.heard(int(told))
