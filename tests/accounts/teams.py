@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def _inspected(path: Path, name: str) -> Inspected:
 
 
 @pytest.fixture
-def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Team:
+def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Team]:
     monkeypatch.setattr(uploads, "inspect_file", _inspected)
     site = make_site(accounts=True, registration="invitation")
     remote = open_remote(site.logdir.roots[0])
@@ -119,7 +120,8 @@ def team(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Team:
     folder = remote.opened().jobs.one(built.job).folder
     built.run = f"{folder}/cpu"
     site.write(f"{built.run}/trace.json", kineto())
-    return built
+    yield built
+    remote.close()
 
 
 MODEL_FILE = Path(__file__).parents[2] / "visualprof" / "samples" / "models" / "resnet10.onnx"

@@ -458,6 +458,11 @@ class JobsFake:
             self.revision += 1
         return self._answer_of(known)
 
+    def _waits_of(self, row: Json, unserved: list[str]) -> Json:
+        waiting = (task for task in row["tasks"] if task["state"] == "waiting")
+        turn = {"reason": "turn", "n": 1, "of": 1}
+        return {task["id"]: {"reason": "machine"} if task["spec"] in unserved else turn for task in waiting}
+
     def _answer_of(self, row: Json) -> Json:
         asked = self._requests.get(row["id"], request(row["name"]))
         known = self._known()
@@ -470,7 +475,7 @@ class JobsFake:
             "unserved": unserved,
             "results": [],
             "verdicts": [],
-            "waits": {},
+            "waits": self._waits_of(row, unserved),
             "kept": False,
             "removed_ns": None,
         }

@@ -284,7 +284,7 @@ def test_a_submitted_job_is_open_and_followed(open_page: Callable[..., Page], fa
     page = with_model(open_page())
     submit(page).click()
     first = page.get_by_role("list", name="Jobs").get_by_role("listitem").first
-    expect(first).to_contain_text("Waits until its machine is free.")
+    expect(first).to_contain_text("Waits until a machine is free: 1 of 1 in turn.")
     job = fake.jobs[0]
     assert f"job={job['id']}" in page.url
     job["tasks"][0].update(state="running", phase="measuring", progress=0.5, agent="a1", agent_name="lab-x86", points=2)
