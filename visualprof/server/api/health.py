@@ -8,10 +8,9 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-import psutil
 
 from visualprof import __version__
 from visualprof.reader.logdir.directory import LogDirectory
@@ -21,6 +20,9 @@ from visualprof.server.lately import Lately
 from visualprof.server.meter import Meter
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Resource, get
+
+if TYPE_CHECKING:
+    from psutil import Process
 
 SKEW_NS = 5 * 10**9
 SLOW_NS = 10**9
@@ -172,7 +174,9 @@ class Health(Resource):
 
     def _processes(self) -> ProcessHealth:
         states = [span.state for run in self._logdir.listing().runs for worker in run.workers for span in worker.spans]
-        me = psutil.Process()
+        from psutil import Process  # by the first who asks, not by every start
+
+        me = Process()
         children = [size for child in me.children(recursive=True) if (size := _resident(child)) is not None]
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
         return ProcessHealth(
@@ -200,9 +204,11 @@ def _last_backup(queue: Queue) -> int | None:
     return queue.database.last_backup_ns()
 
 
-def _resident(process: psutil.Process) -> int | None:
+def _resident(process: Process) -> int | None:
     """Bytes of a process; None for one that has ended meanwhile."""
-    with contextlib.suppress(psutil.Error):
+    from psutil import Error
+
+    with contextlib.suppress(Error):
         return int(process.memory_info().rss)
     return None
 
