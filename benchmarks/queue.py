@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.rows import Row
+from benchmarks.rows import ROOT, Row
 
-ROOT = Path(__file__).parents[1]
 JOBS = 1000
 AGENTS = 20
 CROWD_S = 15.0
@@ -104,23 +103,28 @@ def server(folder: Path) -> Generator[tuple[str, str]]:
     """A dashboard with an uploaded model: its address and the token for agents."""
     logdir = folder / "queue-runs"
     token, blob = prepared(logdir)
+    with started(logdir, folder / "cache-queue", "--no-token") as (_, url):
+        JOB["model"] = {"blob": blob, "name": "net.onnx"}
+        yield url, token
+
+
+@contextmanager
+def started(logdir: Path, cache: Path, *options: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """`visualprof` over a log directory, and its address."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0", "--no-token"],
+        [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0", *options],
         cwd=ROOT,
-        env={**os.environ, "VISUALPROF_CACHE_DIR": str(folder / "cache-queue")},
+        env={**os.environ, "VISUALPROF_CACHE_DIR": str(cache)},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+    assert process.stdout
     try:
-        assert process.stdout
-        url = next(word for word in process.stdout.readline().split() if word.startswith("http://"))
-        JOB["model"] = {"blob": blob, "name": "net.onnx"}
-        yield url, token
+        yield process, next(word for word in process.stdout.readline().split() if word.startswith("http://"))
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)
-        assert process.stdout
         process.stdout.close()
 
 

@@ -14,7 +14,6 @@ import io
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -32,8 +31,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks.logdir import log_directory
-from benchmarks.queue import CAPABILITIES, FOUND, JOB, MODEL
-from benchmarks.rows import ROOT, Row
+from benchmarks.queue import CAPABILITIES, FOUND, JOB, MODEL, started
+from benchmarks.rows import Row
 from tests.postgres import programs, running
 
 USERS, MACHINES, JOBS, ROWS, RUNS = 200, 50, 10_000, 100_000, 1000
@@ -185,25 +184,10 @@ class Team:
 @contextmanager
 def team(folder: Path, logdir: Path, database: str, jobs: int = 0, rows: int = 0) -> Generator[Team]:
     """A started server. jobs, rows: that are there already, of jobs and of who may see which run."""
-    command = [sys.executable, "-m", "visualprof", "--logdir", str(logdir), "--port", "0", "--accounts"]
     cookies, tokens = prepared(logdir, database, jobs, rows)
-    process = subprocess.Popen(
-        [*command, *(("--database", database) if database else ())],
-        cwd=ROOT,
-        env={**os.environ, "VISUALPROF_CACHE_DIR": str(folder / "cache-team")},
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout
-        url = next(word for word in process.stdout.readline().split() if word.startswith("http://"))
+    options = ["--accounts", *(("--database", database) if database else ())]
+    with started(logdir, folder / "cache-team", *options) as (process, url):
         yield Team(url, cookies, tokens, process)
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
-        assert process.stdout
-        process.stdout.close()
 
 
 def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[str], list[str]]:

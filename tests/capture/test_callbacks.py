@@ -68,29 +68,26 @@ def steps(folder: Path) -> list[str]:
     return [trace.strings[n] for n in trace.steps.name]
 
 
-def test_the_steps_of_a_loop(loop: Any, tmp_path: Path) -> None:
+def recorded(loop: Any, folder: Path, wanted: int, done: int) -> list[str]:
+    """The steps that a recording of so many has of a loop of so many; then the loop works on until it ends."""
     module, (begin, step, end) = loop
-    callback = module.StepProfiler(tmp_path, steps=3, monitor=False)
+    callback = module.StepProfiler(folder, steps=wanted, monitor=False)
     begin(callback)
-    for _ in range(8):
-        work()
-        step(callback)
-    end(callback)
-    callback._profile.files()
-    assert steps(tmp_path) == ["2", "3", "4"]
-
-
-def test_a_loop_that_ends_early_leaves_its_whole_steps(loop: Any, tmp_path: Path) -> None:
-    module, (begin, step, end) = loop
-    callback = module.StepProfiler(tmp_path, steps=30, monitor=False)
-    begin(callback)
-    for _ in range(5):
+    for _ in range(done):
         work()
         step(callback)
     work()
     end(callback)
     callback._profile.files()
-    assert steps(tmp_path) == ["2", "3", "4"]
+    return steps(folder)
+
+
+def test_the_steps_of_a_loop(loop: Any, tmp_path: Path) -> None:
+    assert recorded(loop, tmp_path, wanted=3, done=8) == ["2", "3", "4"]
+
+
+def test_a_loop_that_ends_early_leaves_its_whole_steps(loop: Any, tmp_path: Path) -> None:
+    assert recorded(loop, tmp_path, wanted=30, done=5) == ["2", "3", "4"]
 
 
 def test_keras_on_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
