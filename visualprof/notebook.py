@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,19 +76,20 @@ def _started(folder: Path) -> _Server:
     command = [sys.executable, "-m", "visualprof", str(folder), "--create", "--port", "0"]
     command += [word for origin in origins for word in ("--embed-in", origin)]
     command += ["--allow-host", proxy.hostname] if proxy.hostname else []
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
-    atexit.register(process.terminate)
-    assert process.stdout
-    assert process.stderr
-    line = process.stdout.readline()
-    link = re.search(r"https?://\S+(?=  \(Ctrl-C)", line)
-    if link is None:
-        process.terminate()
-        raise NoDashboard(f"visualprof did not start: {process.stderr.read().strip() or line.strip() or 'no answer'}")
-    parts = urllib.parse.urlsplit(link[0])
-    assert parts.port
+    with tempfile.TemporaryFile("w+") as said:  # no pipe: nobody reads there what it says later
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True)
+        atexit.register(process.terminate)
+        assert process.stdout
+        line = process.stdout.readline()
+        link = re.search(r"https?://\S+(?=  \(Ctrl-C)", line)
+        if link is None:
+            process.terminate()
+            process.wait()
+            said.seek(0)
+            raise NoDashboard(f"visualprof did not start: {said.read().strip() or line.strip() or 'no answer'}")
     address = link[0]
+    parts = urllib.parse.urlsplit(address)
+    assert parts.port
     if proxy.netloc:
         base = os.environ[PROXY].replace("%PORT%", str(parts.port)).rstrip("/") + "/"
         address = f"{base}?{parts.query}" if parts.query else base
