@@ -190,7 +190,7 @@ class Visits:
         self._browser = browser
         self._contexts: list[BrowserContext] = []
         self._wrong: list[str] = []
-        self._tolerated: list[str] = []
+        self._tolerated = ["status of 503"]  # a file is still being read: the page asks again
 
     def __call__(
         self,

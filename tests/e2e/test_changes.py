@@ -77,7 +77,6 @@ def test_a_new_worker_appears_in_a_known_run(serve: Serve, visit: Visits, runs: 
 def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(
     serve: Serve, visit: Visits, runs: Path
 ) -> None:
-    visit.tolerate("status of 503")  # asked for between two states
     path = runs / "growing" / "trace.json"
     path.parent.mkdir()
     path.touch()
@@ -93,7 +92,6 @@ def test_a_file_is_growing_until_it_is_complete_and_then_opens_by_itself(
 
 
 def test_a_replaced_file_refreshes_the_numbers(serve: Serve, visit: Visits, runs: Path) -> None:
-    visit.tolerate("status of 503")
     page = visit(serve(runs), "operator", run="first")
     operators = table(page, "Operators")
     expect(cell(operators, 0, "Host self")).to_have_text("20.0 µs")
@@ -154,7 +152,7 @@ def test_an_oddity_of_a_file_is_shown_with_it(serve: Serve, visit: Visits, runs:
 
 
 def test_the_page_says_when_the_server_is_gone_and_recovers_with_it(serve: Serve, visit: Visits, runs: Path) -> None:
-    visit.tolerate("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|status of 503")
+    visit.tolerate("ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE")
     dashboard = serve(runs)
     page = visit(dashboard, "operator", run="first")
     operators = table(page, "Operators")

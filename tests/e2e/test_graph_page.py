@@ -252,7 +252,6 @@ def test_a_model_that_takes_long_is_said_to_be_read(
     dashboard = serve(tmp_path / "logs")
     while len(dashboard.get("models")["models"]) < 2:
         pass
-    visit.tolerate("503")
     page = visit(dashboard, "graph", model="long.onnx")
     expect(page.locator(".reading")).to_contain_text("Reading long.onnx")
     page = visit(dashboard, "graph", model="short.onnx")

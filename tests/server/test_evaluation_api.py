@@ -321,3 +321,19 @@ def test_hostile_numbers_break_neither_overlay_nor_point(dashboard: Dashboard, v
         assert shown in ([1], [1, 2])
         for batch in shown:
             assert dashboard.get("/point", report="m", batch=batch)["facts"]["batch"] == batch
+
+
+def test_a_report_that_came_after_the_last_look_is_there_for_who_asks_for_it(dashboard: Dashboard) -> None:
+    dashboard.look()
+    write_result(dashboard.folder / "late", {1: FAST})
+    dashboard.get("/overlay", reports="late")
+
+
+@pytest.mark.parametrize("name", ["late", "..", "../runs/late", "/", "late\0", "x" * 5000, ".late"])
+def test_what_is_not_there_makes_nobody_look_at_every_file(
+    dashboard: Dashboard, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard.look()
+    write_result(dashboard.folder / ".late", {1: FAST})
+    monkeypatch.setattr(dashboard.logdir, "rescan", lambda: pytest.fail("looked"))
+    dashboard.get("/overlay", status=404, reports=name)

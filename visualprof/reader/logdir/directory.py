@@ -7,6 +7,7 @@ parsed in the background (`logdir.pool`). File events (`logdir.watch`) only make
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -205,6 +206,17 @@ class LogDirectory:
                 if entry.span and entry.span.failure and entry.span.failure.status >= 500 and not entry.job:
                     entry.misses = entry.deaths = 0
                     self._submit(entry, entry.span)
+
+    def look_for(self, file: str) -> bool:
+        """Looks now for a file, by its name towards users, that came after the last look; is it there?"""
+        for root in self.roots:
+            prefix = f"{root.prefix}/" if root.prefix else ""
+            below = file.removeprefix(prefix)
+            shown = file.startswith(prefix) and all(part and part[0] != "." for part in below.split("/"))
+            if shown and file not in self._files and os.path.isfile(root.path / below):
+                self.rescan()
+                return file in self._files
+        return False
 
     def rescan(self) -> float:
         """Looks at every file now. Returns the seconds that it took to find them; new ones take more to look into."""

@@ -183,13 +183,15 @@ class Reports:
         raise NotFound(f"there is no run or report called {run[:200]!r}")
 
     def find(self, name: str) -> Report:
-        """A report by its id.
+        """A report by its id, also one that was written since the last look at the files.
 
         Raises: NotFound.
         """
         for report in self.current()[1]:
             if report.id == name:
                 return report
+        if self._logdir.look_for(f"{name}/points.jsonl"):
+            return self.find(name)
         raise NotFound(f"there is no report {name[:200]!r}", "ids are listed by /api/v1/evaluation")
 
     def chosen(self, names: Sequence[str]) -> list[Report]:
