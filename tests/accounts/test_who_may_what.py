@@ -65,6 +65,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET runs": (VIEWER, ""),
     "GET runs/changes": (VIEWER, ""),
     "POST reload": (MEMBER, ""),
+    "GET live": (VIEWER, ""),
+    "POST live/record": (MEMBER, "ann"),
+    "GET live/steps": (VIEWER, "ann"),
     "GET views": (VIEWER, ""),
     "GET view/<name>": (VIEWER, "ann"),
     "GET charts/<name>": (VIEWER, "ann"),
@@ -126,13 +129,14 @@ BY_LINK = {
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
-    "GET timeline/export", "GET timeline/alignment",
+    "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
 QUERIES = {
     "GET runs/access": "run=RUN",
     "GET links": "run=RUN",
+    "GET live/steps": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
     "GET models/match": "run=RUN",
@@ -166,6 +170,7 @@ BODIES: dict[str, Any] = {
     "POST account/tokens": {"name": "ci"},
     "PUT account/contact": {"kinds": [], "language": "en", "mail": False, "webhook": ""},
     "POST notices/read": {"upto": 1},
+    "POST live/record": {"run": "RUN"},
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},
@@ -271,7 +276,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     browser, team = asked.team.browser(name), asked.team
     with team.remote.opened().database.write() as connection:
         tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
-    paths = ("runs", "runs/changes", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
+    paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
     for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):
@@ -281,7 +286,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
 
 def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
     questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
-    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}  # the run has no such thing
     for name in ("ann", "root"):
         browser = asked.team.browser(name)
         answers = {route: asked.by(browser, route) for route in questions if route not in absent}

@@ -138,7 +138,7 @@ def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
-                if child.name == LIVE and _is_own_folder(root, child):
+                if child.name == LIVE and is_own_folder(root, child.path):
                     yield LiveFolder(child.path, root, folder, own.st_mtime_ns)
                 continue
             below = f"{folder}/{child.name}" if folder else child.name
@@ -152,10 +152,10 @@ def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
                 continue
 
 
-def _is_own_folder(root: Root, entry: os.DirEntry[str]) -> bool:
-    """Is it a folder, reached by no link?"""
-    below = Path(entry.path).relative_to(root.path)
-    return entry.is_dir(follow_symlinks=False) and os.path.realpath(entry.path) == str(root.path.resolve() / below)
+def is_own_folder(root: Root, path: str) -> bool:
+    """Is it a folder below the root, reached by no link?"""
+    real = root.path.resolve() / Path(path).relative_to(root.path)
+    return os.path.isdir(path) and os.path.realpath(path) == str(real)
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> LogFile:
