@@ -8,18 +8,19 @@
 - `ack.<worker>.json` (`Ack`), written by that process: its answer to the request with that id.
 
 No messages besides, no port, no lock that training waits for. Ranks that go through their steps together agree so: a
-request names several first steps, each further away than the one before (`starts`), and for each the step before which
-it must have been read (`before`). At a start a rank looks at all answers: did every worker read the request in time,
-all record; did one not, all wait for the next start, and after the last one the request is `late`. The steps between
-`before` and the start are for the answers to be seen. Processes without ranks begin with their next step.
+request names several first steps, each further away than the one before (`starts`), and for each the step in which it
+must have been read at the latest (`read_by`). At a start a rank looks at all answers: did every worker read the request
+in time, all record; did one not, all wait for the next start, and after the last one the request is `late`. The steps
+from `read_by` to the start are for the answers to be seen. Processes without ranks begin with their next step; where
+there are ranks, nobody else is asked.
 
-The series of step times (`capture.watch`), `<logdir>/<run>/<worker>.steps.bin`: a line of JSON, `{"visualprof_steps": 1,
-"worker", "rank", "world_size", "host", "pid", "framework", "step", "t_ns", "monotonic_ns"}` (the first step in it, and
-when that began by both clocks), then int64, little endian: the duration of each step in ns, or a mark. A recording
-begins with the next step: -1 that somebody asked for, -2 that the process began by itself; -3: it is over. Durations
-lie end to end: a step ended at `t_ns` and all durations up to its own. There are at most `MOST_STEPS` numbers: then the
-older half goes, and the file is replaced by one whose line says where it begins now. A last part of less than 8 bytes
-is being written.
+The series of step times (`capture.watch`), `<logdir>/<run>/<worker>.steps.bin`: a line of JSON, `{"visualprof_steps":
+1, "worker", "rank", "world_size", "host", "pid", "framework", "step", "t_ns", "monotonic_ns"}` (the first step in it,
+and when that began by both clocks), then int64, little endian: the duration of each step in ns, or a mark. A
+recording begins with the next step: -1 that somebody asked for, -2 that the process began by itself; -3: it is over.
+Durations lie end to end: a step ended at `t_ns` and all durations up to its own. There are at most `MOST_STEPS`
+numbers: then the older half goes, and the file is replaced by one whose line says where it begins now. A last part of
+less than 8 bytes is being written.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice
@@ -64,8 +65,8 @@ class Beat:
 
     where: machine and process namespace, "" where the system hides them; started: of the process, in the system's
     ticks. can: of `SWITCHES`. problem: why nothing can be recorded. step: the one that runs, as many as ended.
-    step_ns, fastest_ns: median and least of the last 128. stepped_ns: epoch of the end of the last one. watches: it
-    keeps a series. state: listening, armed, recording, writing or ended.
+    step_ns, fastest_ns: of the last 128 the median, and the one that a twentieth is faster than. stepped_ns: epoch
+    of the end of the last one. watches: it keeps a series. state: listening, armed, recording, writing or ended.
     """
 
     worker: str
@@ -92,8 +93,8 @@ class Beat:
 class Request:
     """Steps that somebody wants. by: page, command, signal or watch. t_ns, expires_ns: epoch.
 
-    starts: first steps for workers with ranks, one after the other; before: the step before which each of them must
-    have been read. Both empty for workers without ranks.
+    starts: first steps that all workers may begin with, one after the other; read_by: the step in which each of them
+    must have been read at the latest. Both empty: each worker begins with its next step.
     """
 
     id: str
@@ -102,7 +103,7 @@ class Request:
     options: dict[str, bool]
     workers: list[str]
     starts: list[int]
-    before: list[int]
+    read_by: list[int]
     t_ns: int
     expires_ns: int
 
@@ -154,6 +155,10 @@ class Wish:
             raise CaptureError(f"{self.count:,} steps cannot be recorded at a time", f"ask for 1 to {MOST_RECORDED}")
         object.__setattr__(self, "options", {name: getattr(self, name) for name in SWITCHES})
 
+    def beginning(self, first: int) -> Wish:
+        """The same, not before this step."""
+        return dataclasses.replace(self, first=first)
+
 
 def folders(logdir: str | os.PathLike[str]) -> list[Path]:
     """The runs in which processes listen or did, up to two folders down; that folder itself may be one."""
@@ -200,10 +205,10 @@ def request(run: Path) -> Request | None:
 def is_sound(found: Request) -> bool:
     """Does a request keep to what may be asked?"""
     in_turn = all(a < b for a, b in zip(found.starts, found.starts[1:], strict=False))
-    read_first = all(a < b for a, b in zip(found.before, found.starts, strict=False))
+    read_first = all(a < b for a, b in zip(found.read_by, found.starts, strict=False))
     return (
         1 <= found.count <= MOST_RECORDED
-        and len(found.starts) == len(found.before) <= STARTS
+        and len(found.starts) == len(found.read_by) <= STARTS
         and set(found.options) == set(SWITCHES)
         and in_turn
         and read_first
@@ -246,12 +251,13 @@ def is_over(run: Path, asked: Request, now_ns: int | None = None) -> bool:
     return all(turn.state in FINAL for turn in turns(run, asked, now_ns))
 
 
-def ask(run: Path, wish: Wish, by: str) -> Request:
+def ask(run: Path, wish: Wish, by: str, asker: str = "") -> Request:
     """Asks the processes of a run to record.
 
     Args:
         run: `<logdir>/<run>`.
         by: page, command, signal or watch.
+        asker: worker that asks; where there are no ranks, it asks itself alone.
 
     Raises:
         CaptureBusy: what was asked for before is not over.
@@ -265,46 +271,51 @@ def ask(run: Path, wish: Wish, by: str) -> Request:
     if not able:
         raise CaptureError(f"nothing can be recorded: {alive[0].problem}")
     with _alone(run):
-        before = request(run)
-        if before and not is_over(run, before, now_ns):
-            raise CaptureBusy(f"{before.count} steps are being recorded, asked for by {before.by}", "wait for them")
-        starts, read_before = agreed(able, wish.first)
+        last = request(run)
+        if last and not is_over(run, last, now_ns):
+            raise CaptureBusy(f"{last.count} steps are being recorded, asked for by {last.by}", "wait for them")
         ranked = [beat for beat in able if beat.world_size > 1]
+        able = ranked or [beat for beat in able if asker in ("", beat.worker)]
+        starts, read_by = agreed(able, wish.first) if ranked or wish.first else ([], [])
         wait_ns = 60 * 10**9
         if starts:
-            here = max(beat.step for beat in ranked)
-            wait_ns += 2 * (starts[-1] - here) * max(beat.step_ns or 0 for beat in ranked)
+            here = max(beat.step for beat in able)
+            wait_ns += 2 * (starts[-1] - here) * max(beat.step_ns or 0 for beat in able)
         names = [beat.worker for beat in able]
         asked = Request(
-            secrets.token_hex(8), by, wish.count, wish.options, names, starts, read_before, now_ns, now_ns + wait_ns
+            secrets.token_hex(8), by, wish.count, wish.options, names, starts, read_by, now_ns, now_ns + wait_ns
         )
         write(run / FOLDER / REQUEST, asked)
     return asked
 
 
-def agreed(able: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int]]:
-    """First steps that ranks may begin with, and before which step each must be known; empty without ranks.
+def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int]]:
+    """First steps that workers may begin with, and the step in which each must have been read at the latest.
 
-    The margin of the first one is 2 and the steps that fit into the age of a heartbeat and the time between two looks,
-    of the fastest rank; each further one is four times as far. A quarter of it is for the answers.
+    Each further one is four times as far away as the one before; a quarter of the way is for the answers.
 
     Raises:
         CaptureError: no step ended yet.
     """
-    ranked = [beat for beat in able if beat.world_size > 1]
-    if not ranked:
-        return [], []
-    fastest = min((beat.fastest_ns for beat in ranked if beat.fastest_ns), default=0)
+    fastest = min((beat.fastest_ns for beat in workers if beat.fastest_ns), default=0)
     if not fastest:
         raise CaptureError("the first steps have not ended yet, so that no step can be agreed on", "ask again later")
-    margin = 2 - (-(BEAT_NS + POLL_NS) // fastest)
-    begin = max(first, max(beat.step for beat in ranked) + margin)
-    starts = [begin + margin * (4**turn - 1) for turn in range(STARTS)]
-    return starts, [start - max(1, margin * 4**turn // 4) for turn, start in enumerate(starts)]
+    steps = margin(fastest)
+    begin = max(first, max(beat.step for beat in workers) + steps)
+    starts = [begin + steps * (4**turn - 1) for turn in range(STARTS)]
+    return starts, [start - max(1, steps * 4**turn // 4) for turn, start in enumerate(starts)]
+
+
+def margin(fastest_ns: int) -> int:
+    """Steps from a heartbeat to the first one that can be agreed on.
+
+    Two, and those that fit into the age of a heartbeat and the time between two looks.
+    """
+    return 2 - (-(BEAT_NS + POLL_NS) // fastest_ns)
 
 
 @contextlib.contextmanager
-def _alone(run: Path) -> Iterator[None]:
+def _alone(run: Path) -> Generator[None]:
     """One asks at a time; what somebody left who died while he asked is no lock after ten seconds."""
     lock = run / FOLDER / ".asking"
     with contextlib.suppress(OSError):
