@@ -11,8 +11,9 @@ from visualprof.reader.trace import Floats, Ints
 from visualprof.views.answers import charts
 from visualprof.views.measure.point import stretches
 
-WINDOW = 128  # steps that the band is made of, as in `visualprof.capture.watch`
-SIGMAS, LEAST_SHARE = 6 * 1.4826, 0.2
+WINDOW = 128  # steps that make a band
+SKIPPED = 50  # first steps, and those after a recording, that say nothing of what is usual
+DEVIATIONS, LEAST_SHARE = 6 * 1.4826, 0.2
 
 
 def step_times(times: StepTimes) -> charts.Option:
@@ -25,7 +26,7 @@ def step_times(times: StepTimes) -> charts.Option:
     x, _, middle, most = stretches(times.durations)
     single = len(x) == len(times.durations)
     curves = [("step_time", middle)] if single else [("max", most), ("median", middle)]
-    limit = band(times.durations, np.searchsorted(np.cumsum(times.durations), x, "right"))
+    limit = band(times, np.searchsorted(np.cumsum(times.durations), x, "right"))
     if not np.isnan(limit).all():
         curves.append(("limit", limit))
     option = charts.lines([(f"@t:live.{name}", x, y) for name, y in curves], ("ns", "ns"), steps=False)
@@ -35,18 +36,25 @@ def step_times(times: StepTimes) -> charts.Option:
     return option
 
 
-def band(durations: Ints, at: Ints) -> Floats:
-    """The longest that is still usual before each of these steps (n,), ns; NaN before the first 128.
+def band(times: StepTimes, at: Ints) -> Floats:
+    """The longest that is still usual before each of these steps (n,), as `visualprof.capture.watch` has it, ns.
 
-    Median + max(6 x 1.4826 median absolute deviation, 20 % of the median) of the 128 steps before.
+    Median + max(6 x 1.4826 median absolute deviation, 20 % of the median) of the last 128 steps that say something;
+    NaN before there are so many.
     """
+    telling = np.ones(len(times.durations), bool)
+    telling[:SKIPPED] = False
+    for one in times.recorded:
+        telling[one.index : None if one.steps is None else one.index + one.steps + SKIPPED] = False
+    usual = times.durations[telling].astype(np.float64)
+    before = (np.cumsum(telling) - telling)[at]
     limit = np.full(len(at), np.nan)
-    known = at >= WINDOW
+    known = before >= WINDOW
     if known.any():
-        before = np.lib.stride_tricks.sliding_window_view(durations, WINDOW)[at[known] - WINDOW].astype(np.float64)
-        middle = np.median(before, axis=1)
-        spread = np.median(np.abs(before - middle[:, None]), axis=1)
-        limit[known] = middle + np.maximum(SIGMAS * spread, LEAST_SHARE * middle)
+        windows = np.lib.stride_tricks.sliding_window_view(usual, WINDOW)[before[known] - WINDOW]
+        middle = np.median(windows, axis=1)
+        spread = np.median(np.abs(windows - middle[:, None]), axis=1)
+        limit[known] = middle + np.maximum(DEVIATIONS * spread, LEAST_SHARE * middle)
     return limit
 
 
