@@ -29,6 +29,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import secrets
 import stat
 import time
@@ -57,6 +58,8 @@ SILENT_NS = 10 * 10**9
 STARTS = 4
 FINAL = frozenset({"done", "late", "refused", "failed", "ended"})
 T = TypeVar("T")
+_HALF = re.compile("[\ud800-\udfff]")  # half a character, as JSON can write it and nothing else
+_PATH = re.compile(r"^\.|[/\\\0]")
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,7 @@ _OVERDUE = {"silent": "nothing was heard of it", "hung": "it ended no step"}
 def answer(run: Path, asked: Request, worker: str) -> Ack | None:
     """What a worker answered to this request."""
     ack = read(run / FOLDER / f"ack.{worker}.json", Ack)
-    return ack if ack and ack.id == asked.id else None
+    return ack if ack and ack.id == asked.id and not _PATH.search(ack.file) else None
 
 
 def is_over(run: Path, asked: Request, now_ns: int | None = None) -> bool:
@@ -371,7 +374,7 @@ def _is_int(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= 1000
+    return isinstance(value, str) and len(value) <= 1000 and not _HALF.search(value)
 
 
 _FITS: dict[Any, Callable[[Any], bool]] = {
