@@ -133,13 +133,13 @@ def test_a_folder_that_became_a_link_is_neither_read_nor_written(site: Site) -> 
 
 def test_hostile_files_say_nothing(site: Site) -> None:
     run = site.folder / "job"
-    beat = heartbeat(run, 0, host="<img src=x>", framework="\ud800")
+    beat = heartbeat(run, 0, host="<img src=x>")
     folder = run / ".live"
     whole = json.loads((folder / f"{beat.worker}.json").read_text())
     for name, content in {
         "a.json": "{", "b.json": "[]", "c.json": json.dumps(whole), "d.json": "9" * 70_000,
         "e.json": json.dumps({**whole, "worker": "e", "state": "x" * 900}), "request.json": '{"id": 1}',
-        "f.json": json.dumps({**whole, "worker": "f", "step": 2**70}), "ack.x.json": "[" * 60_000,
+        "f.json": json.dumps({**whole, "worker": "f", "step": 2**70}), "g.json": json.dumps({**whole, "worker": "\ud800"}), "ack.x.json": "[" * 60_000,
     }.items():  # fmt: skip
         (folder / name).write_text(content)
     if sys.platform != "win32":
@@ -147,13 +147,19 @@ def test_hostile_files_say_nothing(site: Site) -> None:
         (folder / "link.json").symlink_to("/dev/zero")
     (row,) = live(site)
     assert [(one["worker"], one["host"], one["framework"]) for one in row["processes"]] == [
-        (beat.worker, "<img src=x>", "?")
+        (beat.worker, "<img src=x>", "torch")
     ]
     assert row["recording"] is None
     assert ask(site).status_code == 201
-    acknowledge(run, request(run).id, 0, "done", file="../../secret.json", why="\udcff")
-    (turn,) = [one for one in live(site)[0]["recording"]["workers"] if one["rank"] == 0 and one["state"] != "asked"]
-    assert (turn["state"], turn["file"], turn["why"]) == ("done", None, "?")
+    asked = request(run)
+    for forged in ({"file": "../../secret.json"}, {"why": "\udcff"}, {"state": "x"}):
+        acknowledge(run, asked.id, 0, **{"state": "done", **forged})
+        turns = {one["worker"]: one["state"] for one in live(site)[0]["recording"]["workers"]}
+        assert turns.get(beat.worker) in ("asked", None)
+    (site.folder / "ack.secret.json").write_text((folder / f"ack.{beat.worker}.json").read_text())
+    said = json.loads((folder / "request.json").read_text())
+    (folder / "request.json").write_text(json.dumps({**said, "workers": ["/../../../secret"]}))
+    assert live(site)[0]["recording"] is None
 
 
 def test_times_of_steps_and_what_was_recorded_of_them(site: Site) -> None:

@@ -34,9 +34,7 @@ _SHARE = 20  # of the time at most a twentieth is spent on a run
 _SHOWN_NS = 3600 * 10**9  # so long those are named that ended
 
 Doing = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
-Turn = Literal[
-    "asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"
-]
+Turn = Literal["asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"]
 
 
 class LiveProcess(msgspec.Struct):
@@ -231,19 +229,19 @@ def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
     if state not in get_args(Doing):
         return None
     return LiveProcess(
-        worker=_shown(beat.worker),
+        worker=beat.worker,
         rank=_known(beat.rank),
         world_size=_known(beat.world_size),
-        host=_shown(beat.host),
+        host=beat.host,
         pid=beat.pid,
-        framework=_shown(beat.framework) or None,
+        framework=beat.framework or None,
         state=cast("Doing", state),
         since_ns=since_ns,
         step=beat.step,
         step_ns=beat.step_ns,
         seen_ns=beat.t_ns,
         watches=beat.watches,
-        problem=_shown(beat.problem) or None,
+        problem=beat.problem or None,
     )
 
 
@@ -253,38 +251,31 @@ def _recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> Liv
     over = all(turn.state in files.FINAL for turn in turns)
     workers = [
         LiveTurn(
-            worker=_shown(turn.worker),
+            worker=turn.worker,
             rank=_known(ranks.get(turn.worker, -1)),
             state=cast("Turn", turn.state),
-            why=_shown(turn.why) or None,
+            why=turn.why or None,
             file=_file(run, turn.file),
         )
         for turn in turns
     ]
-    return LiveRecording(_shown(asked.id), _shown(asked.by), asked.count, asked.t_ns, over, workers)
+    return LiveRecording(asked.id, asked.by, asked.count, asked.t_ns, over, workers)
 
 
 def _file(run: str, name: str) -> str | None:
-    """A file of the run as users see it; None for any other."""
-    if not name or "/" in name or "\\" in name:
-        return None
-    return _shown(name if run == "." else f"{run}/{name}")
+    """A file of the run as users see it."""
+    return (name if run == "." else f"{run}/{name}") if name else None
 
 
 def _known(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-def _shown(text: str) -> str:
-    """What JSON can carry: a file may hold half of a character."""
-    return text.encode("utf-8", "replace").decode()
-
-
 def _times(times: StepTimes, workers: Sequence[str]) -> StepTimesAnswer:
     durations = times.durations
     return StepTimesAnswer(
-        workers=[_shown(worker) for worker in workers],
-        worker=_shown(times.worker),
+        workers=list(workers),
+        worker=times.worker,
         first_step=times.first,
         steps=len(durations),
         begin_ns=times.begin_ns,
