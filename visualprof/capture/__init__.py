@@ -1,8 +1,7 @@
 """Recording of what only the user's process knows; needs the standard library and the framework that is there already.
 
 `profile` records some steps, `listen` and `watch` record when somebody asks or steps get slow (docs/capture.md).
-`add_graph` writes a model as its author nested it
-(docs/graph-format.md).
+`add_graph` writes a model as its author nested it (docs/graph-format.md).
 """
 
 from __future__ import annotations
