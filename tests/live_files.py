@@ -48,4 +48,6 @@ def series(run: Path, rank: int, numbers: list[int], first: int = 0) -> Path:
 
 def _write(run: Path, name: str, content: dict[str, Any]) -> None:
     (run / ".live").mkdir(parents=True, exist_ok=True)
-    (run / ".live" / name).write_text(json.dumps(content))
+    part = run / ".live" / f".{name}.part"
+    part.write_text(json.dumps(content))
+    part.replace(run / ".live" / name)

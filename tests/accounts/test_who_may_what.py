@@ -286,7 +286,8 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
 
 def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
     questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
-    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}  # the run has no such thing
+    # The run has no such thing.
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}
     for name in ("ann", "root"):
         browser = asked.team.browser(name)
         answers = {route: asked.by(browser, route) for route in questions if route not in absent}

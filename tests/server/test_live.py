@@ -139,7 +139,8 @@ def test_hostile_files_say_nothing(site: Site) -> None:
     for name, content in {
         "a.json": "{", "b.json": "[]", "c.json": json.dumps(whole), "d.json": "9" * 70_000,
         "e.json": json.dumps({**whole, "worker": "e", "state": "x" * 900}), "request.json": '{"id": 1}',
-        "f.json": json.dumps({**whole, "worker": "f", "step": 2**70}), "g.json": json.dumps({**whole, "worker": "\ud800"}), "ack.x.json": "[" * 60_000,
+        "f.json": json.dumps({**whole, "worker": "f", "step": 2**70}),
+        "g.json": json.dumps({**whole, "worker": "\ud800"}), "ack.x.json": "[" * 60_000,
     }.items():  # fmt: skip
         (folder / name).write_text(content)
     if sys.platform != "win32":
