@@ -11,8 +11,10 @@ import pytest
 from teams import MODEL_FILE, Browser, Team, machine
 from werkzeug.test import TestResponse
 
+from tests.live_files import heartbeat
 from visualprof.accounts.notices.rows import tell
 from visualprof.remote.queue.uploads import graph_of
+from visualprof.server.session_token import HEADER
 
 pytestmark = pytest.mark.both_databases
 
@@ -320,6 +322,26 @@ def test_a_run_is_shared_with_a_project_and_with_everybody(asked: Asked) -> None
     assert team_runs(eve) == {"shared", team.run}
     team.browser("root").ask("PUT", "runs/access", json={"run": "shared", "visibility": "private"})
     assert team_runs(eve) == {team.run}
+
+
+def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member(asked: Asked) -> None:
+    team, (ann, bob, eve) = asked.team, (asked.team.browser(name) for name in ("ann", "bob", "eve"))
+
+    def answers(run: str) -> list[int]:
+        heartbeat(team.site.folder / run, 0)
+        team.site.logdir.rescan()
+        by = []
+        for browser in (eve, bob, ann):
+            by.append(browser.ask("POST", "live/record", json={"run": run}).status_code)
+            told = browser.ask("GET", "live").get_json()["runs"]
+            assert [one["recordable"] for one in told if one["run"] == run] == [by[-1] in (201, 409)] * (by[-1] != 404)
+        return by
+
+    assert answers("shared") == [403, 201, 409]
+    ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"})
+    assert answers(team.run) == [403, 403, 201]
+    forged = ann.ask("POST", "live/record", json={"run": team.run}, headers={HEADER: "x"})
+    assert forged.status_code == 401
 
 
 def test_a_known_file_opens_nothing(asked: Asked) -> None:

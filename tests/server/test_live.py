@@ -95,6 +95,13 @@ def test_what_ended_long_ago_is_not_live(site: Site) -> None:
     assert ask(site).get_json()["error"] == "no process of this run listens any more"
 
 
+def test_a_folder_that_nobody_writes_to_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    heartbeat(site.folder / "job", 0)
+    os.utime(site.folder / "job" / ".live", (time.time() - 3700,) * 2)
+    monkeypatch.setattr(files, "beats", lambda run: pytest.fail(f"{run} was read"))
+    assert live(site) == []
+
+
 def test_who_cannot_be_asked_is_told_why(site: Site, make_site: MakeSite) -> None:
     del make_site
     assert ask(site, run="none").status_code == 404

@@ -207,12 +207,21 @@ class Live(Resource):
             until, row = self._known.get(beside.live, (0.0, None))
             if begun < until:
                 return row
-        row = _live_run(run, Path(beside.live).parent) if is_own_folder(beside.root, beside.live) else None
+        fresh = _beats(beside.live) and is_own_folder(beside.root, beside.live)
+        row = _live_run(run, Path(beside.live).parent) if fresh else None
         lives = row is not None and any(one.state != "ended" for one in row.processes)
         end = time.monotonic()
         with self._lock:
             self._known[beside.live] = end + max(_FRESH_S if lives else _OVER_S, _SHARE * (end - begun)), row
         return row
+
+
+def _beats(path: str) -> bool:
+    """Was anything written there within the last hour? Thousands of runs may have been live once."""
+    try:
+        return time.time_ns() - os.stat(path).st_mtime_ns < _SHOWN_NS
+    except OSError:
+        return False
 
 
 def _live_run(run: str, folder: Path) -> LiveRun | None:
