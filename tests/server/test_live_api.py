@@ -97,7 +97,8 @@ def test_what_ended_long_ago_is_not_live(site: Site) -> None:
 
 def test_a_folder_that_nobody_writes_to_is_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     heartbeat(site.folder / "job", 0)
-    os.utime(site.folder / "job" / ".live", (time.time() - 3700,) * 2)
+    then = time.time() - 3700
+    os.utime(site.folder / "job" / ".live", (then, then))
     monkeypatch.setattr(files, "beats", lambda run: pytest.fail(f"{run} was read"))
     assert live(site) == []
 
