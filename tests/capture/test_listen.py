@@ -238,7 +238,7 @@ def test_a_forked_child_neither_listens_nor_speaks(listening: Callable[[], list[
 
 def test_the_optimizer_tells_the_steps_until_the_script_does(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(model.parameters(), 0.0)
-    listener = capture.listen(tmp_path, run="run", monitor=False)
+    listener = capture.listen(tmp_path, run="run", framework="torch", monitor=False)
     try:
         for _ in range(7):
             work()
@@ -247,7 +247,7 @@ def test_the_optimizer_tells_the_steps_until_the_script_does(tmp_path: Path) -> 
         assert found.step == 7
     finally:
         listener.stop()
-    listener = capture.listen(tmp_path, run="own", monitor=False)
+    listener = capture.listen(tmp_path, run="own", framework="torch", monitor=False)
     try:
         for _ in range(5):
             optimizer.step()
@@ -274,11 +274,30 @@ def test_a_run_that_cannot_be_written_stops_no_training(tmp_path: Path) -> None:
     listener.stop()
 
 
-def test_a_process_without_a_framework_is_seen_and_says_why_it_cannot_record(tmp_path: Path) -> None:
-    (tmp_path / "serve.py").write_text(
-        "import time; from visualprof import capture; capture.watch('runs')\n"
-        "for _ in range(30): capture.step(); time.sleep(0.02)\n"
-    )
+SERVING = """
+import multiprocessing, time
+from visualprof import capture
+
+
+def serve():
+    capture.watch("runs")
+    for _ in range(30):
+        capture.step()
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    PLACE
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["serve()", "p = multiprocessing.get_context('spawn').Process(target=serve); p.start(); p.join()"]
+)
+def test_a_process_without_a_framework_is_seen_until_its_end_and_says_why_it_cannot_record(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "serve.py").write_text(SERVING.replace("PLACE", place))
     env = {**os.environ, "PYTHONPATH": str(ROOT), "VISUALPROF_RUN": "run"}
     subprocess.run([sys.executable, "serve.py"], cwd=tmp_path, env=env, check=True)
     (found,) = live.beats(tmp_path / "runs" / "run")
@@ -365,8 +384,8 @@ def test_the_command_names_who_cannot_and_who_is_gone(tmp_path: Path, capsys: py
     out = capsys.readouterr().out
     assert "5 steps of 1 processes, from step 104 on at the earliest" in out
     assert "rank1_far_6: not asked: no framework is imported yet" in out
-    assert "rank 1: does not listen" in out
     assert "rank 2: does not listen" in out
+    assert "rank 1:" not in out
     put(tmp_path / "b", beat(0, **lively))
     assert main(["record", str(tmp_path)]) == 2
     assert "2 runs listen" in capsys.readouterr().err

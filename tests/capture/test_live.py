@@ -58,15 +58,17 @@ def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_a
 
 
 def test_who_lives_hangs_or_ended() -> None:
-    own = {"where": live.where(), "pid": os.getpid(), "started": files.started(os.getpid())}
+    own: dict[str, Any] = {"where": live.where(), "pid": os.getpid(), "started": files.started(os.getpid())}
     assert live.health(beat(**own), NOW + 9 * S) == ("listening", 0)
     assert live.health(beat(state="ended"), NOW + S) == ("ended", S)
     assert live.health(beat(), NOW + 11 * S) == ("silent", 11 * S)
     assert live.health(beat(t_ns=NOW + 30 * S), NOW + 31 * S) == ("hung", 31 * S)
     assert live.health(beat(t_ns=NOW + 30 * S, step_ns=2 * S), NOW + 31 * S) == ("listening", 0)  # 20 steps of 2 s
     if live.where():
-        assert live.health(beat(**own | {"started": 1}), NOW) == ("ended", 0)  # another process has its number
-        assert live.health(beat(**own | {"where": "elsewhere", "started": 1}), NOW) == ("listening", 0)
+        own["started"] = 1
+        assert live.health(beat(**own), NOW) == ("ended", 0)  # another process has its number
+        own["where"] = "elsewhere"
+        assert live.health(beat(**own), NOW) == ("listening", 0)
 
 
 @pytest.mark.skipif(not live.where(), reason="no /proc")

@@ -20,6 +20,7 @@ from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
 
 RING = 1 << 16  # ends of steps that the thread beside may be behind
 POLL_S = live.POLL_NS / 1e9
+STOP_S = 5.0
 
 
 class Steps:
@@ -101,11 +102,12 @@ class Beside:
         self._restart(self._steps.count)
         self._thread.start()
 
-    def stop(self) -> None:
-        """Ends the thread."""
+    def stop(self) -> bool:
+        """Ends the thread; False where it stands still with the file system."""
         self._end.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_S)
+        return not self._thread.is_alive()
 
     def last(self) -> None:
         """Says that the process ends, after `stop`."""

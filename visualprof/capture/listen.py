@@ -100,8 +100,7 @@ class Listener:
         """Ends a recording that runs, waits for its file, says that the process ended."""
         self._unhook()
         self._steps.wake = NEVER
-        if self._beside and self._asked:
-            self._beside.stop()
+        if self._beside and self._asked and self._beside.stop():
             self._asked.end(self._steps.count)
             self._beside.last()
         self._beside = None

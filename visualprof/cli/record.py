@@ -42,11 +42,11 @@ def run(args: argparse.Namespace) -> int:
     asked = live.ask(folder, Wish(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
     print(f"{folder}: {asked.count} steps of {len(asked.workers)} processes{first}")
-    known = {beat.worker: beat for beat in beats}
-    for beat in beats:
-        if beat.worker not in asked.workers and live.health(beat, asked.t_ns)[0] != "ended":
+    there = [beat for beat in beats if live.health(beat, asked.t_ns)[0] != "ended"]
+    for beat in there:
+        if beat.worker not in asked.workers:
             print(f"  {plain(beat.worker)}: not asked: {plain(beat.problem or _odd(beat, asked.t_ns))}")
-    for rank in sorted(_absent([known[name] for name in asked.workers if name in known])):
+    for rank in sorted(_absent(there)):
         print(f"  rank {rank}: does not listen")
     return _wait(folder, asked) if args.wait else 0
 
