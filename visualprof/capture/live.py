@@ -213,6 +213,7 @@ def is_sound(found: Request) -> bool:
         1 <= found.count <= MOST_RECORDED
         and len(found.starts) == len(found.read_by) <= STARTS
         and set(found.options) == set(SWITCHES)
+        and not any(map(_PATH.search, found.workers))
         and in_turn
         and read_first
     )
