@@ -21,6 +21,7 @@ LEAST_SHARE = 0.0005  # of the step
 CHANCE = 0.01  # of the step's interval
 FALSE_DISCOVERIES = 0.05  # among the rows that are called changed
 CLIPPED_AT = 2.5  # standard deviations, as the median deviation tells them
+FEW = 5.0
 MOST_ALIKE = 0.9
 MOST_DETECTABLE = 3.0  # logarithm: what is seen from 20 times on is not seen
 COMMON_ROWS = 40  # the largest, whose median is what all of them share
@@ -94,7 +95,7 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     x, y = x[tested], y[tested]
     logs = (x > 0).all(axis=1) & (y > 0).all(axis=1)
     x[logs], y[logs] = np.log(x[logs]), np.log(y[logs])
-    x, y = _clipped(x), _clipped(y)
+    x, y = _clipped(x, FEW), _clipped(y, FEW)
     change = y.mean(axis=1) - x.mean(axis=1)
     alike = _alike(x, y)
     (of_x, free_x), (of_y, free_y) = _of_mean(x, alike), _of_mean(y, alike)
@@ -108,10 +109,13 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     return RowChanges(sure, drift, _detectable(error[logs], freedom[logs], len(tested)))
 
 
-def _clipped(values: Matrix) -> Matrix:
-    """Rows with their outliers brought in: a step that waited for the disk says nothing about the others."""
+def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
+    """Rows with their outliers brought in: a step that waited for the disk says nothing about the others.
+
+    few: of few steps the median deviation is often too small, which many rows at once would find; so much further.
+    """
     middle = np.median(values, axis=1, keepdims=True)
-    room = CLIPPED_AT * 1.4826 * np.median(np.abs(values - middle), axis=1, keepdims=True)
+    room = CLIPPED_AT * (1 + few / values.shape[1]) * 1.4826 * np.median(np.abs(values - middle), axis=1, keepdims=True)
     return np.clip(values, middle - room, middle + room)
 
 
