@@ -73,6 +73,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET views": (VIEWER, ""),
     "GET view/<name>": (VIEWER, "ann"),
     "GET charts/<name>": (VIEWER, "ann"),
+    "GET diff": (VIEWER, "ann"),
     "GET trend": (VIEWER, ""),
     "GET timeline/meta": (VIEWER, "ann"),
     "GET timeline/tile": (VIEWER, "ann"),
@@ -128,7 +129,8 @@ TABLE: dict[str, tuple[str, str]] = {
 
 # What a link to a run opens of it, besides what is open to anyone.
 BY_LINK = {
-    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET models",
+    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET diff",
+    "GET models",
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET trend",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
@@ -143,6 +145,7 @@ QUERIES = {
     "GET live/steps": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
+    "GET diff": "run=RUN&base=RUN",
     "GET models/match": "run=RUN",
     "GET graph": "model=MODEL",
     "GET graph/node": "model=MODEL&node=0",
