@@ -1,0 +1,87 @@
+// Which run the shown one is compared with: the address names it, completed by what stands at the same place of the base.
+import { computed } from "vue";
+import type { Query, Run, Span, Worker } from "../api";
+import { patch_query, query_value } from "./address";
+import { runs, spans_of } from "./runs";
+import { file_stamp, run, selected_query, sorted_runs, span, step, worker } from "./selection";
+
+/** Why a run or file cannot be what another is compared with. */
+export type Obstacle = "gone" | "same" | "unreadable" | "apart";
+
+/** Rank 3 is compared with rank 3. */
+function at_same_place<T extends { id: string }>(all: readonly T[], named: string | null, shown: T | null): T | null {
+  return all.find((one) => one.id === named) ?? all.find((one) => one.id === shown?.id) ?? all[0] ?? null;
+}
+
+export const base_id = computed(() => query_value("base"));
+export const base_run = computed<Run | null>(() => runs.value.find((one) => one.id === base_id.value) ?? null);
+export const base_worker = computed<Worker | null>(() => at_same_place(base_run.value?.workers ?? [], query_value("base_worker"), worker.value));
+export const base_span = computed<Span | null>(() => at_same_place(base_worker.value?.spans ?? [], query_value("base_span"), span.value));
+
+function between(base: Span, shown: Span): Obstacle | null {
+  if (base === shown) return "same";
+  if (base.state === "failed") return "unreadable";
+  const known = base.views.length > 0 && shown.views.length > 0;
+  return known && !base.views.some((view) => shown.views.includes(view)) ? "apart" : null;
+}
+
+/** Of a run as a whole: the reason of its files, where all have one. */
+export function obstacle_of(one: Run): Obstacle | null {
+  const shown = span.value;
+  if (!shown) return null;
+  const reasons = spans_of(one).map((base) => between(base, shown));
+  return reasons.includes(null) ? null : (reasons.find((reason) => reason !== "same") ?? "same");
+}
+
+/** Why the base that the address names cannot be compared with; null while there is none. */
+export const obstacle = computed<Obstacle | null>(() => {
+  if (base_id.value === null || runs.value.length === 0) return null;
+  if (!base_span.value) return "gone";
+  return span.value && between(base_span.value, span.value);
+});
+
+/** Whether there is anything to compare with, or the address says so. */
+export const has_bases = computed(() => base_id.value !== null || sorted_runs.value.some((one) => one !== run.value) || (run.value !== null && spans_of(run.value).length > 1));
+
+/** The base as the views and the timeline ask for it, with the same step where it has one of that name. */
+export const base_query = computed<Query | null>(() => {
+  if (!base_run.value || !base_worker.value || !base_span.value || obstacle.value) return null;
+  const same_step = step.value !== null && base_span.value.steps.includes(step.value) ? step.value : null;
+  return { run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: same_step };
+});
+
+/** What a question about both carries; null unless two can be compared. */
+export const compared_query = computed<Query | null>(() => {
+  const base = base_query.value;
+  return base && selected_query.value && { ...selected_query.value, base: base["run"], base_worker: base["worker"], base_span: base["span"] };
+});
+
+/** Changes when one of both files does. */
+export const compared_stamp = computed(() => `${file_stamp.value} ${base_span.value?.modified_ns ?? 0} ${base_span.value?.state ?? ""}`);
+
+/** Of the run that is shown, another of its files. */
+export function choose_base(id: string): void {
+  const other = id === run.value?.id ? run.value.workers.flatMap((one) => one.spans.map((file) => ({ one, file }))).find(({ file }) => file !== span.value && file.state !== "failed") : undefined;
+  patch_query({ base: id, base_worker: other?.one.id ?? null, base_span: other?.file.id ?? null }, true);
+}
+
+export function choose_base_worker(id: string): void {
+  patch_query({ base_worker: id, base_span: null }, true);
+}
+
+export function choose_base_span(id: string): void {
+  patch_query({ base_worker: base_worker.value?.id ?? null, base_span: id }, true);
+}
+
+export function remove_base(): void {
+  patch_query({ base: null, base_worker: null, base_span: null }, true);
+}
+
+/** The base becomes what is shown, and what is shown its base. */
+export function swap_base(): void {
+  if (!base_run.value || !base_worker.value || !base_span.value || !run.value) return;
+  patch_query({
+    run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: base_query.value?.["step"] as string | null ?? null,
+    base: run.value.id, base_worker: worker.value?.id ?? null, base_span: span.value?.id ?? null,
+  }, true);
+}
