@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
+from flask import Response
 from msgspec import Meta
 
 from visualprof.errors import MissingData
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.api.spans import columns_of, summary_of
-from visualprof.server.api.views import Results
-from visualprof.server.routes import SPAN, Query, Resource, get
+from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
+from visualprof.server.routes import SPAN, Resource, get
 from visualprof.server.visible import Visible
 from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
-from visualprof.views.diff.side import SIDE, Side
+from visualprof.views.diff.side import SIDE, Side, compute
 
 
-class DiffQuery(Query, kw_only=True):
+class DiffQuery(RowsQuery, kw_only=True):
     """The run that is looked at, the one it is compared with, and how."""
 
     run: Annotated[str, Meta(description="id of a run, the new one")]
@@ -38,12 +40,13 @@ class Diffs(Resource):
     def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
         self._logdir, self._visible, self._sides = logdir, visible, Results()
 
-    @get("/diff", refuses=SPAN, needs="link")
-    def diff(self, query: DiffQuery) -> DiffAnswer:
+    @get("/diff", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
+    def diff(self, query: DiffQuery) -> DiffAnswer | Response:
         """A run compared with another."""
+        rows = rows_of(query)
         base = self._side(query, query.base, query.base_worker, query.base_span)
         new = self._side(query, query.run, query.worker, query.span)
-        return compare(query.view, base, new)
+        return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
 
     def _side(self, query: DiffQuery, run: str, worker: str, span_id: str) -> Named:
         """One of the two.
@@ -59,15 +62,9 @@ class Diffs(Resource):
                 f"it has data for: {', '.join(summary.views)}",
             )
 
-        def worked_out() -> Side:
+        def worked_out() -> Answer:
             place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
             kept = place.load()
-            made = (
-                place.worked_out(lambda: SIDE.compute(columns_of(self._logdir, span), params)) if kept is None else kept
-            )
-            assert isinstance(made, Side)
-            return made
+            return place.worked_out(lambda: compute(columns_of(self._logdir, span), params)) if kept is None else kept
 
-        side = self._sides.get((summary.fingerprint, params), worked_out)
-        assert isinstance(side, Side)
-        return Named(span.log_file.file, side)
+        return Named(span.log_file.file, cast("Side", self._sides.get((summary.fingerprint, params), worked_out)))

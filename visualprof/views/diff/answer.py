@@ -94,7 +94,7 @@ class DiffPoints(Columns):
 
 
 class DiffNote(msgspec.Struct):
-    """What makes the two not alike, or an answer less sure. base, new: what each of them has, where that is the point."""
+    """What makes the two not alike, or an answer less sure. base, new: what each has, where that is the point."""
 
     id: kinds.Word
     base: str | None = None

@@ -187,10 +187,11 @@ def _steps_of(trace: Trace, windows: Windows, rows: Rows) -> Ints:
     return place[trace.events.step[rows]]
 
 
-def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, **others: Ints | Mask | Rows) -> _Spent:
+def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
+    """Events as they are, in the steps that asked for them."""
     none = np.zeros(len(rows), np.int64)
-    filled = {"under": none, "part": none - 1, "on_device": none > 0, "shape": none, **others}
-    return _Spent(_steps_of(trace, windows, rows), none + 1, ns, trace.events.name[rows], **filled)
+    step, name = _steps_of(trace, windows, rows), trace.events.name[rows]
+    return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
 
 
 def _operators(trace: Trace, windows: Windows) -> _Spent:
@@ -199,18 +200,17 @@ def _operators(trace: Trace, windows: Windows) -> _Spent:
     on_device = bool(times.device_self.any())
     spent = times.device_self if on_device else times.host_self
     shapes = trace.arg("input_shapes", times.rows, 0).astype(np.int64)
-    return _plain(trace, windows, times.rows, spent, on_device=np.full(len(spent), on_device), shape=shapes)
+    return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes)
 
 
 def _kernels(trace: Trace, windows: Windows) -> _Spent:
     rows = np.flatnonzero(is_kernel(trace)).astype(np.int32)
-    here = np.ones(len(rows), bool)
-    return _plain(trace, windows, rows, trace.events.dur[rows], under=_launched_by(trace, rows), on_device=here)
+    return _plain(trace, windows, rows, trace.events.dur[rows], True)._replace(under=_launched_by(trace, rows))
 
 
 def _runtime(trace: Trace, windows: Windows) -> _Spent:
     rows = np.flatnonzero(is_api_call(trace)).astype(np.int32)
-    return _plain(trace, windows, rows, trace.events.dur[rows])
+    return _plain(trace, windows, rows, trace.events.dur[rows], False)
 
 
 _ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
@@ -258,18 +258,15 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
     own = np.maximum(spent - inner, 0)
     whole = np.bincount(step, own, len(windows))
     own = np.rint(own * (filled / np.maximum(whole, 1))[step]).astype(np.int64)
-    under = _launched_by(trace, row) * on_stream[row]
-    none = np.zeros(len(row), np.int64)
-    shown = np.where(own > 0, step, -1)
     return _Spent(
-        shown,
-        (later == 0).astype(np.int64),
-        own,
-        events.name[row],
-        under,
-        none + PARTS.index(part),
-        on_stream[row],
-        none,
+        step=np.where(own > 0, step, -1),
+        calls=(later == 0).astype(np.int64),
+        ns=own,
+        name=events.name[row],
+        under=_launched_by(trace, row) * on_stream[row],
+        part=np.full(len(row), PARTS.index(part)),
+        on_device=on_stream[row],
+        shape=np.zeros(len(row), np.int64),
     )
 
 
