@@ -67,4 +67,8 @@ class Diffs(Resource):
             kept = place.load()
             return place.worked_out(lambda: compute(columns_of(self._logdir, span), params)) if kept is None else kept
 
-        return Named(span.log_file.file, cast("Side", self._sides.get((summary.fingerprint, params), worked_out)))
+        return Named(
+            span.log_file.file,
+            cast("Side", self._sides.get((summary.fingerprint, params), worked_out)),
+            summary.fingerprint,
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -10,6 +11,7 @@ import msgspec
 import numpy as np
 
 from visualprof.errors import MissingData
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views import Params, View
@@ -20,8 +22,11 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
+from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names
 
+_SHAPE = pattern(r"\[+([\d, ]+)\]")
+_TYPE = pattern(r"(?:c10::)?(\w+)")
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
@@ -67,7 +72,10 @@ class StepTimes(Columns):
 
 
 class Facts(msgspec.Struct):
-    """What makes two recordings alike or not; "" and None are unknown. marked: the steps are marked in the file."""
+    """What makes two recordings alike or not; "" and None are unknown.
+
+    marked: the steps are marked in the file. input, precision: shape and type of what the products take, by their time.
+    """
 
     framework: str
     version: str
@@ -78,7 +86,8 @@ class Facts(msgspec.Struct):
     host: str
     marked: bool
     truncated: bool
-    dropped: int
+    input: str
+    precision: str
     cpu_pressure_ratio: float | None
     system_cpu_ratio: float | None
 
@@ -147,10 +156,22 @@ def _facts(trace: Trace, windows: Windows) -> Facts:
         host=meta.host,
         marked=len(trace.steps) > 0,
         truncated=meta.truncated,
-        dropped=len(windows.dropped),
+        input=_of_products(trace, "input_shapes", _SHAPE),
+        precision=_of_products(trace, "input_types", _TYPE),
         cpu_pressure_ratio=cpu_pressure(trace),
         system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
     )
+
+
+def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str]) -> str:
+    """What convolutions and matrix products take first, that of the most time; "" where it is unknown."""
+    times = operator_times(trace, launches(trace))
+    products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
+    texts = trace.arg(argument, times.rows[products], 0).astype(np.int64)
+    spent = (times.device_total if times.device_total.any() else times.host_total)[products]
+    total = np.bincount(texts, spent * (texts > 0))
+    first = wanted.search(trace.strings[int(total.argmax())]) if total.any() else None
+    return first[1].replace(" ", "") if first else ""
 
 
 def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
@@ -160,13 +181,13 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
     pieces = group(*keys)
     first = inside[pieces.first]
-    called = names(trace, spent.name[first])
-    if params.group == "shape":
-        called = [f"{name} {trace.strings[i]}".rstrip() for name, i in zip(called, shape[first].tolist(), strict=True)]
+    called = [
+        f"{name} {of}".rstrip() for name, of in zip(*(names(trace, v[first]) for v in (spent.name, shape)), strict=True)
+    ]
     cells = group(pieces.of.astype(np.int64) * steps + spent.step[inside])
     at = cells.first
     return Pieces(
-        part=[PARTS[i] if i >= 0 else "" for i in spent.part[first].tolist()],
+        part=[(*PARTS, "")[i] for i in map(int, spent.part[first])],
         name=called,
         under=names(trace, spent.under[first]),
         on_device=spent.on_device[first].tolist(),
