@@ -108,6 +108,12 @@ export function cell_text(kind: Kind, value: Cell | undefined): string {
   return kind === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
 }
 
+/** A change: its sign stands before it. */
+export function signed_text(kind: Kind, value: number): string {
+  const text = cell_text(kind, Math.abs(value));
+  return text.startsWith("<") ? text : (value > 0 ? "+" : value < 0 ? "\u2212" : "") + text;
+}
+
 /** The unrounded value, for the hover title of a cell. */
 export function exact_text(kind: Kind, value: Cell | undefined): string {
   const number = NUMBERS[kind];
