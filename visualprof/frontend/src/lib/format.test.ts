@@ -65,7 +65,7 @@ describe("columns", () => {
 
   it("writes the sign of a change before it, where there is anything to see", () => {
     expect([signed_text("ns", 1500), signed_text("bytes", -2048), signed_text("ratio", 0)]).toEqual(["+1.50\u00a0µs", "−2.00\u00a0KiB", "0\u00a0%"]);
-    expect([signed_text("ratio", -0.0001), signed_text("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4278.9\u00a0%"]);
+    expect([signed_text("ratio", -0.0001), signed_text("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
   it("keeps the exact value for the title", () => {

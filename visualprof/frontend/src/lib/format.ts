@@ -70,6 +70,7 @@ export function ratio(value: number): string {
   const percent = value * 100;
   if (percent === 0) return `0${GAP}%`;
   if (percent > 0 && percent < 0.05) return `<0.1${GAP}%`;
+  if (Math.abs(percent) >= 1000) return `${grouped.format(percent)}${GAP}%`;
   const text = percent.toFixed(1);
   return `${text === "100.0" ? "100" : text}${GAP}%`;
 }
