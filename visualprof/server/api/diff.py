@@ -17,7 +17,7 @@ from visualprof.views.answers.kept import KeptAnswer
 from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
-from visualprof.views.diff.side import SIDE, Side, compute
+from visualprof.views.diff.side import SIDE, Side, Viewed, compute
 
 
 class DiffQuery(RowsQuery, kw_only=True):
@@ -29,7 +29,7 @@ class DiffQuery(RowsQuery, kw_only=True):
     base: Annotated[str, Meta(description="id of the run that it is compared with")]
     base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
     base_span: Annotated[str, Meta(description="id of a span of that")] = ""
-    view: Annotated[Literal["overview", "operator", "kernel", "runtime"], Meta(description="whose rows")] = "overview"
+    view: Annotated[Viewed, Meta(description="whose rows")] = "overview"
     step: Annotated[str, Meta(description="one step of both, by name; all when absent")] = ""
     group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
 
@@ -56,11 +56,8 @@ class Diffs(Resource):
         span = self._visible.listing().find(run, worker, span_id)
         summary = summary_of(self._logdir, span)
         params = SIDE.parse({"view": query.view, "step": query.step, "group": query.group})
-        if query.view not in summary.views:
-            raise MissingData(
-                f"{span.log_file.name} has no data for the view {query.view!r}",
-                f"it has data for: {', '.join(summary.views)}",
-            )
+        if "overview" not in summary.views:
+            raise MissingData(f"{span.log_file.name} has nothing that could be compared", "compare another run")
 
         def worked_out() -> Answer:
             place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))

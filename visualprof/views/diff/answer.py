@@ -70,7 +70,7 @@ class DiffRows(Columns, kw_only=True):
 
 
 class DiffSizes(Columns):
-    """Memory. what: peak_allocated, peak_reserved, or the operator that holds it at the peak. device: -1 the host."""
+    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak by an operator."""
 
     name: kinds.Names
     what: kinds.Words

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.errors import MissingData
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views.answers.table import Table, at
-from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffStep
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Table, at, from_rows
+from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
 from visualprof.views.diff.match import Matched, match
 from visualprof.views.diff.notes import notes
-from visualprof.views.diff.side import Side
+from visualprof.views.diff.side import Held, Side
 from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
 from visualprof.views.measure.steps import PARTS
 
@@ -38,9 +40,12 @@ class _Times(NamedTuple):
 def compare(view: str, base: Named, new: Named) -> DiffAnswer:
     """What changed from one run to the other, per step.
 
-    Raises: MissingData: the steps of only one of them are marked.
+    Raises: MissingData: the steps of only one of them are marked, or neither has anything for the view.
     """
     _same_kind(base, new)
+    memory = _memory(base.side, new.side)
+    if memory is None and not len(base.side.pieces) + len(new.side.pieces):
+        raise MissingData(f"neither {base.path} nor {new.path} has data for the view {view!r}", "compare another view")
     parts = _parts(base.side, new.side)
     step = _step(base.side, new.side, parts)
     matched = match(base.side, new.side)
@@ -58,10 +63,11 @@ def compare(view: str, base: Named, new: Named) -> DiffAnswer:
         step=step,
         parts=Table(columns=parts),
         rows=Table(columns=rows),
-        explained_ratio=max(0.0, 1 - abs(left / step.delta_ns)) if step.delta_ns else None,
-        not_explained_ns=left,
+        explained_ratio=max(0.0, 1 - abs(left / step.delta_ns)) if step.delta_ns and not memory else None,
+        not_explained_ns=None if memory else left,
         detectable_ratio=changes.detectable if changes else None,
         notes=list(notes(base.side, new.side, same, step, changes)),
+        memory=memory,
     )
 
 
@@ -72,6 +78,32 @@ def _same_kind(base: Named, new: Named) -> None:
             raise MissingData(
                 f"{one.path} has no steps, {other.path} has", "mark the steps of both, or compare recordings without"
             )
+
+
+def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
+    """What each holds, peaks first, then the largest change; null where neither tells."""
+    if base.memory is None and new.memory is None:
+        return None
+    held = [dict(_sizes(side.memory)) if side.memory else dict[tuple[str, int, str], int]() for side in (base, new)]
+    rows: list[tuple[Any, ...]] = []
+    for key in dict.fromkeys((*held[0], *held[1])):
+        before, after = held[0].get(key), held[1].get(key)
+        what, device, name = key
+        if what != "held_at_peak" and (before is None or after is None):
+            rows.append((name, what, device, before, after, None, None, None))  # not recorded is not nothing
+            continue
+        a, b = before or 0, after or 0
+        large = abs(b - a) > LEAST_CHANGE * a
+        rows.append((name, what, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
+    rows.sort(key=lambda row: (row[1] == "held_at_peak", -abs(row[5] or 0)))
+    return Table(columns=from_rows(DiffSizes, rows))
+
+
+def _sizes(memory: Table[Held]) -> Iterator[tuple[tuple[str, int, str], int]]:
+    """Bytes by what holds them: on different devices of the same number the name may differ."""
+    columns = memory.columns
+    for name, what, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
+        yield (what, int(device), name), int(size)
 
 
 def _run(named: Named) -> DiffRun:
@@ -132,12 +164,12 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
     large = (np.maximum(before, after) >= least) & ~(np.abs(ratio) <= LEAST_CHANGE)
     status = [_status(row.replaced, *one) for row, *one in zip(rows, *calls, large.tolist(), strict=True)]
     order = np.argsort(-np.abs(delta), kind="stable")
-    columns = {
-        "name": [row.name for row in rows],
-        "key": [row.key for row in rows],
-        "part": [row.part for row in rows] if any(row.part for row in rows) else None,
-        "base_name": [row.base for row in rows] if any(row.replaced for row in rows) else None,
-        "new_name": [row.new for row in rows] if any(row.replaced for row in rows) else None,
+    columns: dict[str, Column] = {"name": [row.name for row in rows], "key": [row.key for row in rows]}
+    if any(row.part for row in rows):
+        columns["part"] = [row.part for row in rows]
+    if any(row.replaced for row in rows):
+        columns |= {"base_name": [row.base for row in rows], "new_name": [row.new for row in rows]}
+    columns |= {
         "base_calls": calls[0],
         "new_calls": calls[1],
         "base_ns": before,
@@ -148,7 +180,7 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
         "status": status,
         "significant": changes.significant.tolist() if changes else [None] * len(rows),
     }
-    return DiffRows(**{name: None if column is None else at(column, order) for name, column in columns.items()})
+    return DiffRows(**{name: at(column, order) for name, column in columns.items()})
 
 
 def _status(replaced: bool, before: float, after: float, large: bool) -> Status:

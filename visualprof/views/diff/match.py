@@ -66,7 +66,7 @@ def match(base: Side, new: Side) -> Matched:
         rows = [named.get(piece, Row(piece.part, piece.name)) for piece in own]
         of.append(np.array([places.setdefault(row, len(places)) for row in rows], np.int64))
         on_device |= zip(of[-1].tolist(), side.pieces.columns.on_device, strict=True)
-    return Matched(list(places), *of, [on_device[i] for i in range(len(places))])
+    return Matched(list(places), of[0], of[1], [on_device[i] for i in range(len(places))])
 
 
 def _pieces(side: Side, across: bool) -> list[_Piece]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,9 +14,10 @@ from visualprof.errors import MissingData
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views import Params, View
+from visualprof.views import Params, View, view
 from visualprof.views.answers import kinds
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered
@@ -30,11 +31,14 @@ _TYPE = pattern(r"(?:c10::)?(\w+)")
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
+Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed"]
+
+
 @dataclass(frozen=True)
 class SideParams(Params):
     """view: whose rows. group: operators by name, or by name and input shapes."""
 
-    view: Literal["overview", "operator", "kernel", "runtime"] = "overview"
+    view: Viewed = "overview"
     group: Literal["name", "shape"] = "name"
 
 
@@ -92,17 +96,30 @@ class Facts(msgspec.Struct):
     system_cpu_ratio: float | None
 
 
+class Held(Columns):
+    """Memory, as in `DiffSizes`."""
+
+    name: kinds.Names
+    what: kinds.Words
+    device: kinds.Identifiers
+    bytes: kinds.Sizes
+
+
 class Side(Answer):
-    """One of two runs."""
+    """One of two runs. memory: of the view of that name, null where the file has none."""
 
     facts: Facts
     steps: Table[StepTimes]
     pieces: Table[Pieces]
     cells: Table[Cells]
+    memory: Table[Held] | None = None
 
 
 class _Spent(NamedTuple):
-    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row."""
+    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row.
+
+    texts: of the ids of names; () for the trace's own.
+    """
 
     step: Ints
     calls: Ints
@@ -112,6 +129,7 @@ class _Spent(NamedTuple):
     part: Ints
     on_device: Mask
     shape: Rows
+    texts: tuple[str, ...] = ()
 
 
 def needs(trace: Trace) -> bool:
@@ -140,6 +158,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
         steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
+        memory=_held(trace, params.step) if params.view == "memory" else None,
     )
 
 
@@ -181,14 +200,13 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
     pieces = group(*keys)
     first = inside[pieces.first]
-    called = [
-        f"{name} {of}".rstrip() for name, of in zip(*(names(trace, v[first]) for v in (spent.name, shape)), strict=True)
-    ]
+    texts = spent.texts or trace.strings
+    called, of = [texts[int(i)] for i in spent.name[first]], names(trace, shape[first])
     cells = group(pieces.of.astype(np.int64) * steps + spent.step[inside])
     at = cells.first
     return Pieces(
         part=[(*PARTS, "")[i] for i in map(int, spent.part[first])],
-        name=called,
+        name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, of, strict=True)],
         under=names(trace, spent.under[first]),
         on_device=spent.on_device[first].tolist(),
     ), Cells(
@@ -234,9 +252,34 @@ def _runtime(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, rows, trace.events.dur[rows], False)
 
 
-_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
-    "operator": _operators, "kernel": _kernels, "runtime": _runtime,
-}  # fmt: skip
+def _collectives(trace: Trace, windows: Windows) -> _Spent:
+    """Collectives, each as long as any part of it ran, whoever waited for whom."""
+    calls = collectives(trace)
+    on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
+    return _plain(trace, windows, calls.event, calls.latency(), on_device)._replace(name=calls.name, texts=calls.names)
+
+
+def _nothing(trace: Trace, windows: Windows) -> _Spent:
+    """Of memory there are sizes, no times."""
+    return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
+
+
+def _held(trace: Trace, step: str) -> Table[Held] | None:
+    """Peaks of each device, and which operators hold most at the peak of the one with most."""
+    memory = view("memory")
+    if not memory.needs(trace):
+        return None
+    answer: Any = memory.compute(trace, memory.parse({"step": step} if step else {}))
+    rows: list[tuple[Any, ...]] = []
+    for device in answer.devices:
+        name = device.name or f"device {device.id}"
+        rows.append((name, "peak_allocated", device.id, device.peak_allocated_bytes))
+        if device.peak_reserved_bytes is not None:
+            rows.append((name, "peak_reserved", device.id, device.peak_reserved_bytes))
+    if answer.peak.operators:  # unset without a curve
+        held = answer.peak.operators.columns
+        rows += [(n, "held_at_peak", answer.device, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
+    return Table(columns=from_rows(Held, rows))
 
 
 def _launched_by(trace: Trace, rows: Ids) -> Rows:
@@ -252,7 +295,8 @@ def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dic
     Where several of a part run side by side (streams, threads) they share it by their durations.
     """
     found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in MADE_OF]
-    return _Spent(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    columns = zip(*(one[:-1] for one in found), strict=True)
+    return _Spent._make([*map(np.concatenate, columns), ()])
 
 
 def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Ints) -> _Spent:
@@ -290,5 +334,9 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
         shape=np.zeros(len(row), np.int64),
     )
 
+
+_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
+    "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
+}  # fmt: skip
 
 SIDE = View("diff_side", 0, needs, SideParams, compute)

@@ -100,9 +100,9 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     squares = of_x**2 / (x.shape[1] - 1) + of_y**2 / (y.shape[1] - 1)
     freedom = np.where(squares > 0, (of_x + of_y) ** 2 / np.where(squares > 0, squares, 1), 1.0)
     chance = np.array([_chance(*row) for row in zip(change.tolist(), error.tolist(), freedom.tolist(), strict=True)])
-    size: Floats = np.where(logs, np.abs(np.expm1(change)), np.abs(change))
+    change[logs] = np.expm1(change[logs])
     sure = np.zeros(len(base), bool)
-    sure[tested] = _discovered(chance) & (size > LEAST_CHANGE)
+    sure[tested] = _discovered(chance) & (np.abs(change) > LEAST_CHANGE)
     return RowChanges(sure, drift, _detectable(error[logs], freedom[logs], len(tested)))
 
 
