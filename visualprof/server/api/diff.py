@@ -31,6 +31,7 @@ class DiffQuery(RowsQuery, kw_only=True):
     base_span: Annotated[str, Meta(description="id of a span of that")] = ""
     view: Annotated[Viewed, Meta(description="whose rows")] = "overview"
     step: Annotated[str, Meta(description="one step of both, by name; all when absent")] = ""
+    base_step: Annotated[str, Meta(description="of the base, where that step has another name there")] = ""
     group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
 
 
@@ -44,18 +45,18 @@ class Diffs(Resource):
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
         """A run compared with another."""
         rows = rows_of(query)
-        base = self._side(query, query.base, query.base_worker, query.base_span)
-        new = self._side(query, query.run, query.worker, query.span)
+        base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or query.step)
+        new = self._side(query, query.run, query.worker, query.span, query.step)
         return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
 
-    def _side(self, query: DiffQuery, run: str, worker: str, span_id: str) -> Named:
+    def _side(self, query: DiffQuery, run: str, worker: str, span_id: str, step: str) -> Named:
         """One of the two.
 
         Raises: NotFound: there is no such run for whoever asks. Parsing. Unreadable. MissingData: it has nothing.
         """
         span = self._visible.listing().find(run, worker, span_id)
         summary = summary_of(self._logdir, span)
-        params = SIDE.parse({"view": query.view, "step": query.step, "group": query.group})
+        params = SIDE.parse({"view": query.view, "step": step, "group": query.group})
         if "overview" not in summary.views:
             raise MissingData(f"{span.log_file.name} has nothing that could be compared", "compare another run")
 

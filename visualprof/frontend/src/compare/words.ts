@@ -34,6 +34,7 @@ export function note_text(note: Note): string {
 export function row_wording(column: string, value: string): string {
   if (column === "status") return text_or(`compare.status.${value}`, value);
   if (column === "what") return text_or(`compare.what.${value}`, value);
+  if (column === "name" && value === "host") return t("memory.host");
   return column === "part" ? word(value) : value;
 }
 
