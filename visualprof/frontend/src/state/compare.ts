@@ -22,7 +22,7 @@ export const base_span = computed<Span | null>(() => at_same_place(base_worker.v
 export function between(base: Span, shown: Span): Obstacle | null {
   if (base === shown) return "same";
   if (base.state === "failed") return "unreadable";
-  const known = base.views.length > 0 && shown.views.length > 0;
+  const known = (base.state === "ready" || base.views.length > 0) && shown.views.length > 0;
   return known && !base.views.some((view) => shown.views.includes(view)) ? "apart" : null;
 }
 
