@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     limits = [limit for text in args.fail_on for limit in _limits.parse(text)]
     chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
     if chosen not in VIEWS:
-        what = "no recording keeps times of modules apart" if chosen == "modules" else "no such view can be compared"
+        what = "there is no view of modules" if chosen == "modules" else "there is no such view to compare"
         raise BadParameter(f"--view {chosen}: {what}", f"views: {', '.join(VIEWS)}")
     if chosen == "graph":
         return _models(args)

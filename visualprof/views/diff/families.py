@@ -23,7 +23,7 @@ _KERNELS = tuple(
         (r"multi_tensor_apply|reduce_kernel|elementwise_kernel", "functor"),
     )
 )
-_FUNCTOR = pattern(r"(\w+(?:Functor|Op|Ops|functor|kernel_cuda|kernel_impl))\w*")
+_FUNCTORS = tuple(map(pattern, (r"\w*[Ff]unctor\w*", r"\w+_kernel_(?:cuda|impl)", r"\w+Ops?\b")))
 _NUMBER = pattern(r"_?\d+$")
 
 _OPERATORS = tuple(
@@ -57,8 +57,8 @@ def kernel_family(name: str) -> str:
     for search, family in _KERNELS:
         if found := search.search(name):
             if family == "functor":
-                functor = _FUNCTOR.search(name)
-                return functor[1].replace("CUDAFunctor_add", "AddFunctor") if functor else ""
+                functor = next((word[0] for search in _FUNCTORS if (word := search.search(name))), "")
+                return functor.replace("CUDAFunctor_add", "AddFunctor")
             return family or found[1].lower()
     return _NUMBER.sub("", name) if name.startswith("triton_") else ""
 

@@ -21,7 +21,9 @@ LEAST_SHARE = 0.0005  # of the step
 CHANCE = 0.01  # of the step's interval
 FALSE_DISCOVERIES = 0.05  # among the rows that are called changed
 CLIPPED_AT = 2.5  # standard deviations, as the median deviation tells them
+FEW = 5.0
 MOST_ALIKE = 0.9
+MOST_DETECTABLE = 3.0  # logarithm: what is seen from 20 times on is not seen
 COMMON_ROWS = 40  # the largest, whose median is what all of them share
 FEWEST_COMMON = 8  # with fewer the median may be the very row that changed
 MOST_DRIFT = 0.1  # a common change beyond that is no drift of clocks
@@ -93,11 +95,12 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     x, y = x[tested], y[tested]
     logs = (x > 0).all(axis=1) & (y > 0).all(axis=1)
     x[logs], y[logs] = np.log(x[logs]), np.log(y[logs])
-    x, y = _clipped(x), _clipped(y)
+    x, y = _clipped(x, FEW), _clipped(y, FEW)
     change = y.mean(axis=1) - x.mean(axis=1)
-    of_x, of_y = x.var(axis=1, ddof=1) / x.shape[1], y.var(axis=1, ddof=1) / y.shape[1]
+    alike = _alike(x, y)
+    (of_x, free_x), (of_y, free_y) = _of_mean(x, alike), _of_mean(y, alike)
     error = np.sqrt(of_x + of_y)
-    squares = of_x**2 / (x.shape[1] - 1) + of_y**2 / (y.shape[1] - 1)
+    squares = of_x**2 / free_x + of_y**2 / free_y
     freedom = np.where(squares > 0, (of_x + of_y) ** 2 / np.where(squares > 0, squares, 1), 1.0)
     chance = np.array([_chance(*row) for row in zip(change.tolist(), error.tolist(), freedom.tolist(), strict=True)])
     change[logs] = np.expm1(change[logs])
@@ -106,10 +109,13 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     return RowChanges(sure, drift, _detectable(error[logs], freedom[logs], len(tested)))
 
 
-def _clipped(values: Matrix) -> Matrix:
-    """Rows with their outliers brought in: a step that waited for the disk says nothing about the others."""
+def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
+    """Rows with their outliers brought in: a step that waited for the disk says nothing about the others.
+
+    few: of few steps the median deviation is often too small, which many rows at once would find; so much further.
+    """
     middle = np.median(values, axis=1, keepdims=True)
-    room = CLIPPED_AT * 1.4826 * np.median(np.abs(values - middle), axis=1, keepdims=True)
+    room = CLIPPED_AT * (1 + few / values.shape[1]) * 1.4826 * np.median(np.abs(values - middle), axis=1, keepdims=True)
     return np.clip(values, middle - room, middle + room)
 
 
@@ -124,6 +130,29 @@ def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix) -> tuple[Floats, Fl
     base, new = np.median(before - level, axis=0), np.median(after - level, axis=0)
     moved = new.mean() - base.mean()
     return base, new - moved if abs(np.expm1(moved)) > MOST_DRIFT else new
+
+
+def _alike(x: Matrix, y: Matrix) -> float:
+    """Correlation of a step with the next one, of all rows together: of one row a few steps tell nothing.
+
+    Of n steps it comes out too small by (1 + 4 r) / n (Kendall, 1954).
+    """
+    x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
+    spread = (x * x).sum(axis=1) + (y * y).sum(axis=1)
+    some = spread > 0  # each row counts alike, whatever its spread
+    if not some.any():
+        return 0.0
+    beside = ((x[:, 1:] * x[:, :-1]).sum(axis=1) + (y[:, 1:] * y[:, :-1]).sum(axis=1))[some] / spread[some]
+    n = (x.shape[1] + y.shape[1]) / 2
+    return min(max((float(beside.mean()) + 1 / n) / (1 - 4 / n), 0.0), MOST_ALIKE)
+
+
+def _of_mean(values: Matrix, alike: float) -> tuple[Floats, float]:
+    """Variance of the mean of each row, and its degrees of freedom: n steps are as good as n (1 - r) / (1 + r)."""
+    n = values.shape[1]
+    free = max(n * (1 - alike) / (1 + alike), 1.5)
+    seen = 1 - (n / free - 1) / (n - 1)  # of the spread: neighbours that are alike differ less
+    return values.var(axis=1, ddof=1) / free / max(seen, 0.2), free - 1
 
 
 def _chance(change: float, error: float, freedom: float) -> float:
@@ -145,5 +174,5 @@ def _detectable(error: Floats, freedom: Floats, rows: int) -> float | None:
     """The change of a typical row that would be found, were it the only one."""
     if not len(error):
         return None
-    far = quantile(round(float(np.median(freedom)), 1), FALSE_DISCOVERIES / rows)
-    return max(float(np.expm1(far * np.median(error))), LEAST_CHANGE)
+    far = quantile(round(float(np.median(freedom)), 1), FALSE_DISCOVERIES / rows) * float(np.median(error))
+    return max(float(np.expm1(far)), LEAST_CHANGE) if far < MOST_DETECTABLE else None
