@@ -78,7 +78,7 @@ def create_app(
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Live(visible, settings.read_only),
         Views(logdir, visible, models, reports),
-        Diffs(logdir, visible),
+        Diffs(logdir, visible, reports),
         Timeline(logdir, visible),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
