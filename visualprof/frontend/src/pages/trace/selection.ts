@@ -25,6 +25,8 @@ export function useSelection(timeline: Timeline) {
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
   let air = LINK_AIR;
+  /** The event that a link leads to, until what stands beside it is known. */
+  const landing = shallowRef<number | null>(null);
 
   async function load(from: Source, event: number): Promise<void> {
     const signal = next_signal();
@@ -46,7 +48,10 @@ export function useSelection(timeline: Timeline) {
 
   function show(found: EventDetails): void {
     details.value = found;
-    if (go_there) void reveal(found, air);
+    if (go_there) {
+      landing.value = air === LINK_AIR ? found.event : null;
+      void reveal(found, air);
+    }
     go_there = false;
   }
 
@@ -104,7 +109,7 @@ export function useSelection(timeline: Timeline) {
   async function find_linked(): Promise<void> {
     const name = query_value("longest");
     const span = query_value("at_span");
-    const from = timeline.main.value;
+    const from = query_value("of") === "base" ? timeline.base.value : timeline.main.value;
     if (span !== null && from) {
       const [start, end, track] = text_numbers(span);
       patch_query({ at_span: null });
@@ -113,10 +118,11 @@ export function useSelection(timeline: Timeline) {
     }
     if (name === null || !from) return;
     const where = query_value("where");
-    patch_query({ longest: null, where: null });
+    patch_query({ longest: null, where: null, of: null });
     try {
       const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
       if (!found) return;
+      landing.value = found.body.event;
       select(from.id.worker, found.body.event);
       stage.camera.fit(timeline.range_of(from, found.body), LINK_AIR);
       timeline.moved();
@@ -125,12 +131,12 @@ export function useSelection(timeline: Timeline) {
       error.value = as_error(failure);
     }
   }
-  watch([timeline.ready, () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
+  watch([() => timeline.ready.value && (query_value("of") !== "base" || timeline.base.value !== null), () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
 
   function show_area(range: Range): void {
     timeline.fit(range, AREA_AIR);
     state.area.value = { ...range, tracks: [] };
   }
 
-  return { details, error, waiting, source, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
+  return { details, error, waiting, source, landing, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
 }
