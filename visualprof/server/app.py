@@ -16,6 +16,7 @@ from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import Jobs
@@ -74,6 +75,7 @@ def create_app(
     resources = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Views(logdir, visible, models, reports),
+        Diffs(logdir, visible),
         Timeline(logdir, visible),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
