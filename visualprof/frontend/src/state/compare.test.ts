@@ -29,7 +29,7 @@ const answer: ChangesAnswer = {
 async function at(address: string) {
   await router.push(address);
   await nextTick();
-  return import("./compare");
+  return { ...(await import("./compare")), ...(await import("../compare/choice")) };
 }
 
 async function after_click(click: () => void): Promise<object> {

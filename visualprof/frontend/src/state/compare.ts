@@ -1,7 +1,7 @@
 // Which run the shown one is compared with: the address names it, completed by what stands at the same place of the base.
 import { computed } from "vue";
 import type { Query, Run, Span, Worker } from "../api";
-import { patch_query, query_value } from "./address";
+import { query_value } from "./address";
 import { runs, spans_of } from "./runs";
 import { file_stamp, run, selected_query, sorted_runs, span, step, worker } from "./selection";
 
@@ -18,19 +18,12 @@ export const base_run = computed<Run | null>(() => runs.value.find((one) => one.
 export const base_worker = computed<Worker | null>(() => at_same_place(base_run.value?.workers ?? [], query_value("base_worker"), worker.value));
 export const base_span = computed<Span | null>(() => at_same_place(base_worker.value?.spans ?? [], query_value("base_span"), span.value));
 
-function between(base: Span, shown: Span): Obstacle | null {
+/** Why one file cannot be compared with another. */
+export function between(base: Span, shown: Span): Obstacle | null {
   if (base === shown) return "same";
   if (base.state === "failed") return "unreadable";
   const known = base.views.length > 0 && shown.views.length > 0;
   return known && !base.views.some((view) => shown.views.includes(view)) ? "apart" : null;
-}
-
-/** Of a run as a whole: the reason of its files, where all have one. */
-export function obstacle_of(one: Run): Obstacle | null {
-  const shown = span.value;
-  if (!shown) return null;
-  const reasons = spans_of(one).map((base) => between(base, shown));
-  return reasons.includes(null) ? null : (reasons.find((reason) => reason !== "same") ?? "same");
 }
 
 /** Why the base that the address names cannot be compared with; null while there is none. */
@@ -58,30 +51,3 @@ export const compared_query = computed<Query | null>(() => {
 
 /** Changes when one of both files does. */
 export const compared_stamp = computed(() => `${file_stamp.value} ${base_span.value?.modified_ns ?? 0} ${base_span.value?.state ?? ""}`);
-
-/** Of the run that is shown, another of its files. */
-export function choose_base(id: string): void {
-  const other = id === run.value?.id ? run.value.workers.flatMap((one) => one.spans.map((file) => ({ one, file }))).find(({ file }) => file !== span.value && file.state !== "failed") : undefined;
-  patch_query({ base: id, base_worker: other?.one.id ?? null, base_span: other?.file.id ?? null }, true);
-}
-
-export function choose_base_worker(id: string): void {
-  patch_query({ base_worker: id, base_span: null }, true);
-}
-
-export function choose_base_span(id: string): void {
-  patch_query({ base_worker: base_worker.value?.id ?? null, base_span: id }, true);
-}
-
-export function remove_base(): void {
-  patch_query({ base: null, base_worker: null, base_span: null }, true);
-}
-
-/** The base becomes what is shown, and what is shown its base. */
-export function swap_base(): void {
-  if (!base_run.value || !base_worker.value || !base_span.value || !run.value) return;
-  patch_query({
-    run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: base_query.value?.["step"] as string | null ?? null,
-    base: run.value.id, base_worker: worker.value?.id ?? null, base_span: span.value?.id ?? null,
-  }, true);
-}

@@ -1,0 +1,11 @@
+import { defineAsyncComponent, type Component } from "vue";
+import { speak } from "../locales";
+import { language } from "../state";
+
+/** A part that most first pages do without; it comes with the words that they do without. */
+export function late(load: () => Promise<{ default: Component }>): Component {
+  return defineAsyncComponent(async () => {
+    await speak(language.value, true);
+    return load();
+  });
+}
