@@ -121,9 +121,11 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
   const [y_axis = {}] = objects(option["yAxis"]);
   const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
   const series = stacked(objects(option["series"]));
-  const step = byte_step(largest_value(series));
+  const least = Math.min(0, ...along(series, 1).filter(Number.isFinite));
+  const step = byte_step(largest_value(series) - least);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
-  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step } : {};
+  const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
+  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step, ...below } : {};
   return {
     ...option,
     legend: dress_legend(context),
@@ -139,7 +141,7 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
       splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
     yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },
-    series: series.map((one) => ({ ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
+    series: series.map((one) => ({ ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { ...objects(one["lineStyle"])[0], width: 1.5 }, cursor: "crosshair" })),
   };
 }
 

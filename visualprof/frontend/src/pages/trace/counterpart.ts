@@ -2,7 +2,7 @@
 import { computed, shallowRef, watch } from "vue";
 import { address, as_error, get, type ApiError, type Schemas } from "../../api";
 import { base_query, useLatest } from "../../state";
-import { BASE, shift_of, step_beside } from "./beside";
+import { BASE, shift_of, step_beside } from "../../compare/steps";
 import type { Place } from "./model";
 import type { Selection } from "./selection";
 import type { Source } from "./source";

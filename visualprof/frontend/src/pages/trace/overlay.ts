@@ -1,7 +1,7 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
 import { category_color } from "../../charts/palette";
 import type { ThemeName } from "../../lib/color";
-import { BASE } from "./beside";
+import { BASE } from "../../compare/steps";
 import { draw_counter } from "./counters";
 import type { Hit } from "./hit";
 import type { Ink } from "./ink";

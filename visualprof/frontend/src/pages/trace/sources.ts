@@ -2,7 +2,7 @@
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, as_error, get, type Query, type Worker } from "../../api";
 import { base_query, base_run, base_worker, compared_stamp, run, span, step, useLatest } from "../../state";
-import { BASE, pair_of, shift_of } from "./beside";
+import { BASE, pair_of, shift_of } from "../../compare/steps";
 import type { Meta } from "./model";
 import { epoch_difference, Source, type SourceId } from "./source";
 import type { State } from "./state";

@@ -1,7 +1,7 @@
 // The page's state: all of it lives in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
 import { query_value, run, useParameter, worker } from "../../state";
-import { WAYS, type Way } from "./beside";
+import { WAYS, type Way } from "../../compare/steps";
 import { area_text, event_text, list_text, numbers_text, offsets_text, text_area, text_event, text_list, text_numbers, text_offsets, type Area, type EventId } from "./url";
 
 /** Parameters that mean something only for the run that they were chosen in. */

@@ -2,7 +2,7 @@
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { monitored, t } from "../../locales";
 import { run, step, theme } from "../../state";
-import { BASE, step_beside } from "./beside";
+import { BASE, step_beside } from "../../compare/steps";
 import { useEmptyTracks } from "./empty-tracks";
 import { layout_of, type Branch } from "./layout";
 import type { Place, Range } from "./model";

@@ -1,5 +1,5 @@
 // The page's state as short texts of the address. `~` and `.` need no escaping there.
-import { BASE } from "./beside";
+import { BASE } from "../../compare/steps";
 import type { Range } from "./model";
 
 export function list_text(values: readonly string[]): string {

@@ -1,7 +1,7 @@
-// The base run below the shown one: which of its steps begins with which, and how far it is moved for that.
-import type { Schemas } from "../../api/model";
+// A run beside its base: which of its steps begins with which, and how far it is moved for that.
+import type { Schemas } from "../api/model";
 
-/** The place of the base among the workers, which count from 0. */
+/** On the timeline, the place of the base among the workers, which count from 0. */
 export const BASE = -1;
 
 export const WAYS = ["step", "name", "longest"] as const;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { pair_of, shift_of, step_beside } from "./beside";
+import { pair_of, shift_of, step_beside } from "./steps";
 
 const steps = (...all: [name: string, start_ns: number, duration_ns: number][]) => all.map(([name, start_ns, duration_ns]) => ({ name, start_ns, duration_ns }));
 
