@@ -1,5 +1,6 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
 import { escape_html } from "../lib/text";
+import { dress_band } from "./band";
 import { log_ticks } from "./log-ticks";
 import { axis_format, dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
 import { INK } from "./palette";
@@ -192,7 +193,7 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
     xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
     yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
+      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one["type"] === "custom" ? dress_band(one) : one,
     ),
   };
 }
