@@ -75,7 +75,7 @@ def create_app(
     resources = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Views(logdir, visible, models, reports),
-        Diffs(logdir, visible),
+        Diffs(logdir, visible, reports),
         Timeline(logdir, visible),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),

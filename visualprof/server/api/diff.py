@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from visualprof.errors import MissingData
 from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.spans import columns_of, summary_of
 from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
 from visualprof.server.routes import SPAN, Resource, get
@@ -17,7 +18,8 @@ from visualprof.views.answers.kept import KeptAnswer
 from visualprof.views.answers.table import Answer
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
-from visualprof.views.diff.side import SIDE, Side, compute
+from visualprof.views.diff.evaluation import compare_reports
+from visualprof.views.diff.side import SIDE, Side, Viewed, compute
 
 
 class DiffQuery(RowsQuery, kw_only=True):
@@ -29,42 +31,50 @@ class DiffQuery(RowsQuery, kw_only=True):
     base: Annotated[str, Meta(description="id of the run that it is compared with")]
     base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
     base_span: Annotated[str, Meta(description="id of a span of that")] = ""
-    view: Annotated[Literal["overview", "operator", "kernel", "runtime"], Meta(description="whose rows")] = "overview"
+    view: Annotated[
+        Viewed | Literal["evaluation"], Meta(description="whose rows; of an evaluation the ids are those of reports")
+    ] = "overview"
     step: Annotated[str, Meta(description="one step of both, by name; all when absent")] = ""
+    base_step: Annotated[str, Meta(description="of the base, where that step has another name there")] = ""
     group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
 
 
 class Diffs(Resource):
     """The route over what the log directories hold. The sides are kept, pairs take milliseconds."""
 
-    def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
-        self._logdir, self._visible, self._sides = logdir, visible, Results()
+    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
+        self._logdir, self._visible, self._reports, self._sides = logdir, visible, reports, Results()
 
     @get("/diff", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
     def diff(self, query: DiffQuery) -> DiffAnswer | Response:
         """A run compared with another."""
         rows = rows_of(query)
-        base = self._side(query, query.base, query.base_worker, query.base_span)
-        new = self._side(query, query.run, query.worker, query.span)
+        if query.view == "evaluation":
+            base_report, new_report = self._reports.find(query.base), self._reports.find(query.run)
+            points = compare_reports(query.base, [base_report], query.run, [new_report])
+            return cast("DiffAnswer | Response", shown("diff", points, query, rows))
+        base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or query.step)
+        new = self._side(query, query.run, query.worker, query.span, query.step)
         return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
 
-    def _side(self, query: DiffQuery, run: str, worker: str, span_id: str) -> Named:
+    def _side(self, query: DiffQuery, run: str, worker: str, span_id: str, step: str) -> Named:
         """One of the two.
 
         Raises: NotFound: there is no such run for whoever asks. Parsing. Unreadable. MissingData: it has nothing.
         """
         span = self._visible.listing().find(run, worker, span_id)
         summary = summary_of(self._logdir, span)
-        params = SIDE.parse({"view": query.view, "step": query.step, "group": query.group})
-        if query.view not in summary.views:
-            raise MissingData(
-                f"{span.log_file.name} has no data for the view {query.view!r}",
-                f"it has data for: {', '.join(summary.views)}",
-            )
+        params = SIDE.parse({"view": query.view, "step": step, "group": query.group})
+        if "overview" not in summary.views:
+            raise MissingData(f"{span.log_file.name} has nothing that could be compared", "compare another run")
 
         def worked_out() -> Answer:
             place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
             kept = place.load()
             return place.worked_out(lambda: compute(columns_of(self._logdir, span), params)) if kept is None else kept
 
-        return Named(span.log_file.file, cast("Side", self._sides.get((summary.fingerprint, params), worked_out)))
+        return Named(
+            span.log_file.file,
+            cast("Side", self._sides.get((summary.fingerprint, params), worked_out)),
+            summary.fingerprint,
+        )

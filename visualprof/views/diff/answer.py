@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from visualprof.views.answers import kinds
@@ -68,7 +70,7 @@ class DiffRows(Columns, kw_only=True):
 
 
 class DiffSizes(Columns):
-    """Memory. what: peak_allocated, peak_reserved, or the operator that holds it at the peak. device: -1 the host."""
+    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak by an operator."""
 
     name: kinds.Names
     what: kinds.Words
@@ -94,11 +96,30 @@ class DiffPoints(Columns):
 
 
 class DiffNote(msgspec.Struct):
-    """What makes the two not alike, or an answer less sure. base, new: what each has, where that is the point."""
+    """What makes the two not alike, or an answer less sure. base, new: what each has, where that is the point.
 
-    id: kinds.Word
+    ratio: of `drift`, what all kernels share.
+    """
+
+    id: Literal[
+        "same_file",
+        "growing",
+        "no_steps",
+        "few_steps",
+        "framework",
+        "version",
+        "device",
+        "host",
+        "batch",
+        "inputs",
+        "precision",
+        "host_busy",
+        "drift",
+        "outliers",
+    ]
     base: str | None = None
     new: str | None = None
+    ratio: kinds.Ratio | None = None
 
 
 class DiffAnswer(Answer):

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 
 from visualprof.errors import MissingData
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views import Params, View
+from visualprof.views import Params, View, view
 from visualprof.views.answers import kinds
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
+from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
 from visualprof.views.measure.timing import names
 
+_SHAPE = pattern(r"\[+([\d, ]+)\]")
+_TYPE = pattern(r"(?:c10::)?(\w+)")
 BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+
+
+Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed"]
 
 
 @dataclass(frozen=True)
 class SideParams(Params):
     """view: whose rows. group: operators by name, or by name and input shapes."""
 
-    view: Literal["overview", "operator", "kernel", "runtime"] = "overview"
+    view: Viewed = "overview"
     group: Literal["name", "shape"] = "name"
 
 
@@ -67,7 +76,10 @@ class StepTimes(Columns):
 
 
 class Facts(msgspec.Struct):
-    """What makes two recordings alike or not; "" and None are unknown. marked: the steps are marked in the file."""
+    """What makes two recordings alike or not; "" and None are unknown.
+
+    marked: the steps are marked in the file. input, precision: shape and type of what the products take, by their time.
+    """
 
     framework: str
     version: str
@@ -78,22 +90,36 @@ class Facts(msgspec.Struct):
     host: str
     marked: bool
     truncated: bool
-    dropped: int
+    input: str
+    precision: str
     cpu_pressure_ratio: float | None
     system_cpu_ratio: float | None
 
 
+class Held(Columns):
+    """Memory, as in `DiffSizes`."""
+
+    name: kinds.Names
+    what: kinds.Words
+    device: kinds.Identifiers
+    bytes: kinds.Sizes
+
+
 class Side(Answer):
-    """One of two runs."""
+    """One of two runs. memory: of the view of that name, null where the file has none."""
 
     facts: Facts
     steps: Table[StepTimes]
     pieces: Table[Pieces]
     cells: Table[Cells]
+    memory: Table[Held] | None = None
 
 
 class _Spent(NamedTuple):
-    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row."""
+    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row.
+
+    texts: of the ids of names; () for the trace's own.
+    """
 
     step: Ints
     calls: Ints
@@ -103,6 +129,7 @@ class _Spent(NamedTuple):
     part: Ints
     on_device: Mask
     shape: Rows
+    texts: tuple[str, ...] = ()
 
 
 def needs(trace: Trace) -> bool:
@@ -131,6 +158,7 @@ def compute(trace: Trace, params: SideParams) -> Side:
         steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
         pieces=Table(columns=pieces),
         cells=Table(columns=cells),
+        memory=_held(trace, params.step) if params.view == "memory" else None,
     )
 
 
@@ -147,10 +175,22 @@ def _facts(trace: Trace, windows: Windows) -> Facts:
         host=meta.host,
         marked=len(trace.steps) > 0,
         truncated=meta.truncated,
-        dropped=len(windows.dropped),
+        input=_of_products(trace, "input_shapes", _SHAPE),
+        precision=_of_products(trace, "input_types", _TYPE),
         cpu_pressure_ratio=cpu_pressure(trace),
         system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
     )
+
+
+def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str]) -> str:
+    """What convolutions and matrix products take first, that of the most time; "" where it is unknown."""
+    times = operator_times(trace, launches(trace))
+    products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
+    texts = trace.arg(argument, times.rows[products], 0).astype(np.int64)
+    spent = (times.device_total if times.device_total.any() else times.host_total)[products]
+    total = np.bincount(texts, spent * (texts > 0))
+    first = wanted.search(trace.strings[int(total.argmax())]) if total.any() else None
+    return first[1].replace(" ", "") if first else ""
 
 
 def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
@@ -160,14 +200,13 @@ def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple
     keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
     pieces = group(*keys)
     first = inside[pieces.first]
-    called = names(trace, spent.name[first])
-    if params.group == "shape":
-        called = [f"{name} {trace.strings[i]}".rstrip() for name, i in zip(called, shape[first].tolist(), strict=True)]
+    texts = spent.texts or trace.strings
+    called, of = [texts[int(i)] for i in spent.name[first]], names(trace, shape[first])
     cells = group(pieces.of.astype(np.int64) * steps + spent.step[inside])
     at = cells.first
     return Pieces(
-        part=[PARTS[i] if i >= 0 else "" for i in spent.part[first].tolist()],
-        name=called,
+        part=[(*PARTS, "")[i] for i in map(int, spent.part[first])],
+        name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, of, strict=True)],
         under=names(trace, spent.under[first]),
         on_device=spent.on_device[first].tolist(),
     ), Cells(
@@ -213,9 +252,34 @@ def _runtime(trace: Trace, windows: Windows) -> _Spent:
     return _plain(trace, windows, rows, trace.events.dur[rows], False)
 
 
-_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
-    "operator": _operators, "kernel": _kernels, "runtime": _runtime,
-}  # fmt: skip
+def _collectives(trace: Trace, windows: Windows) -> _Spent:
+    """Collectives, each as long as any part of it ran, whoever waited for whom."""
+    calls = collectives(trace)
+    on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
+    return _plain(trace, windows, calls.event, calls.latency(), on_device)._replace(name=calls.name, texts=calls.names)
+
+
+def _nothing(trace: Trace, windows: Windows) -> _Spent:
+    """Of memory there are sizes, no times."""
+    return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
+
+
+def _held(trace: Trace, step: str) -> Table[Held] | None:
+    """Peaks of each device, and which operators hold most at the peak of the one with most."""
+    memory = view("memory")
+    if not memory.needs(trace):
+        return None
+    answer: Any = memory.compute(trace, memory.parse({"step": step} if step else {}))
+    rows: list[tuple[Any, ...]] = []
+    for device in answer.devices:
+        name = device.name or f"device {device.id}"
+        rows.append((name, "peak_allocated", device.id, device.peak_allocated_bytes))
+        if device.peak_reserved_bytes is not None:
+            rows.append((name, "peak_reserved", device.id, device.peak_reserved_bytes))
+    if answer.peak.operators:  # unset without a curve
+        held = answer.peak.operators.columns
+        rows += [(n, "held_at_peak", answer.device, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
+    return Table(columns=from_rows(Held, rows))
 
 
 def _launched_by(trace: Trace, rows: Ids) -> Rows:
@@ -231,7 +295,8 @@ def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dic
     Where several of a part run side by side (streams, threads) they share it by their durations.
     """
     found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in MADE_OF]
-    return _Spent(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+    columns = zip(*(one[:-1] for one in found), strict=True)
+    return _Spent._make([*map(np.concatenate, columns), ()])
 
 
 def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Ints) -> _Spent:
@@ -269,5 +334,9 @@ def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Int
         shape=np.zeros(len(row), np.int64),
     )
 
+
+_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
+    "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
+}  # fmt: skip
 
 SIDE = View("diff_side", 0, needs, SideParams, compute)

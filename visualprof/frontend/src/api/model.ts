@@ -99,5 +99,6 @@ export type BackendsAnswer = Schemas["BackendsAnswer"];
 export type ReportRow = Schemas["ReportRow"];
 export type ReportsAnswer = Schemas["ReportsAnswer"];
 export type Verdict = Schemas["Verdict"];
+export type DiffAnswer = Schemas["DiffAnswer"];
 export type EvaluationAnswer = WithCharts<Schemas["EvaluationAnswer"]>;
 export type PointAnswer = WithCharts<Schemas["PointAnswer"]>;

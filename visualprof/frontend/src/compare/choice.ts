@@ -1,6 +1,6 @@
 // What somebody does to choose what the shown run is compared with.
 import type { Run } from "../api";
-import { base_query, base_run, base_span, base_worker, between, patch_query, run, span, spans_of, worker, type Obstacle } from "../state";
+import { base_run, base_span, base_step, base_worker, between, patch_query, run, span, spans_of, worker, type Obstacle } from "../state";
 
 /** Of a run as a whole: the reason of its files, where all have one. */
 export function obstacle_of(one: Run): Obstacle | null {
@@ -32,7 +32,7 @@ export function remove_base(): void {
 export function swap_base(): void {
   if (!base_run.value || !base_worker.value || !base_span.value || !run.value) return;
   patch_query({
-    run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: base_query.value?.["step"] as string | null ?? null,
+    run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: base_step.value,
     base: run.value.id, base_worker: worker.value?.id ?? null, base_span: span.value?.id ?? null,
   }, true);
 }

@@ -9,12 +9,15 @@ export interface Column {
   hint: string;
   kind: Kind;
   numeric: boolean;
+  /** How much more than something else: shown with its sign. */
+  signed?: boolean;
   /** At least. */
   width_px: number;
   /** At most, as CSS: numbers stand near the names that they belong to, and only free text takes what is left. */
   most: string;
 }
 
+const SIGNED = /^delta_|_of_change$/;
 const NUMBER_PX = 80;
 const SECOND_NAME_PX = 150;
 const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116 };
@@ -44,7 +47,7 @@ export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = 
     const shown = AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
     const least = Math.max(width, text_width(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
     const most = kind === "name" ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX)) : Math.round(least * NUMBER_ROOM);
-    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), width_px: least, most: kind === "text" ? "1fr" : `${most}px` };
+    return { name, label, hint: definition(name, scope), kind, numeric: is_number(kind), signed: SIGNED.test(name), width_px: least, most: kind === "text" ? "1fr" : `${most}px` };
   });
 }
 

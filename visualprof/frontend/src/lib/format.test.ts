@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, UNKNOWN } from "./format";
+import { bytes, cell_text, count, duration, exact_text, operation_rate, rate, ratio, UNKNOWN, signed_text } from "./format";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
@@ -61,6 +61,11 @@ describe("columns", () => {
 
   it("leaves numbers that count nothing as they are", () => {
     expect([cell_text("id", 123_456), exact_text("id", 123_456), cell_text("text", 0.5)]).toEqual(["123456", "123456", "0.5"]);
+  });
+
+  it("writes the sign of a change before it, where there is anything to see", () => {
+    expect([signed_text("ns", 1500), signed_text("bytes", -2048), signed_text("ratio", 0)]).toEqual(["+1.50\u00a0µs", "−2.00\u00a0KiB", "0\u00a0%"]);
+    expect([signed_text("ratio", -0.0001), signed_text("ratio", 42.789)]).toEqual(["<0.1\u00a0%", "+4,279\u00a0%"]);
   });
 
   it("keeps the exact value for the title", () => {

@@ -70,6 +70,7 @@ export function ratio(value: number): string {
   const percent = value * 100;
   if (percent === 0) return `0${GAP}%`;
   if (percent > 0 && percent < 0.05) return `<0.1${GAP}%`;
+  if (Math.abs(percent) >= 1000) return `${grouped.format(percent)}${GAP}%`;
   const text = percent.toFixed(1);
   return `${text === "100.0" ? "100" : text}${GAP}%`;
 }
@@ -106,6 +107,12 @@ export function cell_text(kind: Kind, value: Cell | undefined): string {
   if (typeof value === "boolean") return value ? "✓" : "✗";
   const text = Array.isArray(value) ? list_text(value) : visible(value);
   return kind === "dims" ? text.replace(/[[\]() ]/g, "").replaceAll(",", "×") : text;
+}
+
+/** A change: its sign stands before it. */
+export function signed_text(kind: Kind, value: number): string {
+  const text = cell_text(kind, Math.abs(value));
+  return text.startsWith("<") ? text : (value > 0 ? "+" : value < 0 ? "\u2212" : "") + text;
 }
 
 /** The unrounded value, for the hover title of a cell. */

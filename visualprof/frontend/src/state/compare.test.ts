@@ -20,6 +20,7 @@ const answer: ChangesAnswer = {
   runs: [
     run("before", [span("a")], [span("b", ["overview"], "ready", ["5", "6"])]),
     run("after", [span("c")], [span("d")]),
+    run("later", [span("l", ["overview"], "ready", ["15", "16", "17"])]),
     run("broken", [span("e", [], "failed")]),
     run("memory", [span("f", ["memory"])]),
     run("read", [span("g", [], "parsing")]),
@@ -54,16 +55,18 @@ describe("what a run is compared with", () => {
 
   it("is the worker of the same place unless the address names another", async () => {
     const compare = await at("/overview?run=after&worker=w1&base=before");
-    expect(compare.compared_query.value).toEqual({ run: "after", worker: "w1", span: "d", step: null, base: "before", base_worker: "w1", base_span: "b" });
+    expect(compare.compared_query.value).toEqual({ run: "after", worker: "w1", span: "d", step: null, base: "before", base_worker: "w1", base_span: "b", base_step: null });
     await at("/overview?run=after&worker=w1&base=before&base_worker=w0");
     expect(compare.compared_query.value).toMatchObject({ base_worker: "w0", base_span: "a" });
   });
 
-  it("has the chosen step where it is one of its own", async () => {
+  it("has the step of the chosen one's name, else of its place, else its last", async () => {
     const compare = await at("/overview?run=after&base=before&step=5");
     expect(compare.base_query.value).toEqual({ run: "before", worker: "w0", span: "a", step: "5" });
-    await at("/overview?run=before&worker=w1&base=after&step=6");
-    expect([compare.base_query.value?.["step"], compare.compared_query.value?.["step"]]).toEqual([null, "6"]);
+    await at("/overview?run=later&base=before&base_worker=w1&step=15");
+    expect(compare.compared_query.value).toMatchObject({ step: "15", base_step: "5" });
+    await at("/overview?run=later&base=before&base_worker=w1&step=17");
+    expect(compare.compared_query.value).toMatchObject({ step: "17", base_step: "6" });
   });
 
   it.each([
@@ -84,7 +87,7 @@ describe("what a run is compared with", () => {
   it("may be another worker of the same run", async () => {
     const compare = await at("/overview?run=after");
     const { runs } = await import("./runs");
-    expect(runs.value.slice(0, 3).map(compare.obstacle_of)).toEqual([null, null, "unreadable"]);
+    expect(runs.value.slice(0, 4).map(compare.obstacle_of)).toEqual([null, null, null, "unreadable"]);
     expect(await after_click(() => compare.choose_base("after"))).toEqual({ run: "after", base: "after", base_worker: "w1", base_span: "d" });
     expect(compare.obstacle.value).toBe(null);
   });

@@ -22,7 +22,7 @@ export const base_span = computed<Span | null>(() => at_same_place(base_worker.v
 export function between(base: Span, shown: Span): Obstacle | null {
   if (base === shown) return "same";
   if (base.state === "failed") return "unreadable";
-  const known = base.views.length > 0 && shown.views.length > 0;
+  const known = (base.state === "ready" || base.views.length > 0) && shown.views.length > 0;
   return known && !base.views.some((view) => shown.views.includes(view)) ? "apart" : null;
 }
 
@@ -36,17 +36,23 @@ export const obstacle = computed<Obstacle | null>(() => {
 /** Whether there is anything to compare with, or the address says so. */
 export const has_bases = computed(() => base_id.value !== null || sorted_runs.value.some((one) => one !== run.value) || (run.value !== null && spans_of(run.value).length > 1));
 
-/** The base as the views and the timeline ask for it, with the same step where it has one of that name. */
+/** The step that stands beside the chosen one: of the same name, else of the same place, for a later recording counts on. */
+export const base_step = computed<string | null>(() => {
+  const steps = base_span.value?.steps ?? [];
+  if (step.value === null || steps.includes(step.value)) return step.value;
+  return steps[span.value?.steps.indexOf(step.value) ?? -1] ?? steps[steps.length - 1] ?? null;
+});
+
+/** The base as the views and the timeline ask for it. */
 export const base_query = computed<Query | null>(() => {
   if (!base_run.value || !base_worker.value || !base_span.value || obstacle.value) return null;
-  const same_step = step.value !== null && base_span.value.steps.includes(step.value) ? step.value : null;
-  return { run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: same_step };
+  return { run: base_run.value.id, worker: base_worker.value.id, span: base_span.value.id, step: base_step.value };
 });
 
 /** What a question about both carries; null unless two can be compared. */
 export const compared_query = computed<Query | null>(() => {
   const base = base_query.value;
-  return base && selected_query.value && { ...selected_query.value, base: base["run"], base_worker: base["worker"], base_span: base["span"] };
+  return base && selected_query.value && { ...selected_query.value, base: base["run"], base_worker: base["worker"], base_span: base["span"], base_step: base["step"] };
 });
 
 /** Changes when one of both files does. */

@@ -1,0 +1,197 @@
+"""Two runs compared on the page: chosen, seen, swapped, kept by the address, and refused with a reason."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.live import Dashboard, Page, Visits, expect
+from tests.e2e.looks import address, cell, raw_keys, row, settled, table
+
+# Microseconds of each operator in a step. Of 1000 there are 300 without any, before as after.
+BEFORE = {"conv": 400, "relu": 200, "gone": 100}
+AFTER = {"conv": 500, "relu": 100, "fresh": 50}
+STEPS = 6
+
+
+def steps(operators: dict[str, int], first: int = 5, marked: bool = True) -> str:
+    """A trace whose steps all take the same."""
+    length = sum(operators.values()) + 300
+    events = []
+    for i in range(STEPS):
+        ts = 1000 + i * length
+        if marked:
+            events.append(("user_annotation", f"ProfilerStep#{first + i}", ts, length))
+        for name, dur in operators.items():
+            events.append(("cpu_op", name, ts + 10, dur))
+            ts += dur
+    return json.dumps(
+        {
+            "schemaVersion": 1,
+            "traceEvents": [
+                {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+                for cat, name, ts, dur in events
+            ],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Dashboard:
+    folder = tmp_path_factory.mktemp("pair") / "runs"
+    texts = {
+        "before": steps(BEFORE),
+        "after": steps(AFTER, first=15),
+        "unmarked": steps(BEFORE, marked=False),
+        "broken": '{"schemaVersion":1,"traceEvents":[{"ph":"X","args":' + "[" * 100_000 + "]" * 100_000 + "}]}",
+        "empty": '{"schemaVersion": 1, "traceEvents": []}',
+    }
+    for name, text in texts.items():
+        (folder / name).mkdir(parents=True)
+        (folder / name / "trace.json").write_text(text)
+    with Dashboard(folder, cache) as dashboard:
+        dashboard.wait(
+            lambda spans: len(spans) == len(texts) and all(s["state"] in ("ready", "failed") for s in spans.values())
+        )
+        yield dashboard
+
+
+def figures(page: Page) -> list[str]:
+    """Base, new, change."""
+    expect(page.get_by_role("region", name="Compared with the base")).to_be_visible()
+    return [text.replace("\xa0", " ") for text in page.locator(".change strong").all_inner_texts()]
+
+
+def choose(page: Page, name: str) -> None:
+    """As with the mouse: the list opens by the button."""
+    page.get_by_role("button", name="Compare with …").click()
+    page.get_by_role("option", name=name).click()
+
+
+def test_a_base_is_chosen_and_the_overview_explains_the_change(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "overview", run="after")
+    choose(page, "before")
+    # 1000 us become 950: 100 more of conv, 50 of fresh, 100 less of relu, 100 of gone.
+    slower, faster = table(page, "What got slower"), table(page, "What got faster")
+    assert figures(page) == ["1.00 ms", "950 µs", "−50.0 µs−5.0 %"]
+    expect(page.locator(".change")).to_contain_text("Faster, beyond noise.")
+    for within, number, name, change in (
+        (slower, 0, "conv", "+100 µs"),
+        (slower, 1, "fresh", "+50.0 µs"),
+        (faster, 0, "relu", "−100 µs"),
+        (faster, 1, "gone", "−100 µs"),
+    ):
+        expect(cell(within, number, "Name")).to_have_text(name)
+        expect(cell(within, number, "Change")).to_have_text(change.replace(" ", "\xa0"))
+    expect(cell(faster, 1, "Status")).to_have_text("removed")
+    # The parts of the waterfall add up to the change.
+    falls = page.locator("section", has=page.get_by_role("heading", name="From the base to this run"))
+    expect(falls.locator("tbody tr", has_text="CPU").locator("td").last).to_have_text("−50.0\xa0µs")
+    expect(falls.locator("tfoot td").last).to_have_text("−50.0\xa0µs")
+    assert address(page)["base"] == "before"
+    assert raw_keys(page) == []
+
+
+def test_a_reload_keeps_the_base_and_one_click_swaps_or_removes_it(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "operator", run="after", base="before")
+    page.reload()
+    changed = table(page, "Operator: what changed")
+    expect(cell(changed, 0, "Change")).to_have_text("+100\xa0µs")
+    page.get_by_role("button", name="Swap").click()
+    expect(page.locator(".told strong")).to_contain_text("+50.0\xa0µs")
+    assert (address(page)["run"], address(page)["base"]) == ("before", "after")
+    page.get_by_role("link", name="Overview", exact=True).click()
+    table(page, "What got slower")
+    page.get_by_role("button", name="Compare with nothing").click()
+    expect(page.locator(".change")).to_have_count(0)
+    assert not {"base", "base_worker", "base_span"} & address(page).keys()
+
+
+def test_a_step_stands_beside_that_at_its_place(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "overview", run="after", base="before", step="17")
+    expect(page.locator(".change")).to_contain_text("Step of the base · 7")
+    expect(page.locator(".change")).to_contain_text("Step of this run · 17")
+    expect(page.locator(".change")).to_contain_text("Not told from noise.")
+
+
+def test_a_row_leads_to_both_timelines(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "overview", run="after", base="before")
+    slower, faster = table(page, "What got slower"), table(page, "What got faster")
+    link = "Show on the timeline"
+    assert "longest=conv" in str(row(slower, 0).get_by_role("link", name=link).get_attribute("href"))
+    # What only the base has is shown there.
+    gone = str(row(faster, 1).get_by_role("link", name=link).get_attribute("href"))
+    assert "longest=gone" in gone
+    assert "run=before" in gone
+    assert "base=after" in gone
+
+
+def test_worse_rows_alone_are_shown_searched_and_saved(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "operator", run="after", base="before")
+    changed = table(page, "Operator: what changed")
+    panel = page.locator("section", has=changed)
+    expect(panel.locator(".tally")).to_have_text("4 rows")
+    panel.get_by_role("radio", name="Worse").click()
+    expect(panel.locator(".tally")).to_have_text("2 of 4 rows")
+    panel.get_by_role("button", name="Export the table").click()
+    answer = page.request.get(str(page.get_by_role("link", name="CSV").evaluate("(link) => link.href")))
+    rows = list(csv.DictReader(io.StringIO(answer.body().decode("utf-8-sig"))))
+    assert [(one["name"], one["base_ns"], one["new_ns"], one["status"]) for one in rows] == [
+        ("conv", "400000", "500000", "changed"),
+        ("fresh", "0", "50000", "added"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("elsewhere", "There is no run “elsewhere” here, or it is not yours to see."),
+        ("after", "It is the file that is shown itself"),
+        ("broken", "The file of “broken” cannot be read."),
+        ("empty", "“empty” holds nothing of what this file holds."),
+    ],
+)
+def test_what_cannot_be_compared_says_why(pair: Dashboard, visit: Visits, base: str, said: str) -> None:
+    page = visit(pair, "overview", run="after", base=base)
+    expect(page.get_by_role("alert")).to_contain_text(said)
+    settled(page)  # the run itself is shown all the same
+    page.get_by_role("alert").get_by_role("button", name="Compare with nothing").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_pair_that_the_server_refuses_says_why(pair: Dashboard, visit: Visits) -> None:
+    visit.tolerate("status of 409")
+    page = visit(pair, "overview", run="after", base="unmarked")
+    expect(page.get_by_role("alert")).to_contain_text("has no steps")
+
+
+def test_the_list_says_what_cannot_be_chosen_and_takes_keys(pair: Dashboard, visit: Visits) -> None:
+    page = visit(pair, "overview", run="after")
+    page.get_by_role("button", name="Compare with …").press("Enter")
+    blocked = page.get_by_role("option", name="broken")
+    expect(blocked).to_contain_text("Cannot be read")
+    expect(blocked).to_have_attribute("aria-disabled", "true")
+    blocked.click(force=True)
+    assert "base" not in address(page)
+    expect(page.get_by_role("option", name="after")).to_contain_text("The run shown")
+    names = page.get_by_role("option").all_inner_texts()
+    for _ in range(next(i for i, name in enumerate(names) if name.startswith("before"))):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    table(page, "What got slower")
+    assert address(page)["base"] == "before"
+
+
+def test_a_run_alone_has_nothing_to_compare_with(
+    serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path
+) -> None:
+    (tmp_path / "runs" / "alone").mkdir(parents=True)
+    (tmp_path / "runs" / "alone" / "trace.json").write_text(steps(BEFORE))
+    page = visit(serve(tmp_path / "runs"), "overview", run="alone")
+    settled(page)
+    expect(page.get_by_text("Compare with")).to_have_count(0)

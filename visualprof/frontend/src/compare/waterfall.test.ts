@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import { waterfall } from "./waterfall";
+
+// 100 = 60 + 30 + 10 becomes 90 = 70 + 15 + 5.
+const parts = { part: ["cpu", "dataloader", "other", "memset"], base_ns: [60, 30, 10, 0], new_ns: [70, 15, 5, 0], delta_ns: [10, -15, -5, 0] };
+
+describe("the waterfall of a step's change", () => {
+  it("begins with what got worse and leaves out what no step has", () => {
+    expect(waterfall(parts).stages.map((stage) => [stage.name, stage.delta_ns])).toEqual([["cpu", 10], ["other", -5], ["dataloader", -15]]);
+  });
+
+  it("leads from the base to the new step without a gap", () => {
+    const { base, now, stages } = waterfall(parts);
+    expect([base, ...stages.map((stage) => stage.end)]).toEqual([...stages.map((stage) => stage.start), now]);
+    expect(Math.max(base, now, ...stages.map((stage) => stage.end))).toBe(1);
+  });
+
+  it("begins at 0 where the changes are seen", () => {
+    const { floor_ns, base, now } = waterfall({ part: ["cpu"], base_ns: [100], new_ns: [50], delta_ns: [-50] });
+    expect([floor_ns, base, now]).toEqual([0, 1, 0.5]);
+  });
+
+  it("begins near small changes: levels 1000 to 1010 take 40 % of an axis that stands 15 % below them", () => {
+    const { floor_ns, base } = waterfall({ part: ["cpu"], base_ns: [1000], new_ns: [1010], delta_ns: [10] });
+    expect(floor_ns).toBeCloseTo(1000 - (10 / 0.4) * 0.15);
+    expect(base).toBeCloseTo(3.75 / 13.75);
+  });
+
+  it("of a step that did not change is flat", () => {
+    const { floor_ns, base, now, stages } = waterfall({ part: ["cpu"], base_ns: [7], new_ns: [7], delta_ns: [0] });
+    expect([floor_ns, base, now, stages[0]?.start, stages[0]?.end]).toEqual([0, 1, 1, 1, 1]);
+  });
+
+  it("of nothing is nothing", () => {
+    expect(waterfall({ part: [], base_ns: [], new_ns: [], delta_ns: [] })).toEqual({ floor_ns: 0, base: 0, now: 0, stages: [] });
+  });
+});

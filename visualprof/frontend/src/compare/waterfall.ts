@@ -1,0 +1,51 @@
+// From the base's step to the new one's: every part begins where the one before it ended.
+export interface Stage {
+  name: string;
+  base_ns: number;
+  new_ns: number;
+  delta_ns: number;
+  /** Where its bar begins and ends, as shares of the axis. */
+  start: number;
+  end: number;
+}
+
+export interface Waterfall {
+  /** Where the axis begins: not at 0 where the change would not be seen then. */
+  floor_ns: number;
+  base: number;
+  now: number;
+  stages: Stage[];
+}
+
+export interface Parts {
+  part: string[];
+  base_ns: number[];
+  new_ns: number[];
+  delta_ns: number[];
+}
+
+/** Of the axis, what the changes take at least. */
+const LEAST = 0.4;
+/** What of the whole stands before them then. */
+const STUB = 0.15;
+
+/** The parts that a step has, what got worse first; their changes add up to the step's. */
+export function waterfall(parts: Parts): Waterfall {
+  const rows = parts.part
+    .map((name, i) => ({ name, base_ns: parts.base_ns[i] ?? 0, new_ns: parts.new_ns[i] ?? 0, delta_ns: parts.delta_ns[i] ?? 0 }))
+    .filter((row) => row.base_ns !== 0 || row.new_ns !== 0)
+    .sort((a, b) => b.delta_ns - a.delta_ns);
+  const from_ns = rows.reduce((sum, row) => sum + row.base_ns, 0);
+  const levels = [from_ns];
+  for (const row of rows) levels.push((levels[levels.length - 1] ?? 0) + row.delta_ns);
+  const [least, most] = [Math.min(...levels), Math.max(...levels)];
+  const seen = most - least;
+  const floor_ns = seen > 0 && seen < LEAST * most ? Math.max(0, least - (seen / LEAST) * STUB) : 0;
+  const share = (level: number | undefined) => ((level ?? 0) - floor_ns) / (most - floor_ns || 1);
+  return {
+    floor_ns,
+    base: share(from_ns),
+    now: share(levels[levels.length - 1]),
+    stages: rows.map((row, i) => ({ ...row, start: share(levels[i]), end: share(levels[i + 1]) })),
+  };
+}

@@ -1,0 +1,40 @@
+// What a comparison says, in the page's words.
+import type { DiffAnswer } from "../api/model";
+import { ratio, signed_text } from "../lib/format";
+import { visible } from "../lib/text";
+import { t, te, text_or, word } from "../locales";
+
+type Step = NonNullable<DiffAnswer["step"]>;
+type Note = DiffAnswer["notes"][number];
+
+export interface Verdict {
+  tone: "worse" | "better" | "";
+  heading: string;
+  reason: string;
+}
+
+/** Whether the step changed, or why one cannot tell. `marked`: its steps are marked in the file. */
+export function verdict(step: Step, marked: boolean): Verdict {
+  const { low_ns, high_ns, detectable_ratio } = step;
+  if (step.significant === null) return { tone: "", heading: t("compare.unsure"), reason: t(marked ? "compare.few_steps" : "compare.no_steps") };
+  const between = low_ns === null || high_ns === null ? "" : t("compare.between", { low: signed_text("ns", low_ns), high: signed_text("ns", high_ns) });
+  if (step.significant) return { tone: step.delta_ns > 0 ? "worse" : "better", heading: t(step.delta_ns > 0 ? "compare.slower" : "compare.faster"), reason: between };
+  return { tone: "", heading: t("compare.noise"), reason: detectable_ratio === null ? between : t("compare.detectable", { ratio: ratio(detectable_ratio) }) };
+}
+
+/** What makes the two not alike; ids that this page has no words for stand for themselves. */
+export function note_text(note: Note): string {
+  const said = (text: string) => (note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text));
+  const [base, now] = [note.base, note.new].map((text) => (text === null || text === undefined ? t("compare.not_so") : said(text)));
+  if (te(`compare.note.${note.id}`)) return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
+  return `${note.id}: ${base} → ${now}`;
+}
+
+/** The words of a row's cells. */
+export function row_wording(column: string, value: string): string {
+  if (column === "status") return text_or(`compare.status.${value}`, value);
+  if (column === "what") return text_or(`compare.what.${value}`, value);
+  if (column === "name" && value === "host") return t("memory.host");
+  return column === "part" ? word(value) : value;
+}
+
