@@ -8,39 +8,40 @@ const own = steps(["5", 100, 50], ["6", 150, 80], ["7", 230, 60]);
 const base = steps(["6", 1000, 70], ["7", 1070, 60], ["8", 1130, 90]);
 
 describe("steps that begin together", () => {
-  it("are the nth and the nth, the first where none is chosen", () => {
-    expect(pair_of(own, base, "step", null)).toEqual({ own: 0, base: 0 });
-    expect(pair_of(own, base, "step", "7")).toEqual({ own: 2, base: 2 });
+  it("are the chosen one and what it is compared with, the first of both where none is chosen", () => {
+    expect(pair_of(own, base, "step", null, null)).toEqual({ own: 0, base: 0 });
+    expect(pair_of(own, base, "step", "7", "8")).toEqual({ own: 2, base: 2 });
+    expect(pair_of(own, base, "step", "7", "7")).toEqual({ own: 2, base: 1 });
   });
 
   it("have one name, the first that both have where none is chosen", () => {
-    expect(pair_of(own, base, "name", null)).toEqual({ own: 1, base: 0 });
-    expect(pair_of(own, base, "name", "7")).toEqual({ own: 2, base: 1 });
-    expect(pair_of(own, base, "name", "5")).toBeNull();
+    expect(pair_of(own, base, "name", null, null)).toEqual({ own: 1, base: 0 });
+    expect(pair_of(own, base, "name", "7", "8")).toEqual({ own: 2, base: 1 });
+    expect(pair_of(own, base, "name", "5", "6")).toBeNull();
   });
 
   it("are the longest of both, whichever is chosen", () => {
-    expect(pair_of(own, base, "longest", "5")).toEqual({ own: 1, base: 2 });
+    expect(pair_of(own, base, "longest", "5", "6")).toEqual({ own: 1, base: 2 });
   });
 
   it("are none where one run has no steps, or fewer", () => {
     for (const way of ["step", "name", "longest"] as const) {
-      expect(pair_of([], base, way, null)).toBeNull();
-      expect(pair_of(own, [], way, null)).toBeNull();
+      expect(pair_of([], base, way, null, null)).toBeNull();
+      expect(pair_of(own, [], way, null, null)).toBeNull();
     }
-    expect(pair_of(own, base.slice(0, 1), "step", "7")).toBeNull();
+    expect(pair_of(own, base, "step", "7", null)).toBeNull();
   });
 
   it("move the base by the difference of their starts", () => {
-    expect(shift_of(own, base, pair_of(own, base, "step", null))).toBe(100 - 1000);
-    expect(shift_of(own, base, pair_of(own, base, "longest", null))).toBe(150 - 1130);
+    expect(shift_of(own, base, pair_of(own, base, "step", null, null))).toBe(100 - 1000);
+    expect(shift_of(own, base, pair_of(own, base, "longest", null, null))).toBe(150 - 1130);
     expect(shift_of(own, base, null)).toBe(0);
   });
 });
 
 describe("the step beside another", () => {
   it("is as far from the pair as the step itself, in both directions", () => {
-    const pair = pair_of(own, base, "longest", null);
+    const pair = pair_of(own, base, "longest", null, null);
     const shift = (pair?.base ?? 0) - (pair?.own ?? 0);
     expect(step_beside("5", own, base, shift)).toBe("7");
     expect(step_beside("7", base, own, -shift)).toBe("5");

@@ -20,12 +20,13 @@ function longest(steps: readonly Step[]): number {
 
 /**
  * The steps to begin together; null where the base has no such step: the traces then begin together.
- * `chosen` is the name of the shown run's step, null for all of them: the first, or the first that both have, stands for them.
+ * `chosen` is the name of the shown run's step and `beside` the one that it is compared with, null for all of them: the first ones,
+ * or the first that both have, stand for them.
  */
-export function pair_of(own: readonly Step[], base: readonly Step[], way: Way, chosen: string | null): Pair | null {
+export function pair_of(own: readonly Step[], base: readonly Step[], way: Way, chosen: string | null, beside: string | null): Pair | null {
   const named = (name: string | undefined) => base.findIndex((one) => one.name === name);
   const at = own.findIndex((one) => (chosen !== null ? one.name === chosen : way !== "name" || named(one.name) >= 0));
-  const pair = way === "longest" ? { own: longest(own), base: longest(base) } : { own: at, base: way === "name" ? named(own[at]?.name) : at };
+  const pair = way === "longest" ? { own: longest(own), base: longest(base) } : { own: at, base: way === "name" ? named(own[at]?.name) : chosen === null ? at : named(beside ?? undefined) };
   return own[pair.own] && base[pair.base] ? pair : null;
 }
 

@@ -1,6 +1,6 @@
 // Measured figures on the picture: sums over groups, a colour by share, a line of text.
 import { count, duration, bytes, operations, ratio } from "../../lib/format";
-import { change } from "../../lib/signed";
+import { change } from "../../lib/change";
 import type { Measure, ProfileAnswer } from "../../api/graph";
 import type { Heat } from "./canvas/marks";
 import type { Scene } from "./canvas/scene";
@@ -71,7 +71,7 @@ export function change_of(graph: Graph, own: ProfileAnswer, base: ProfileAnswer)
 export function change_text({ now, before }: Change, item: number): string {
   const [a, b] = [before[item] ?? NaN, now[item] ?? NaN];
   if (Number.isNaN(a) || Number.isNaN(b)) return "";
-  return (a === b ? "" : b > a ? "▲ " : "▼ ") + change(a, b, duration).replace(" (", " · ").replace(")", "");
+  return (a === b ? "" : b > a ? "▲ " : "▼ ") + change("ns", a, b).replace(" (", " · ").replace(")", "");
 }
 
 /** What changed most stands out, whichever way. */

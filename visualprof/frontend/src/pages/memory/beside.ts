@@ -1,8 +1,8 @@
 // The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
 import { computed } from "vue";
 import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
-import { pair_of, shift_of, step_beside } from "../../compare/steps";
-import { base_query, compared_stamp, selected_query, step, useResource } from "../../state";
+import { pair_of, shift_of } from "../../compare/steps";
+import { base_query, base_step, compared_stamp, selected_query, step, useResource } from "../../state";
 import type { TimeWindow } from "./window";
 
 export type Point = readonly [x: number, y: number];
@@ -64,11 +64,10 @@ export function useBaseCurve(device: () => string | null, time: () => TimeWindow
   const { data: own_meta } = useResource<Meta>(() => of(selected_query.value), () => compared_stamp.value);
   const { data: base_meta } = useResource<Meta>(() => of(base_query.value), () => compared_stamp.value);
   const steps = computed(() => (own_meta.value && base_meta.value ? ([own_meta.value.steps, base_meta.value.steps] as const) : null));
-  const pair = computed(() => steps.value && pair_of(...steps.value, "step", step.value));
+  const pair = computed(() => steps.value && pair_of(...steps.value, "step", step.value, base_step.value));
   const shift = computed(() => (steps.value ? shift_of(...steps.value, pair.value) : 0));
-  const base_step = computed(() => (steps.value && pair.value && step.value !== null ? step_beside(step.value, ...steps.value, pair.value.base - pair.value.own) : null));
   /** Whether the base has nothing beside the chosen step. */
-  const apart = computed(() => steps.value !== null && step.value !== null && base_step.value === null);
+  const apart = computed(() => steps.value !== null && step.value !== null && pair.value === null);
 
   const url = computed(() => {
     const [base, wanted, range] = [base_query.value, device(), time()];

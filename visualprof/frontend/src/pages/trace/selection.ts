@@ -109,7 +109,7 @@ export function useSelection(timeline: Timeline) {
   async function find_linked(): Promise<void> {
     const name = query_value("longest");
     const span = query_value("at_span");
-    const from = query_value("of") === "base" ? timeline.base.value : timeline.main.value;
+    const from = timeline.main.value;
     if (span !== null && from) {
       const [start, end, track] = text_numbers(span);
       patch_query({ at_span: null });
@@ -118,7 +118,7 @@ export function useSelection(timeline: Timeline) {
     }
     if (name === null || !from) return;
     const where = query_value("where");
-    patch_query({ longest: null, where: null, of: null });
+    patch_query({ longest: null, where: null });
     try {
       const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
       if (!found) return;
@@ -131,7 +131,7 @@ export function useSelection(timeline: Timeline) {
       error.value = as_error(failure);
     }
   }
-  watch([() => timeline.ready.value && (query_value("of") !== "base" || timeline.base.value !== null), () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
+  watch([timeline.ready, () => query_value("longest"), () => query_value("at_span")], ([ready]) => ready && void find_linked(), { immediate: true });
 
   function show_area(range: Range): void {
     timeline.fit(range, AREA_AIR);

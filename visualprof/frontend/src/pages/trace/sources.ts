@@ -1,7 +1,7 @@
 // The traces of the chosen workers, as they become ready.
 import { computed, shallowRef, watch } from "vue";
 import { address, ApiError, as_error, get, type Query, type Worker } from "../../api";
-import { base_query, base_run, base_worker, compared_stamp, run, span, step, useLatest } from "../../state";
+import { base_query, base_run, base_step, base_worker, compared_stamp, run, span, step, useLatest } from "../../state";
 import { BASE, pair_of, shift_of } from "../../compare/steps";
 import type { Meta } from "./model";
 import { epoch_difference, Source, type SourceId } from "./source";
@@ -78,7 +78,7 @@ export function useSources(state: State, arrived: () => void) {
   const main = computed(() => sources.value.find((one) => one.id.worker === state.own.value) ?? sources.value.find((one) => one.id.worker !== BASE) ?? null);
   const base = computed(() => sources.value.find((one) => one.id.worker === BASE) ?? null);
   /** The steps of both runs that begin together. */
-  const pair = computed(() => (main.value && base.value ? pair_of(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value) : null));
+  const pair = computed(() => (main.value && base.value ? pair_of(main.value.meta.steps, base.value.meta.steps, state.way.value, step.value, base_step.value) : null));
 
   /** What steps, clocks and hand add up to, ns; the selected worker's first event is time 0. Clocks of two runs say nothing of each other. */
   function offset_of(one: Source): number {
