@@ -101,4 +101,5 @@ export type ReportsAnswer = Schemas["ReportsAnswer"];
 export type Verdict = Schemas["Verdict"];
 export type DiffAnswer = Schemas["DiffAnswer"];
 export type EvaluationAnswer = WithCharts<Schemas["EvaluationAnswer"]>;
+export type TrendAnswer = WithCharts<Schemas["TrendAnswer"]>;
 export type PointAnswer = WithCharts<Schemas["PointAnswer"]>;
