@@ -108,8 +108,9 @@ def main() -> None:
             found = sum("kernel 20" in rows for rows in slower) / tries
             beside = sum(bool({*rows} - {"kernel 20"}) for rows in slower) / tries
             whole = sum(bool(answer.step and answer.step.significant) for answer in same) / tries
-            seen = np.median([answer.detectable_ratio or np.nan for answer in same])
-            print(f"| {name} | {steps} | {rows:.0%} | {found:.0%} | {beside:.0%} | {whole:.0%} | {seen:.1%} |")
+            seen = np.median([answer.detectable_ratio or np.inf for answer in same])
+            shares = " | ".join(f"{share:.0%}" for share in (rows, found, beside, whole))
+            print(f"| {name} | {steps} | {shares} | {f'{seen:.1%}' if np.isfinite(seen) else '–'} |")
 
 
 if __name__ == "__main__":

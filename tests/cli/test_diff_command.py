@@ -34,7 +34,8 @@ def diff(
     capfd: pytest.CaptureFixture[str], *arguments: str, pair: tuple[str, str] = ("before.json", "after.json")
 ) -> tuple[int, str, str]:
     status = main(["diff", *pair, *arguments])
-    return status, *capfd.readouterr()
+    out, err = capfd.readouterr()
+    return status, out, err
 
 
 @pytest.mark.parametrize(

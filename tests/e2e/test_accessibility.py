@@ -11,6 +11,7 @@ from tests.e2e.live import ROOT, Dashboard, Page, Visits
 AXE = ROOT / "visualprof" / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES: list[tuple[str, dict[str, Any]]] = [
     ("overview", {"run": "pytorch-h200/transformer"}),
+    ("overview", {"run": "pytorch-h200/transformer", "base": "pytorch-h200/cnn"}),
     ("operator", {"run": "pytorch-h200/transformer"}),
     ("kernel", {"run": "pytorch-h200/transformer"}),
     ("trace", {"run": "pytorch-h200/transformer", "sel": "0.100", "area": "1000~9000000"}),

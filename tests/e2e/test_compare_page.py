@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def steps(operators: dict[str, int], first: int = 5, marked: bool = True) -> str
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Dashboard:
+def pair(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Dashboard]:
     folder = tmp_path_factory.mktemp("pair") / "runs"
     texts = {
         "before": steps(BEFORE),
@@ -195,3 +195,61 @@ def test_a_run_alone_has_nothing_to_compare_with(
     page = visit(serve(tmp_path / "runs"), "overview", run="alone")
     settled(page)
     expect(page.get_by_text("Compare with")).to_have_count(0)
+
+
+def test_ranks_of_one_run_are_compared(samples: Dashboard, visit: Visits) -> None:
+    run = "synthetic-4gpu"
+    page = visit(samples, "distributed", run=run)
+    choose(page, run)
+    api = samples.get("diff", run=run, base=run, base_worker="rank1", view="distributed", table="rows")
+    changed = table(page, "Distributed: what changed")
+    expect(cell(changed, 0, "Name")).to_have_text(api["columns"]["name"][0])
+    expect(page.get_by_role("button", name="Worker: rank1 (rank 1)")).to_be_visible()
+    assert (address(page)["base"], address(page)["base_worker"]) == (run, "rank1")
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "base", "label", "query"),
+    [
+        ("memory", "pytorch-h200/transformer", "pytorch-h200/cnn", "Memory", {"view": "memory", "table": "memory"}),
+        ("kernel", "pytorch-h200/transformer", "pytorch-h200/cnn", "Kernel", {"view": "kernel", "table": "rows"}),
+        (
+            "profile",
+            "megengine-inference/resnet18_w16",
+            "megengine-inference/transformer_tiny",
+            "Static profile",
+            {"view": "operator", "table": "rows"},
+        ),
+    ],
+)
+def test_every_page_of_tables_shows_base_new_and_change(
+    samples: Dashboard, visit: Visits, name: str, run: str, base: str, label: str, query: dict[str, str]
+) -> None:
+    page = visit(samples, name, language="zh" if name == "memory" else "en", run=run, base=base)
+    columns = samples.get("diff", run=run, base=base, **query)["columns"]
+    if name == "memory":
+        changed, column = table(page, "显存：变化"), "状态"
+        word = {"changed": "改变", "same": "不变", "added": "新增", "removed": "消失"}[columns["status"][0]]
+    else:
+        changed, column, word = table(page, f"{label}: what changed"), "Status", columns["status"][0]
+    expect(cell(changed, 0, column)).to_have_text(word)
+    settled(page)
+    assert raw_keys(page) == []
+
+
+def test_two_reports_are_compared_and_swapped(samples: Dashboard, visit: Visits) -> None:
+    one, two = "resnet10-sample/ort-1t", "resnet10-sample/ort-2t"
+    page = visit(samples, "evaluation", reports=f"{one},{two}")
+    panel = page.locator("section", has=page.get_by_role("heading", name="Compared with a base"))
+    panel.get_by_role("button", name="Base: Nothing").click()
+    page.get_by_role("option", name="ort-1t").click()
+    changed = table(page, "Compared with a base")
+    columns = samples.get("diff", view="evaluation", run=two, base=one, table="evaluation", limit=1000)["columns"]
+    rates = ("qps", "samples_per_s")
+    worse = [-r if f in rates else r for f, r in zip(columns["figure"], columns["delta_ratio"], strict=True)]
+    first = columns["delta_ratio"][worse.index(max(worse))]
+    expect(cell(changed, 0, "Change, %")).to_have_text(f"{'+' if first > 0 else '−'}{abs(first) * 100:.1f}\xa0%")
+    assert address(page)["base"] == one
+    panel.get_by_role("button", name="Swap the two").click()
+    expect(panel.get_by_role("button", name="Base: ort-2t")).to_be_visible()
+    assert (address(page)["base"], address(page)["against"]) == (two, one)

@@ -14,7 +14,7 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import MissingData
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.families import kernel_family, operator_family
-from visualprof.views.diff.side import SIDE
+from visualprof.views.diff.side import SIDE, compute
 from visualprof.views.diff.sureness import of_step
 
 STEPS = 6
@@ -48,7 +48,7 @@ def run(work: list[Work], steps: int = STEPS, marked: bool = True) -> list[Event
 
 def diffed(base: Path, new: Path, view: str = "overview", **params: str) -> Any:
     """The pair as others receive it."""
-    sides = (SIDE.compute(trace_of(path), SIDE.parse({"view": view, **params})) for path in (base, new))
+    sides = (compute(trace_of(path), SIDE.parse({"view": view, **params})) for path in (base, new))
     return json_of(compare(view, *(Named(p.name, side, str(p)) for p, side in zip((base, new), sides, strict=True))))
 
 
@@ -124,7 +124,7 @@ def test_the_v100_pair_has_the_difference_of_the_asserted_overviews() -> None:
     before = [98589, 1915, 89, 2908, 59262, 13674, 1156]
     after = [99044, 2885, 98, 10581, 292, 14313, 15596]
     files = [shared(V100.format(name)) for name in ("0__worker0.1623143089861", "4__worker0.1623213129365")]
-    answer = diffed(*files)
+    answer = diffed(files[0], files[1])
     parts = answer["parts"]["columns"]
     deltas = dict(zip(parts["part"], parts["delta_ns"], strict=True))
     assert deltas.pop("communication") == 0
@@ -138,7 +138,7 @@ def test_the_v100_pair_has_the_difference_of_the_asserted_overviews() -> None:
     assert first["delta_ns"] == pytest.approx(-58_970_000, abs=1000)
     assert "MultiProcessing" in first["new_name"]
     # cuDNN chose other kernels: each operator is one row and hardly slower
-    replaced = list(zip(*diffed(*files, view="kernel")["rows"]["columns"].values(), strict=True))
+    replaced = list(zip(*diffed(files[0], files[1], "kernel")["rows"]["columns"].values(), strict=True))
     assert {row[0] for row in replaced if "replaced" in row} == {
         "aten::cudnn_convolution", "aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight",
     }  # fmt: skip

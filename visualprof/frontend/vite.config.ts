@@ -18,17 +18,14 @@ const slim_i18n: Plugin = {
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
 const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key"]);
-/** Within a section. */
-const LATE_WITHIN = new Set(["in_diff"]);
 
 const split_locales: Plugin = {
   name: "split-locales",
   async load(id) {
     const [, file, half] = /^(.*\.json)\?(early|late)$/.exec(id) ?? [];
     if (!file) return null;
-    const sections = Object.entries(JSON.parse(await readFile(file, "utf8")) as Record<string, object>);
-    const of_half = (name: string, words: object) => Object.entries(words).filter(([inner]) => (LATE.has(name) || LATE_WITHIN.has(inner)) === (half === "late"));
-    const words = Object.fromEntries(sections.map(([name, all]) => [name, of_half(name, all)] as const).filter(([, some]) => some.length > 0).map(([name, some]) => [name, Object.fromEntries(some)]));
+    const sections = Object.entries(JSON.parse(await readFile(file, "utf8")) as object);
+    const words = Object.fromEntries(sections.filter(([name]) => LATE.has(name) === (half === "late")));
     return { code: `export default ${JSON.stringify(words)}`, moduleType: "js" };
   },
 };

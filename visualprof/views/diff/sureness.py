@@ -97,8 +97,8 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     x[logs], y[logs] = np.log(x[logs]), np.log(y[logs])
     x, y = _clipped(x, FEW), _clipped(y, FEW)
     change = y.mean(axis=1) - x.mean(axis=1)
-    alike = _alike(x, y)
-    (of_x, free_x), (of_y, free_y) = _of_mean(x, alike), _of_mean(y, alike)
+    dependent = _dependent(x, y)
+    (of_x, free_x), (of_y, free_y) = _of_mean(x, dependent), _of_mean(y, dependent)
     error = np.sqrt(of_x + of_y)
     squares = of_x**2 / free_x + of_y**2 / free_y
     freedom = np.where(squares > 0, (of_x + of_y) ** 2 / np.where(squares > 0, squares, 1), 1.0)
@@ -132,25 +132,37 @@ def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix) -> tuple[Floats, Fl
     return base, new - moved if abs(np.expm1(moved)) > MOST_DRIFT else new
 
 
-def _alike(x: Matrix, y: Matrix) -> float:
-    """Correlation of a step with the next one, of all rows together: of one row a few steps tell nothing.
+def _dependent(x: Matrix, y: Matrix) -> float:
+    """How many steps tell as much as one that resembles no other, 1 and more; of all rows together.
 
-    Of n steps it comes out too small by (1 + 4 r) / n (Kendall, 1954).
+    Of one row a few steps tell nothing. The correlation with the next step and with the one after tells how fast it
+    fades: spikes and noise lower both, but not how long the rest lasts.
     """
     x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     spread = (x * x).sum(axis=1) + (y * y).sum(axis=1)
-    some = spread > 0  # each row counts alike, whatever its spread
-    if not some.any():
-        return 0.0
-    beside = ((x[:, 1:] * x[:, :-1]).sum(axis=1) + (y[:, 1:] * y[:, :-1]).sum(axis=1))[some] / spread[some]
+    if not spread.any():
+        return 1.0
+    first, second = (_correlation(x, y, spread, lag) for lag in (1, 2))
+    first = min(max(first, 0.0), MOST_ALIKE)
+    fades = min(max(second / first, first), MOST_ALIKE) if first > 0.1 else first
+    return 1 + 2 * first / (1 - fades)
+
+
+def _correlation(x: Matrix, y: Matrix, spread: Floats, lag: int) -> float:
+    """Of steps so far apart; each row with any spread counts alike.
+
+    Of n steps a correlation r comes out too small by (1 + 4 r) / n (Kendall, 1954).
+    """
     n = (x.shape[1] + y.shape[1]) / 2
-    return min(max((float(beside.mean()) + 1 / n) / (1 - 4 / n), 0.0), MOST_ALIKE)
+    beside = sum(((v[:, lag:] * v[:, :-lag]).sum(axis=1) for v in (x, y)), np.zeros(len(spread)))
+    mean = float((beside[spread > 0] / spread[spread > 0]).mean())
+    return (mean * n / (n - lag) + 1 / n) / (1 - 4 / n)
 
 
-def _of_mean(values: Matrix, alike: float) -> tuple[Floats, float]:
-    """Variance of the mean of each row, and its degrees of freedom: n steps are as good as n (1 - r) / (1 + r)."""
+def _of_mean(values: Matrix, dependent: float) -> tuple[Floats, float]:
+    """Variance of the mean of each row, and its degrees of freedom."""
     n = values.shape[1]
-    free = max(n * (1 - alike) / (1 + alike), 1.5)
+    free = max(n / dependent, 1.5)
     seen = 1 - (n / free - 1) / (n - 1)  # of the spread: neighbours that are alike differ less
     return values.var(axis=1, ddof=1) / free / max(seen, 0.2), free - 1
 

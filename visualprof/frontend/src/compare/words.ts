@@ -24,7 +24,7 @@ export function verdict(step: Step, marked: boolean): Verdict {
 
 /** What makes the two not alike; ids that this page has no words for stand for themselves. */
 export function note_text(note: Note): string {
-  const said = (text: string) => (note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text));
+  const said = (text: string) => (text === "yes" ? t("compare.so") : note.id === "framework" ? text_or(`framework.${text}`, text) : visible(text));
   const [base, now] = [note.base, note.new].map((text) => (text === null || text === undefined ? t("compare.not_so") : said(text)));
   if (te(`compare.note.${note.id}`)) return t(`compare.note.${note.id}`, { base, new: now, ratio: note.ratio === null || note.ratio === undefined ? "" : signed_text("ratio", note.ratio) });
   return `${note.id}: ${base} → ${now}`;

@@ -19,6 +19,7 @@ export interface Column {
 
 const SIGNED = /^delta_|_of_change$/;
 const NUMBER_PX = 80;
+const SIGNED_PX = 92;
 const SECOND_NAME_PX = 150;
 const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116, moment: 140 };
 const NUMBER_ROOM = 1.5;
@@ -43,7 +44,7 @@ export function columns_of(names: readonly string[], kinds: Kinds = {}, scope = 
     const kind = kinds[name] ?? "text";
     const label = labels[name] ?? name;
     // The first name says what a row is, others what it belongs to.
-    const width = kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? NUMBER_PX);
+    const width = kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
     const shown = AS_SHOWN.has(kind) || kind === "name" ? Math.max(0, ...new Set(texts(name, kind).map(text_width))) + 20 : 0;
     const least = Math.max(width, text_width(label) + 26, AS_SHOWN.has(kind) ? Math.min(MOST_PX, shown) : 0);
     const most = kind === "name" ? Math.max(least, Math.min(MOST_NAME_PX, shown + NAME_TOOLS_PX)) : Math.round(least * NUMBER_ROOM);
