@@ -1,0 +1,16 @@
+// The entry of a report: the same page, answered from what its file holds (visualprof/server/report.py).
+import { hold } from "../api/client";
+import { speak } from "../locales";
+import { leave } from "../state/address";
+import { language } from "../state/preferences";
+import { Held } from "./held";
+
+declare global {
+  var visualprof_report: ArrayBuffer;
+}
+
+const held = new Held(globalThis.visualprof_report);
+hold(held);
+// The timeline begins with the longest step, and what ran in it.
+leave("/trace", held.first);
+void speak(language.value, true).then(() => import("../main"));
