@@ -78,6 +78,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET timeline/window": (VIEWER, "ann"),
     "GET timeline/export": (VIEWER, "ann"),
     "GET timeline/alignment": (VIEWER, "ann"),
+    "GET report": (VIEWER, "ann"),
     "GET models": (VIEWER, ""),
     "POST models": (MEMBER, ""),
     "GET models/match": (VIEWER, "ann"),
@@ -126,7 +127,7 @@ BY_LINK = {
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
-    "GET timeline/export", "GET timeline/alignment",
+    "GET timeline/export", "GET timeline/alignment", "GET report",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
@@ -150,6 +151,7 @@ QUERIES = {
     "GET timeline/window": "run=RUN",
     "GET timeline/export": "run=RUN",
     "GET timeline/alignment": "run=RUN",
+    "GET report": "run=RUN",
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",

@@ -25,7 +25,7 @@ from visualprof.views.measure.tiles import TILE_BUCKETS
 
 MOST_BYTES = 3_000_000
 _ROWS = (1000, 200, 40)  # of a table: fewer where names are long
-_EVENTS = 200  # of the timeline with all that is known of them
+_EVENTS = 300  # of the timeline with all that is known of them
 _TILES = 1500
 _SCREEN_LEVELS = 5  # of the whole: down to 256 << 4 buckets
 _NAMES = 65_536  # the API's limit
@@ -67,6 +67,8 @@ _PAGE = """<!doctype html>
 
 class Unbuilt(VisualprofError):
     """There is no page to put the answers in."""
+
+    status = 409
 
 
 class Oversize(VisualprofError):
@@ -236,9 +238,10 @@ class _Held:
         meta = self._asked.json("timeline/meta")
         self._answers["timeline/meta"] = meta
         low, high = _stretch(meta, self._steps)
-        rows = {"start_ns": low, "end_ns": high}
-        window = self._asked.json("timeline/window", **rows, limit=_WINDOW_ROWS)
-        self._answers[_key("timeline/window", rows)] = window
+        for start, end in {(low, high), *self._pointed()}:
+            stretch = {"start_ns": start, "end_ns": end}
+            window = self._asked.json("timeline/window", **stretch, limit=_WINDOW_ROWS)
+            self._answers[_key("timeline/window", stretch)] = window
         self._first = {"win": f"{low}~{high}", "area": f"{low}~{high}"}
         events: dict[int, float] = {}
         used: set[int] = set()
@@ -254,11 +257,18 @@ class _Held:
             for key, body in bodies:
                 self._tiles[key] = len(self._blob), len(body)
                 self._blob += body
-                used |= _look(key, body, level, events)
+                used |= _look(key, body, level, (low, high), events)
         self._add_names(used)
         for event in sorted(events, key=events.__getitem__, reverse=True)[:_EVENTS]:
             details = self._asked.json("timeline/event", event=event, arguments=0)
             self._answers[_key("timeline/event", {"event": event})] = details
+
+    def _pointed(self) -> Iterator[tuple[int, int]]:
+        """Where the findings point, ns since the first event."""
+        for key, answer in self._answers.items():
+            for finding in answer["findings"] if key.startswith("view/overview") and "findings" in answer else ():
+                if finding["start_ns"] is not None and finding["end_ns"] is not None:
+                    yield finding["start_ns"], finding["end_ns"]
 
     def _add_names(self, used: set[int]) -> None:
         """Those that the tiles number."""
@@ -309,13 +319,15 @@ def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int,
         ]  # fmt: skip
 
 
-def _look(key: str, body: bytes, level: int, events: dict[int, float]) -> set[int]:
-    """The names in a tile of slices; its events get their length, ns."""
+def _look(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:
+    """The names in a tile of slices; its events that touch a stretch of time get their length, ns."""
     count = struct.unpack_from("<I", body, 4)[0]
     if not key.startswith("g") or not count:
         return set()
     start, end = (np.frombuffer(body, "<f4", count, 8 + 4 * count * column) for column in (0, 1))
     event, name = (np.frombuffer(body, "<u4", count, 8 + 4 * count * column) for column in (2, 3))
-    lengths = (end - start) * float(1 << level)
-    events.update(zip(event.tolist(), lengths.tolist(), strict=True))
+    size, index = 1 << level, int(key.rpartition("/")[2])
+    low, high = ((edge / size - index * TILE_BUCKETS) for edge in within)
+    near = (start < high) & (end > low)
+    events.update(zip(event[near].tolist(), ((end - start)[near] * float(size)).tolist(), strict=True))
     return set(np.unique(name).tolist())
