@@ -133,4 +133,3 @@ def test_what_cannot_be_shown_is_said(built: Site, dist: Path) -> None:
     (dist / "report.js").unlink()
     refused = built.client.get("/api/v1/report?run=run")
     assert (refused.status_code, refused.get_json()["hint"]) == (409, "in a checkout, `make page` builds it")
-

@@ -38,8 +38,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def page_of(path: Path, worker: str = "", span: str = "") -> bytes:
+def page_of(path: Path, worker: str = "", span: str = "", *, newest: bool = False) -> bytes:
     """The report of a profile, or of a run's folder: what the page's button saves.
+
+    newest: of several runs take that one.
 
     Raises: NotFound, BadParameter: there is not one run. VisualprofError: it cannot be read.
     """
@@ -53,38 +55,38 @@ def page_of(path: Path, worker: str = "", span: str = "") -> bytes:
     logdir = LogDirectory([path], Pool(partial(parse, cache=cache)), cache, events=False, settle_s=0)
     logdir.start()
     try:
-        return _asked(logdir, path, worker, span)
+        logdir.rescan()
+        runs = logdir.listing().runs
+        chosen = max(runs, key=lambda run: run.modified_ns).id if newest and runs else _only(logdir.listing(), path)
+        return _asked(logdir, chosen, worker, span)
     finally:
         logdir.close()
 
 
-def _asked(logdir: LogDirectory, path: Path, worker: str, span: str) -> bytes:
+def _asked(logdir: LogDirectory, run: str, worker: str, span: str) -> bytes:
     """From an application that nobody else can reach."""
-    import msgspec
-
-    from visualprof.server.answers import ErrorBody
     from visualprof.server.app import create_app
     from visualprof.server.settings import Settings
 
     client = create_app(logdir, Settings(read_only=True)).test_client()
-    logdir.rescan()
-    query = urlencode({"run": _run_of(logdir.listing(), path), "worker": worker, "span": span})
+    query = urlencode({"run": run, "worker": worker, "span": span})
     while (answer := client.get(f"/api/v1/report?{query}")).status_code != 200:
-        body = msgspec.json.decode(answer.data, type=ErrorBody)
-        if answer.status_code != 503 or body.state == "growing":
-            raise VisualprofError(body.error, body.hint or "")
+        body = answer.get_json()
+        if answer.status_code != 503 or body.get("state") == "growing":
+            raise VisualprofError(body["error"], body.get("hint", ""))
         time.sleep(_PAUSE_S)
     return answer.data
 
 
-def _run_of(listing: Listing, path: Path) -> str:
+def _only(listing: Listing, path: Path) -> str:
     """The only run there."""
     if not listing.runs:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])
         raise NotFound(f"there is no profile in {path}{why}", "name a file, or another folder")
-    if len(listing.runs) > 1:
+    run, *others = listing.runs
+    if others:
         some = ", ".join(run.workers[0].spans[0].log_file.file for run in listing.runs[:5])
         raise BadParameter(
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
-    return listing.runs[0].id
+    return run.id

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ _TOPS = ("5", "20", "1000")  # besides 10 (top-control.vue)
 _WINDOW_ROWS = 2000
 
 # A page of a file has no headers: it says itself that it asks nobody.
-_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -80,7 +80,9 @@ class Oversize(VisualprofError):
 class Ask(Protocol):
     """Asks the API as whoever wants the report; the body of the answer."""
 
-    def __call__(self, route: str, **query: object) -> bytes: ...
+    def __call__(self, route: str, **query: object) -> bytes:
+        """route: below the API's root."""
+        ...
 
 
 def report(ask: Ask, run: str, worker: str, span: str, dist: Path, version: str) -> bytes:
@@ -102,7 +104,7 @@ def report(ask: Ask, run: str, worker: str, span: str, dist: Path, version: str)
         packed = _text(held.bytes())
         if len(packed) <= room:
             title = escape(f"{held.name} · visualprof")
-            page = _PAGE.format(policy=_POLICY, title=title, style=style, code=code, held=packed)
+            page = _PAGE.format(policy=POLICY, title=title, style=style, code=code, held=packed)
             return page.encode("utf-8", "replace")
     raise Oversize(f"the report would be over {MOST_BYTES // 1_000_000} MB", "its names are too long")
 
@@ -204,8 +206,10 @@ class _Held:
 
     def _variants(self, view: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         """Which questions the page may put: the whole and one step, by each way of grouping, of each device."""
-        groups = [one for one in view["parameters"] if one["name"] == "group"]
-        ways = [{}, *({"group": way} for one in groups for way in one["choices"] if way not in (one["default"], "stack"))]
+        ways: list[dict[str, str]] = [{}]
+        for one in view["parameters"]:
+            if one["name"] == "group":
+                ways += ({"group": way} for way in one["choices"] if way not in (one["default"], "stack"))
         for step in ("", *self._steps):
             for way in ways:
                 yield {**({"step": step} if step else {}), **way}
@@ -246,11 +250,11 @@ class _Held:
         events: dict[int, float] = {}
         used: set[int] = set()
         count = taken = 0
-        for level, asked in _levels(meta, low, high):
-            count += len(asked)
+        for level, tiles in _levels(meta, low, high):
+            count += len(tiles)
             if count > _TILES and taken:
                 break
-            bodies = [(key, self._asked.raw(route, **query)) for key, route, query in asked]
+            bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]
             taken += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
             if taken > room:
                 break
@@ -279,8 +283,12 @@ class _Held:
 
 def _bare(answer: Mapping[str, Any]) -> list[str]:
     """The tables of an answer that stand in it as columns alone; by themselves they come with their kinds."""
-    columns = {name: field.values() for name, field in answer.items() if name != "columns" and field and isinstance(field, dict)}
-    return [name for name, values in columns.items() if all(isinstance(one, list) for one in values)]
+    parts = {name: cast("dict[str, object]", field) for name, field in answer.items() if isinstance(field, dict)}
+    return [
+        name
+        for name, part in parts.items()
+        if name != "columns" and part and all(isinstance(column, list) for column in part.values())
+    ]
 
 
 def _longest(overview: Mapping[str, Any]) -> list[str]:
@@ -298,25 +306,37 @@ def _stretch(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
     return 0, max(1, meta["duration_ns"])
 
 
-def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int, list[tuple[str, str, dict[str, int]]]]]:
-    """Level by level, from the whole on one tile down: key, route and query of each tile.
+class _Tile(NamedTuple):
+    """By which key the page finds it, and how the API is asked for it."""
+
+    key: str
+    route: str
+    query: dict[str, int]
+
+
+def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int, list[_Tile]]]:
+    """The tiles level by level, from the whole on one tile down.
 
     low, high: ns; below the levels of a screen only tiles of that stretch.
     """
     duration: int = meta["duration_ns"]
     groups = sorted({track["group"] for track in meta["tracks"]})
     counters = [counter["id"] for counter in meta["counters"]]
+    rows = ("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters)
     top = max(0, -(-(duration + 1) // TILE_BUCKETS) - 1).bit_length()
     for level in range(top, -1, -1):
         size = TILE_BUCKETS << level
         first, last = (0, duration) if top - level < _SCREEN_LEVELS else (low, min(high, duration))
         places = range(first // size, last // size + 1)
-        yield level, [
-            (f"{kind}{number}/{level}/{index}", route, {name: number, "level": level, "index": index})
-            for kind, route, name, numbers in (("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters))
-            for number in numbers
-            for index in places
-        ]  # fmt: skip
+        yield (
+            level,
+            [
+                _Tile(f"{kind}{number}/{level}/{index}", route, {name: number, "level": level, "index": index})
+                for kind, route, name, numbers in rows
+                for number in numbers
+                for index in places
+            ],
+        )
 
 
 def _look(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:

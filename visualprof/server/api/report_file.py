@@ -66,7 +66,7 @@ class ReportFile(Resource):
             raise Gone("whoever asked for the report is gone", "ask again")
         head, _, name = route.partition("/")
         method, kind = self._methods[route if route in self._methods else f"{head}/<name>"]
-        path = {} if route in self._methods else {"name": name}
+        path: dict[str, object] = {} if route in self._methods else {"name": name}
         if kind is not None:
             path["query"] = parse({key: str(value) for key, value in query.items()}, kind)
         made = method(**path)
