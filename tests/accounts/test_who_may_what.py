@@ -68,6 +68,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET views": (VIEWER, ""),
     "GET view/<name>": (VIEWER, "ann"),
     "GET charts/<name>": (VIEWER, "ann"),
+    "GET diff": (VIEWER, "ann"),
     "GET timeline/meta": (VIEWER, "ann"),
     "GET timeline/tile": (VIEWER, "ann"),
     "GET timeline/counter": (VIEWER, "ann"),
@@ -123,7 +124,8 @@ TABLE: dict[str, tuple[str, str]] = {
 
 # What a link to a run opens of it, besides what is open to anyone.
 BY_LINK = {
-    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET models",
+    "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET diff",
+    "GET models",
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
@@ -136,6 +138,7 @@ QUERIES = {
     "GET links": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
+    "GET diff": "run=RUN&base=RUN",
     "GET models/match": "run=RUN",
     "GET graph": "model=MODEL",
     "GET graph/node": "model=MODEL&node=0",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from visualprof.errors import BadParameter
 
@@ -24,9 +24,40 @@ VERDICTS = (
     "precision_changed", "precision_differs", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small",
     "not_significant",
 )  # fmt: skip
-UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 EXAMPLE = "for example: --fail-on 'unstable|busy|p99>5ms'"
-_TERM = re.compile(r"(?P<name>\w+)(?:\s*(?P<sign>[<>])\s*(?P<number>\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?P<unit>[a-z]*))?")
+_TERM = re.compile(
+    r"(?P<name>\w+)(?:\[name~(?P<row>[^\]]*)\])?(?:\.(?P<of>\w+))?"
+    r"(?:\s*(?P<sign>[<>])\s*(?P<number>-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*(?P<unit>[A-Za-z]*|%))?"
+)
+
+
+class Term(NamedTuple):
+    """`name[name~row].of > number unit`, of which a name alone is the least. row: None without one."""
+
+    text: str
+    name: str
+    row: str | None
+    of: str
+    sign: str
+    number: float
+    unit: str
+
+
+def terms(text: str, example: str = EXAMPLE) -> list[Term]:
+    """What stands between the bars of a text.
+
+    Raises: BadParameter: it is no term.
+    """
+    found: list[Term] = []
+    for term in map(str.strip, text.split("|") if text.strip() else ()):
+        match = _TERM.fullmatch(term)
+        if not match:
+            raise BadParameter(f"--fail-on {term!r} is no condition", example)
+        parts = (match["name"], match["row"], match["of"] or "", match["sign"] or "", float(match["number"] or 0))
+        found.append(Term(term, *parts, match["unit"] or ""))
+    return found
 
 
 @dataclass(frozen=True)
@@ -53,20 +84,18 @@ def parse(text: str) -> list[Condition]:
 
     Raises: BadParameter.
     """
-    return [_condition(term.strip()) for term in text.split("|")] if text.strip() else []
+    return [_condition(term) for term in terms(text)]
 
 
-def _condition(term: str) -> Condition:
-    match = _TERM.fullmatch(term)
-    name, sign, unit = (match["name"], match["sign"] or "", match["unit"] or "") if match else ("", "", "")
-    known = name in (NUMBERS if sign else (*FLAGS, *VERDICTS))
-    latency = sign != "" and NUMBERS.get(name, "").endswith("_ns")
-    if not match or not known or (latency and unit not in UNITS) or (not latency and unit):
+def _condition(term: Term) -> Condition:
+    known = term.name in (NUMBERS if term.sign else (*FLAGS, *VERDICTS)) and not term.of and term.row is None
+    latency = term.sign != "" and NUMBERS.get(term.name, "").endswith("_ns")
+    if not known or term.number < 0 or (latency and term.unit not in UNITS) or (not latency and term.unit):
         names = ", ".join((*FLAGS, *VERDICTS, *(f"{name}<>" for name in NUMBERS)))
         raise BadParameter(
-            f"--fail-on {term!r} is no condition", f"{EXAMPLE}; known are {names}; latencies have a unit"
+            f"--fail-on {term.text!r} is no condition", f"{EXAMPLE}; known are {names}; latencies have a unit"
         )
-    return Condition(name, sign, float(match["number"]) * UNITS.get(unit, 1) if sign else 0.0, term)
+    return Condition(term.name, term.sign, term.number * UNITS.get(term.unit, 1) if term.sign else 0.0, term.text)
 
 
 def met(conditions: list[Condition], answer: Json) -> list[str]:

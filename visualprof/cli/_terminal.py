@@ -50,8 +50,8 @@ def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
         if items and isinstance(items[0], msgspec.Struct):
             columns = {key: [getattr(item, key) for item in items] for key in items[0].__struct_fields__}
             return _titled(name, _table(Table(columns=columns, kinds=kinds_of(type(items[0]))), width))
-        return f"{_heading(name)}: {_cell('text', items)}\n" if items else ""
-    return f"{_heading(name)}: {_cell(kinds.get(name, 'text'), value)}\n"
+        return f"{_heading(name)}: {cell('text', items)}\n" if items else ""
+    return f"{_heading(name)}: {cell(kinds.get(name, 'text'), value)}\n"
 
 
 def _titled(name: str, body: str) -> str:
@@ -63,7 +63,7 @@ def _pairs(struct: msgspec.Struct, kinds: Mapping[str, Kind]) -> str:
     hidden = (Table, msgspec.UnsetType, type(None))
     values = {key: value for key, value in values.items() if not isinstance(value, hidden)}
     left = max((len(_heading(key)) for key in values), default=0)
-    lines = (f"  {_heading(key):{left}}  {_cell(kinds.get(key, 'text'), value)}\n" for key, value in values.items())
+    lines = (f"  {_heading(key):{left}}  {cell(kinds.get(key, 'text'), value)}\n" for key, value in values.items())
     return "".join(lines)
 
 
@@ -75,7 +75,7 @@ def _table(table: Table[Any], width: int, rows: int = _ROWS) -> str:
     kinds: list[Kind] = [table.kinds.get(name, "text") for name in known]
     headings = _headings(list(known))
     columns = [
-        [heading, *(_cell(kind, value) for value in values)]
+        [heading, *(cell(kind, value) for value in values)]
         for heading, kind, values in zip(headings, kinds, known.values(), strict=True)
     ]
     numeric = [kind not in _TEXTS for kind in kinds]
@@ -109,7 +109,9 @@ def _heading(name: str) -> str:
     return name.removesuffix(unit).replace("_", " ").replace(".", " ")
 
 
-def _cell(kind: Kind, value: Any) -> str:
+def cell(kind: Kind, value: Any) -> str:
+    """A value in the unit that fits it, without control characters."""
+    """A value in the unit that fits it, without control characters."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -117,12 +119,12 @@ def _cell(kind: Kind, value: Any) -> str:
     if isinstance(value, (int, float)):
         return _number(kind, value)
     if isinstance(value, msgspec.Struct):
-        return _cell(kind, msgspec.structs.asdict(value))
+        return cell(kind, msgspec.structs.asdict(value))
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Any]", value)
-        return ", ".join(f"{key}={_cell('text', item)}" for key, item in pairs.items() if item is not None)
+        return ", ".join(f"{key}={cell('text', item)}" for key, item in pairs.items() if item is not None)
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_cell("text", item) for item in cast("Sequence[Any]", value)) + "]"
+        return "[" + ", ".join(cell("text", item) for item in cast("Sequence[Any]", value)) + "]"
     # Names come from the profiled program: control characters could steer the terminal.
     return "".join(c if c.isprintable() else "�" for c in str(value))
 

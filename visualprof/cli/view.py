@@ -50,25 +50,25 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the view."""
-    _travel_light()
+    travel_light()
     from visualprof.views import all_views, view
 
     if args.view == "all" and (args.format != "json" or args.param or args.table):
         raise BadParameter("`view all` takes no parameters and answers JSON", "add --format json")
     if args.view == "all":
-        workers = _files(args.path)
+        workers = files_of(args.path)
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
-        _write_json(_answers(views, workers, _of_worker(workers, args.worker, args.span, args.path)))
+        write_json(_answers(views, workers, file_of(workers, args.worker, args.span, args.path)))
         return 0
     chosen = view(args.view)
-    params = chosen.parse(_params(args.param))
+    params = chosen.parse(parameters(args.param))
     if chosen.subject not in ("trace", "run"):
-        print_answer(chosen.compute(_subject(chosen.subject, args.path), params), args)
+        print_answer(chosen.compute(subject_of(chosen.subject, args.path), params), args)
         return 0
-    workers = _files(args.path)
-    mine = _of_worker(workers, args.worker, args.span, args.path)
+    workers = files_of(args.path)
+    mine = file_of(workers, args.worker, args.span, args.path)
     if chosen.subject == "trace":
-        answer = _answer(chosen, params, mine)
+        answer = answer_of(chosen, params, mine)
     else:
         answer = _answers({chosen.name: (chosen, params)}, workers, mine).get(chosen.name)
     if answer is None:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answer(chosen: View, params: Any, file: _File) -> Answer | None:
+def answer_of(chosen: View, params: Any, file: FileOf) -> Answer | None:
     """Of one file: kept by an earlier process, or worked out. None where there is no data for it."""
     from visualprof.reader.cache import Cache
     from visualprof.reader.source import Source
@@ -93,7 +93,7 @@ def _answer(chosen: View, params: Any, file: _File) -> Answer | None:
 
 
 def _answers(
-    views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[_File]]], mine: _File
+    views: dict[str, tuple[View, Any]], workers: list[tuple[str, list[FileOf]]], mine: FileOf
 ) -> dict[str, Answer]:
     """Of each view that there is data for: of all ranks, or of one."""
     whole = any(one.subject == "run" for one, _ in views.values())
@@ -108,7 +108,7 @@ def _answers(
     }
 
 
-def _travel_light() -> None:
+def travel_light() -> None:
     """A process that ends soon makes almost nothing that can be freed before: 0.1 s of 0.3 with a small file."""
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)  # the system takes it all back faster
@@ -123,7 +123,7 @@ def model_at(path: str) -> ModelGraph:
     return call(read_model, path)
 
 
-def _subject(kind: Subject, path: str) -> object:
+def subject_of(kind: Subject, path: str) -> object:
     """What a view of no trace looks at: a model, or the reports below a folder."""
     if kind == "model":
         return model_at(path)
@@ -137,7 +137,8 @@ def _subject(kind: Subject, path: str) -> object:
     return reports
 
 
-def _write_json(body: object) -> None:
+def write_json(body: object) -> None:
+    """Prints an answer as JSON."""
     from visualprof.views.answers.encoding import encode
 
     sys.stdout.buffer.write(encode(body))
@@ -145,7 +146,11 @@ def _write_json(body: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def _params(texts: list[str]) -> dict[str, str]:
+def parameters(texts: list[str]) -> dict[str, str]:
+    """Those of `--param K=V`.
+
+    Raises: BadParameter.
+    """
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -155,18 +160,18 @@ def _params(texts: list[str]) -> dict[str, str]:
     return pairs
 
 
-class _File(NamedTuple):
+class FileOf(NamedTuple):
     """A file of a worker; id is that of its span."""
 
     id: str
     path: Path
 
 
-def _files(path: str) -> list[tuple[str, list[_File]]]:
+def files_of(path: str) -> list[tuple[str, list[FileOf]]]:
     """The workers of a run with their files; a folder may hold one run only."""
     whole = Path(path)
     if not whole.is_dir():
-        return [(whole.name, [_File("", whole)])]
+        return [(whole.name, [FileOf("", whole)])]
     from visualprof.reader.logdir.listing import profiles
 
     listing = profiles([whole])
@@ -179,10 +184,14 @@ def _files(path: str) -> list[tuple[str, list[_File]]]:
             f"{path} holds {len(listing.runs)} runs", f"name a file or a folder of it, for example {some}"
         )
     run = next(iter(listing.runs))
-    return [(w.id, [_File(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
+    return [(w.id, [FileOf(s.id, Path(s.log_file.path)) for s in w.spans]) for w in run.workers]
 
 
-def _of_worker(workers: list[tuple[str, list[_File]]], worker: str, span: str, path: str) -> _File:
+def file_of(workers: list[tuple[str, list[FileOf]]], worker: str, span: str, path: str) -> FileOf:
+    """The file of a worker, of the first one where none is named.
+
+    Raises: NotFound.
+    """
     for name, spans in workers:
         for file in spans if worker in ("", name) else ():
             if span in ("", file.id):
@@ -191,13 +200,13 @@ def _of_worker(workers: list[tuple[str, list[_File]]], worker: str, span: str, p
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 
 
-def _open(file: _File) -> Trace:
+def _open(file: FileOf) -> Trace:
     from visualprof.reader.cache import open_trace
 
     return open_trace(file.path, _Meter() if sys.stderr.isatty() else None, wait=False)
 
 
-def _open_all(files: list[_File]) -> list[tuple[Path, Trace]]:
+def _open_all(files: list[FileOf]) -> list[tuple[Path, Trace]]:
     """The traces of several ranks, parsed side by side; a rank that cannot be read is said and left out."""
     if len(files) == 1:
         return [(files[0].path, _open(files[0]))]
@@ -236,18 +245,19 @@ def print_answer(answer: Answer, args: argparse.Namespace) -> None:
     from visualprof.views.answers.table import named_table
 
     if args.format == "json":
-        _write_json(named_table(answer, args.table) if args.table else answer)
+        write_json(named_table(answer, args.table) if args.table else answer)
     elif args.format == "csv":
         sys.stdout.buffer.write(named_table(answer, args.table).to_csv().encode("utf-8", "replace"))
     else:
         from visualprof.cli._terminal import render
 
-        text = render(answer, args.table, _width())
+        text = render(answer, args.table, width())
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "replace"))
     sys.stdout.buffer.flush()
 
 
-def _width() -> int:
+def width() -> int:
+    """Columns of the terminal."""
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except OSError:

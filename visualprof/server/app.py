@@ -16,6 +16,7 @@ from visualprof.server import guard, spa
 from visualprof.server.answers import ErrorBody, answer, finish
 from visualprof.server.api.agent_link import AgentFiles, AgentLink, refuse_agents
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import Jobs
@@ -72,13 +73,15 @@ def create_app(
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     jobs = Jobs(remote, visible)
     app.extensions[PREPARE] = jobs.prepare
-    runs = Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private)
-    views, timeline = Views(logdir, visible, models, reports), Timeline(logdir, visible)
+    shown = (
+        Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
+        Views(logdir, visible, models, reports),
+        Diffs(logdir, visible),
+        Timeline(logdir, visible),
+    )
     resources = (
-        runs,
-        views,
-        timeline,
-        ReportFile(settings.dist, logdir, visible, runs, views, timeline),
+        *shown,
+        ReportFile(settings.dist, logdir, visible, *shown),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),

@@ -22,6 +22,7 @@ from flask import Response
 from visualprof import __version__
 from visualprof.server.answers import ErrorBody
 from visualprof.server.api.agents import Agents
+from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import JobRefused, Jobs
@@ -59,7 +60,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
+    Runs, Views, Diffs, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
     NoticesOf, Evaluation, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip

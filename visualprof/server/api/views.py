@@ -38,7 +38,17 @@ _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     bool: "boolean",
 }
 
+# Which rows of a table a request asks for.
+TableName = Annotated[str, Meta(description="one of the tables of a view that has several")]
+Sort = Annotated[str, Meta(description="column; the view's own order when absent")]
+Order = Annotated[Literal["asc", "desc"], Meta(description="direction")]
+Search = Annotated[
+    str,
+    Meta(description="part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others"),
+]
+Offset = Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")]
 Limit = Annotated[int, Meta(ge=0, le=_MAX_LIMIT, description="rows at most; 200 when absent, CSV: all")]
+Format = Annotated[Literal["json", "csv", "tsv"], Meta(description="of the answer")]
 
 
 class SubjectQuery(Query):
@@ -56,18 +66,26 @@ class SubjectQuery(Query):
 class ViewQuery(SubjectQuery):
     """Which table of the answer, and which rows of it."""
 
-    table: Annotated[str, Meta(description="one of the tables of a view that has several")] = ""
-    sort: Annotated[str, Meta(description="column; the view's own order when absent")] = ""
-    order: Annotated[Literal["asc", "desc"], Meta(description="direction")] = "desc"
-    search: Annotated[
-        str,
-        Meta(
-            description="part of the name, any case; search.COLUMN, is.COLUMN, min.COLUMN, max.COLUMN filter by others"
-        ),
-    ] = ""
-    offset: Annotated[int, Meta(ge=0, le=2**53, description="rows to skip")] = 0
+    table: TableName = ""
+    sort: Sort = ""
+    order: Order = "desc"
+    search: Search = ""
+    offset: Offset = 0
     limit: Limit | None = None
-    format: Annotated[Literal["json", "csv", "tsv"], Meta(description="of the answer")] = "json"
+    format: Format = "json"
+
+
+class RowsQuery(Query):
+    """The same of an answer that is no view's."""
+
+    table: TableName = ""
+    sort: Sort = ""
+    order: Order = "desc"
+    search: Search = ""
+    offset: Offset = 0
+    limit: Limit | None = None
+    format: Format = "json"
+    others: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class Parameter(msgspec.Struct):
@@ -144,17 +162,7 @@ class Views(Resource):
         """A view."""
         chosen = view(name)
         rows = rows_of(query)
-        result = self._compute(chosen, query)[1]
-        if query.format == "tsv":
-            text = page(named_table(result, query.table), rows).to_csv("\t")
-            return raw(text.encode("utf-8", "replace"), TABS)
-        if query.format == "csv":
-            text = page(named_table(result, query.table), rows).to_csv()
-            return csv_file(text, f"{name}-{query.table}" if query.table else name)
-        if query.table:
-            return page(named_table(result, query.table), rows)
-        shown = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
-        return _cut(shown, query.limit or _MAX_LIMIT)
+        return shown(name, self._compute(chosen, query)[1], query, rows)
 
     @get("/charts/<name>", refuses=SPAN, needs="link")
     def charts(self, name: str, query: SubjectQuery) -> ChartsAnswer:
@@ -225,7 +233,21 @@ def parameters(chosen: View) -> list[Parameter]:
     return listed
 
 
-def rows_of(query: ViewQuery) -> Selection:
+def shown(name: str, result: Answer, query: ViewQuery | RowsQuery, rows: Selection) -> Answer | Response:
+    """An answer, or the rows of one of its tables, as they were asked for."""
+    if query.format == "tsv":
+        text = page(named_table(result, query.table), rows).to_csv("\t")
+        return raw(text.encode("utf-8", "replace"), TABS)
+    if query.format == "csv":
+        text = page(named_table(result, query.table), rows).to_csv()
+        return csv_file(text, f"{name}-{query.table}" if query.table else name)
+    if query.table:
+        return page(named_table(result, query.table), rows)
+    whole = page(cast("Table[Any]", result), rows) if isinstance(result, Table) else result
+    return _cut(whole, query.limit or _MAX_LIMIT)
+
+
+def rows_of(query: ViewQuery | RowsQuery) -> Selection:
     """Which rows of a table a request asks for."""
     filters: dict[str, dict[str, str]] = {prefix: {} for prefix in _ROW_FILTERS}
     for name, text in query.others.items():

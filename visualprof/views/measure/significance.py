@@ -50,12 +50,14 @@ def outside(t: float, freedom: float) -> float:
 
 
 @cache
-def quantile(freedom: int) -> float:
-    """The t with 95 % of the distribution between -t and t."""
+def quantile(freedom: float, beyond: float = 1 - CONFIDENCE) -> float:
+    """The t beyond which, and beyond -t, lies that share of the distribution."""
     low, high = 0.0, 1000.0
-    while high - low > 1e-10:
+    while outside(high, freedom) > beyond:
+        high *= 2
+    while high - low > 1e-10 * max(1.0, high):
         middle = (low + high) / 2
-        low, high = (middle, high) if outside(middle, freedom) > 1 - CONFIDENCE else (low, middle)
+        low, high = (middle, high) if outside(middle, freedom) > beyond else (low, middle)
     return high
 
 

@@ -1,0 +1,160 @@
+"""visualprof diff: what it prints, and when it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, SAMPLES
+from tests.views.test_diff import BASE, NEW, run
+from visualprof.cli import main
+from visualprof.cli._limits import parse
+from visualprof.errors import BadParameter
+
+CI = ROOT / "docs" / "ci.md"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder, the present one, with before.json and after.json; of the latter a step takes 28 % longer."""
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    for name, work in (("before", BASE), ("after", NEW)):
+        Path(f"{name}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": run(work)}))
+    return tmp_path
+
+
+def diff(
+    capfd: pytest.CaptureFixture[str], *arguments: str, pair: tuple[str, str] = ("before.json", "after.json")
+) -> tuple[int, str, str]:
+    status = main(["diff", *pair, *arguments])
+    return status, *capfd.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "told"),
+    [
+        ("step.total>3%", 3, "holds: step: 320.00 us -> 410.00 us (+28.1%)"),
+        ("step.total>30%", 0, "does not hold"),
+        ("step.total>80us", 3, "holds"),
+        ("step.total<-1%", 0, "does not hold"),
+        ("kernel[name~add].total>40%", 3, "holds: 1 rows: 100.00 us -> 150.00 us (+50.0%)"),
+        ("kernel[name~COME].total>1000%", 3, "holds: 1 rows: 0 ns -> 80.00 us"),
+        ("kernel[name~sgemm].total>10%", 3, "+16.7%"),
+        ("kernel[name~relu].calls>0 | step.cpu>1%", 0, "does not hold"),
+        ("operator[name~aten].total>1us", 3, "holds"),
+    ],
+)
+def test_limits(capfd: pytest.CaptureFixture[str], limit: str, status: int, told: str) -> None:
+    found = diff(capfd, "--fail-on", limit)
+    assert (found[0], told in found[2]) == (status, True), found[2]
+
+
+def test_a_change_that_may_be_chance_breaks_no_limit(capfd: pytest.CaptureFixture[str]) -> None:
+    # 20 steps that differ by a tenth of themselves, the mean of the second ones by 1 %
+    for name, offset in (("before", 0), ("after", 4)):
+        work = [[("aten::add", "add", 300 + (i * 37) % 61 + offset)] for i in range(20)]
+        events = [e for i, one in enumerate(work) for e in _moved(run(one, 1), i)]
+        Path(f"{name}.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    status, out, err = diff(capfd, "--fail-on", "step.total>0.5%")
+    assert (status, "it may be chance" in err, "not significant" in out) == (0, True, True)
+
+
+def _moved(events: list[dict[str, object]], by: int) -> list[dict[str, object]]:
+    """A step as the one of that number."""
+    out = []
+    for event in json.loads(json.dumps(events)):
+        event["ts"] += 1000 * by
+        event["name"] = event["name"].replace("#0", f"#{by}")
+        if "correlation" in event["args"]:
+            event["args"]["correlation"] += 100 * by
+        out.append(event)
+    return out
+
+
+@pytest.mark.parametrize(
+    "limit", ["step.total", "step.total>3", "step.speed>3%", "memory.peak>3ms", "step[name~x].total>1%", "p99>5ms", ">"]
+)
+def test_what_is_no_limit(limit: str) -> None:
+    with pytest.raises(BadParameter, match=re.escape(repr(limit))):
+        parse(limit)
+
+
+@pytest.mark.parametrize(
+    ("pair", "arguments", "told"),
+    [
+        (("before.json", "gone.json"), (), "gone.json: No such file"),
+        (("before.json", "notes.txt"), (), "no profile format recognises"),
+        (("before.json", "bare.json"), (), "bare.json has no steps, before.json has"),
+        (("before.json", "empty.json"), (), "nothing that could be compared"),
+        (
+            ("before.json", "after.json"),
+            ("--fail-on", "memory.peak>1MiB"),
+            "neither before.json nor after.json has data",
+        ),
+        (("before.json", "after.json"), ("--fail-on", "kernel[name~nccl].total>1%"), "neither run has that"),
+        (("before.json", "after.json"), ("--view", "modules"), "there is no view of modules"),
+        (("before.json", "after.json"), ("--step", "99"), "there is no step '99'"),
+        (("before.json", "after.json"), ("--view", "graph", "--fail-on", "step.total>1%"), "neither limits"),
+    ],
+)
+def test_a_bad_pair_is_an_error_and_never_a_pass(
+    capfd: pytest.CaptureFixture[str], pair: tuple[str, str], arguments: tuple[str, ...], told: str
+) -> None:
+    Path("notes.txt").write_text("hello")
+    Path("bare.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": run(BASE, marked=False)}))
+    event = {"ph": "X", "cat": "cpu_instant_event", "name": "x", "pid": 1, "tid": 1, "ts": 0, "dur": 0}
+    Path("empty.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": [event]}))
+    status, _, err = diff(capfd, *arguments, pair=pair)
+    assert (status, told in err, "hint: " in err) == (2, True, True), err
+
+
+def test_markdown_fits_a_comment_and_nothing_in_a_name_escapes(capfd: pytest.CaptureFixture[str]) -> None:
+    evil = [("aten::add", "a|b`<script>@everyone\n[x](http://y)", 200), *NEW]
+    Path("after.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": run(evil)}))
+    _, out, _ = diff(capfd, "--format", "markdown", "--view", "kernel", "--fail-on", "step.total>3%")
+    assert "- :x: step.total\\>3%: holds" in out
+    row = next(line for line in out.splitlines() if "script" in line)
+    assert row.startswith("| `a/b'<script>@everyone�[x](http://y)` | 0 ns | 200.00 us | +200.00 us | – | added | yes |")
+    assert len(out) < 65_536  # what GitHub takes
+
+
+def test_json_is_the_whole_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    answer = json.loads(diff(capfd, "--format", "json", "--step", "1")[1])
+    assert (answer["step"]["delta_ns"], answer["step"]["significant"]) == (90_000, None)
+    assert [note["id"] for note in answer["notes"]] == ["few_steps"]
+
+
+def test_results_of_measured_models(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = SAMPLES / "resnet10-sample"
+    status, out, err = diff(
+        capfd, "--fail-on", "evaluation.p99>5%", pair=(str(folder / "ort-1t"), str(folder / "ort-2t"))
+    )
+    assert (status, "ort-2t, batch 32" in err, "samples_per_s" in out) == (3, True, True)
+    assert diff(capfd, "--fail-on", "evaluation.p99>5%", pair=(str(folder), str(folder)))[0] == 0
+
+
+def test_models(capfd: pytest.CaptureFixture[str]) -> None:
+    model = str(SAMPLES / "models" / "resnet10.onnx")
+    status, out, _ = diff(capfd, "--view", "graph", "--format", "json", pair=(model, model))
+    assert (status, json.loads(out)["changed"]) == (0, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the lines are a shell's")
+def test_the_lines_of_the_guide_run(folder: Path) -> None:
+    """Those of docs/ci.md that call the program, as they stand there."""
+    lines = re.findall(r"^\s*(visualprof diff .*?[^\\])$", CI.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(lines) >= 3
+    (folder / "visualprof").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m visualprof "$@"\n')
+    (folder / "visualprof").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    for line in lines:
+        done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 3, (line, done.stdout, done.stderr)
+        assert "step.total>3%" in done.stderr

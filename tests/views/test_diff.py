@@ -1,0 +1,287 @@
+"""Two runs compared: hand-worked pairs, torch's own tables, the V100 pair with asserted values, noise, bad pairs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.noise import BUSY, QUIET, called, tried
+from tests.conftest import FIXTURES, SAMPLES, Write, json_of, shared, trace_of
+from tests.views.test_steps import Event, host, kernel, launch, step
+from visualprof.errors import MissingData
+from visualprof.views.diff.compare import Named, compare
+from visualprof.views.diff.families import kernel_family, operator_family
+from visualprof.views.diff.side import SIDE
+from visualprof.views.diff.sureness import of_step
+
+STEPS = 6
+V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}.pt.trace.json.gz"
+Work = tuple[str, str, int]  # operator, kernel, us
+
+BASE: list[Work] = [
+    ("aten::relu", "relu", 100), ("aten::add", "add", 100), ("aten::old", "gone", 50), ("aten::mm", "volta_sgemm", 60),
+]  # fmt: skip
+NEW: list[Work] = [
+    ("aten::relu", "relu", 100), ("aten::add", "add", 150), ("aten::new", "come", 80), ("aten::mm", "ampere_sgemm", 70),
+]  # fmt: skip
+
+
+def run(work: list[Work], steps: int = STEPS, marked: bool = True) -> list[Event]:
+    """Steps in which operators launch a kernel each, one after the other, and 10 us in which nothing runs."""
+    events: list[Event] = []
+    at = 0
+    for number in range(steps):
+        length = 10 + sum(us for *_, us in work)
+        events += [step(number, at, length)] if marked else []
+        start = at + 10
+        for i, (operator, name, us) in enumerate(work):
+            correlation = 100 * number + i + 1
+            events += [host("cpu_op", operator, at + i, 1), launch(at + i, correlation, 0)]
+            events.append(kernel(start, us, correlation, name))
+            start += us
+        at += length
+    return events
+
+
+def diffed(base: Path, new: Path, view: str = "overview", **params: str) -> Any:
+    """The pair as others receive it."""
+    sides = (SIDE.compute(trace_of(path), SIDE.parse({"view": view, **params})) for path in (base, new))
+    return json_of(compare(view, *(Named(p.name, side, str(p)) for p, side in zip((base, new), sides, strict=True))))
+
+
+def table(answer: Any, *columns: str) -> dict[str, list[Any]]:
+    """Rows by name."""
+    c = answer["rows"]["columns"]
+    return {name: list(values) for name, *values in zip(c["name"], *(c[column] for column in columns), strict=True)}
+
+
+@pytest.fixture
+def pair(write: Write) -> tuple[Path, Path]:
+    return write(run(BASE), "base.json"), write(run(NEW), "new.json")
+
+
+def test_an_added_a_removed_a_replaced_and_a_slower_kernel(pair: tuple[Path, Path]) -> None:
+    # a step takes 10 + 100 + 100 + 50 + 60 = 320 us, then 10 + 100 + 150 + 80 + 70 = 410
+    answer = diffed(*pair, "kernel")
+    assert answer["step"] | {"low_ns": 0, "high_ns": 0} == {
+        "base_ns": 320_000, "new_ns": 410_000, "delta_ns": 90_000, "delta_ratio": 0.28125, "low_ns": 0, "high_ns": 0,
+        "significant": True, "detectable_ratio": 0.03,
+    }  # fmt: skip
+    assert table(answer, "base_ns", "new_ns", "delta_ns", "status", "significant") == {
+        "come": [0, 80_000, 80_000, "added", True],
+        "add": [100_000, 150_000, 50_000, "changed", True],
+        "gone": [50_000, 0, -50_000, "removed", True],
+        "aten::mm": [60_000, 70_000, 10_000, "replaced", True],
+        "relu": [100_000, 100_000, 0, "same", False],
+    }
+    assert (answer["explained_ratio"], answer["not_explained_ns"]) == (1.0, 0)
+    columns = answer["rows"]["columns"]
+    assert columns["name"][:3] == ["come", "add", "gone"]  # the largest change first
+    replaced = columns["name"].index("aten::mm")
+    assert (columns["base_name"][replaced], columns["new_name"][replaced]) == ("volta_sgemm", "ampere_sgemm")
+    assert columns["share_of_change"][replaced] == pytest.approx(10 / 90)
+
+
+def test_every_instant_of_the_overview_is_of_one_row(pair: tuple[Path, Path]) -> None:
+    # the operators run in the 10 us without a kernel: 4 of them for 1 us each, 6 us are idle in both
+    answer = diffed(*pair)
+    found = table(answer, "part", "base_ns", "new_ns")
+    assert found["aten::old"] == ["cpu", 1_000, 0]
+    assert found["aten::relu"] == ["cpu", 1_000, 1_000]
+    assert found["add"] == ["kernel", 100_000, 150_000]
+    parts = answer["parts"]["columns"]
+    assert dict(zip(parts["part"], parts["base_ns"], strict=True))["other"] == 6_000
+    for side in ("base", "new"):
+        assert sum(parts[f"{side}_ns"]) == answer["step"][f"{side}_ns"]
+        assert sum(answer["rows"]["columns"][f"{side}_ns"]) == answer["step"][f"{side}_ns"] - 6_000
+    assert sum(parts["delta_ns"]) == answer["step"]["delta_ns"] == 90_000
+
+
+def test_runs_of_different_length_compare_per_step(write: Write) -> None:
+    answer = diffed(write(run(BASE, 5), "a.json"), write(run(BASE, 20), "b.json"), "kernel")
+    assert answer["step"]["delta_ns"] == 0
+    assert table(answer, "base_calls", "new_calls", "delta_ns")["add"] == [1, 1, 0]
+
+
+def test_an_operator_that_chose_other_kernels_is_one_row_though_both_are_there_on_both_sides(write: Write) -> None:
+    # aten::conv launches wgrad 3 times and scudnn once, then once and 3 times; wgrad of another operator stays
+    def work(first: int, second: int) -> list[Work]:
+        own = [("aten::conv", "wgrad", 20)] * first + [("aten::conv", "scudnn", 30)] * second
+        return [*own, ("aten::other", "wgrad", 40)]
+
+    found = diffed(write(run(work(3, 1)), "a.json"), write(run(work(1, 3)), "b.json"), "kernel")
+    assert table(found, "base_ns", "new_ns", "base_calls", "new_calls", "status") == {
+        "aten::conv": [90_000, 110_000, 4, 4, "replaced"],
+        "wgrad": [40_000, 40_000, 1, 1, "same"],
+    }
+
+
+def test_the_v100_pair_has_the_difference_of_the_asserted_overviews() -> None:
+    # traces/kineto/README.md, us: kernel, memcpy, memset, runtime, dataloader, cpu, other
+    before = [98589, 1915, 89, 2908, 59262, 13674, 1156]
+    after = [99044, 2885, 98, 10581, 292, 14313, 15596]
+    files = [shared(V100.format(name)) for name in ("0__worker0.1623143089861", "4__worker0.1623213129365")]
+    answer = diffed(*files)
+    parts = answer["parts"]["columns"]
+    deltas = dict(zip(parts["part"], parts["delta_ns"], strict=True))
+    assert deltas.pop("communication") == 0
+    assert list(deltas.values()) == pytest.approx(
+        [1000 * (b - a) for a, b in zip(before, after, strict=True)], abs=1000
+    )
+    assert sum(parts["delta_ns"]) == answer["step"]["delta_ns"] == pytest.approx(-34_784_000, abs=1000)
+    # the first row explains most: the loader of one process against that of several
+    first = {name: values[0] for name, values in answer["rows"]["columns"].items()}
+    assert (first["name"], first["status"], first["significant"]) == ("dataloader", "replaced", True)
+    assert first["delta_ns"] == pytest.approx(-58_970_000, abs=1000)
+    assert "MultiProcessing" in first["new_name"]
+    # cuDNN chose other kernels: each operator is one row and hardly slower
+    replaced = list(zip(*diffed(*files, view="kernel")["rows"]["columns"].values(), strict=True))
+    assert {row[0] for row in replaced if "replaced" in row} == {
+        "aten::cudnn_convolution", "aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "new"), [("cnn", "transformer"), ("transformer", "chains")])
+def test_operators_differ_as_in_torchs_own_tables(base: str, new: str) -> None:
+    folder = FIXTURES / "torch_tables"
+    torch = json.loads((folder / "tables.json").read_text())
+    own = [{key: values[2] for key, *values in torch[name]["by_name"]} for name in (base, new)]
+    answer = diffed(folder / f"{base}.json.gz", folder / f"{new}.json.gz", "operator")
+    assert answer["notes"][0]["id"] == "no_steps"
+    expected = {name: own[1].get(name, 0) - own[0].get(name, 0) for name in {**own[0], **own[1]}}
+    replaced = [row for row in table(answer, "base_name").values() if row[0]]
+    assert sum(expected.values()) == sum(answer["rows"]["columns"]["delta_ns"])
+    found = {
+        name: delta for name, (delta, status) in table(answer, "delta_ns", "status").items() if status != "replaced"
+    }
+    assert len(found) > 10
+    assert found == {name: expected[name] for name in found}
+    assert len(found) + 2 * len(replaced) <= len(expected)
+
+
+def test_two_recordings_of_one_script_have_no_row_that_changed() -> None:
+    assert sum(bool(called(tried(QUIET, 1.0, seed))) for seed in range(20)) <= 1
+    assert sum(bool(called(tried(BUSY, 1.0, seed))) for seed in range(20)) <= 1
+
+
+def test_a_kernel_that_is_a_tenth_slower_is_found_in_15_quiet_steps() -> None:
+    assert sum("kernel 20" in called(tried(QUIET, 1.1, seed)) for seed in range(20)) >= 19
+
+
+def test_a_busy_host_says_from_which_change_on_it_would_be_seen() -> None:
+    quiet, busy = (tried(noise, 1.0, 0).detectable_ratio for noise in (QUIET, BUSY))
+    assert quiet is not None
+    assert busy is not None
+    assert quiet < 0.05 < busy
+
+
+def test_what_all_kernels_share_is_the_clock_and_no_change() -> None:
+    answer = tried(QUIET, 1.0, 3)
+    drift = {note.id: note.ratio for note in answer.notes}["drift"]
+    means = [sum(values) for values in (answer.rows.columns.base_ns, answer.rows.columns.new_ns)]
+    assert drift == pytest.approx(means[1] / means[0] - 1, abs=0.01)
+
+
+def test_steps_that_resemble_their_neighbours_are_no_change() -> None:
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+
+    def walk() -> Any:
+        fresh, out = rng.normal(size=50), np.zeros(50)
+        for i in range(1, 50):
+            out[i] = 0.5 * out[i - 1] + fresh[i]
+        return 1e6 * np.exp(0.03 * out)
+
+    found = [of_step(walk(), walk()) for _ in range(40)]
+    assert sum(not one.low <= 0 <= one.high for one in found if one) <= 2  # a bootstrap: 6 and more
+    slower = of_step(walk(), 1.2 * walk())
+    assert slower
+    assert slower.significant
+    assert slower.low < 0.2 < slower.high
+
+
+def test_with_fewer_than_five_steps_nothing_is_called_sure(write: Write) -> None:
+    answer = diffed(write(run(BASE, 4), "a.json"), write(run(NEW, 9), "b.json"), "kernel")
+    assert (answer["step"]["significant"], answer["step"]["low_ns"]) == (None, None)
+    assert {row[0] for row in table(answer, "significant").values()} == {None}
+    assert {"id": "few_steps", "base": "4", "new": "9", "ratio": None} in answer["notes"]
+
+
+def test_the_same_file_twice_differs_in_nothing_and_says_so(pair: tuple[Path, Path]) -> None:
+    answer = diffed(pair[0], pair[0])
+    assert answer["notes"][0]["id"] == "same_file"
+    assert (answer["step"]["delta_ns"], answer["explained_ratio"]) == (0, None)
+    assert {row[0] for row in table(answer, "status").values()} == {"same"}
+
+
+def test_steps_against_none_are_no_pair(write: Write) -> None:
+    marked, bare = write(run(BASE), "a.json"), write(run(BASE, marked=False), "b.json")
+    with pytest.raises(MissingData, match=r"b\.json has no steps, a\.json has"):
+        diffed(marked, bare)
+    answer = diffed(bare, write(run(NEW, marked=False), "c.json"))
+    assert [note["id"] for note in answer["notes"]] == ["no_steps"]
+    assert answer["step"]["delta_ns"] == STEPS * 90_000
+    assert answer["step"]["significant"] is None
+
+
+def test_an_empty_one_and_a_view_that_neither_has_are_refused(write: Write) -> None:
+    empty = write([host("cpu_instant_event", "x", 0, 0)], "empty.json")
+    assert not SIDE.needs(trace_of(empty))
+    cpu = write([host("cpu_op", "a", 0, 5)], "cpu.json")
+    with pytest.raises(MissingData, match=r"neither cpu\.json nor cpu\.json has data for the view 'kernel'"):
+        diffed(cpu, cpu, "kernel")
+
+
+def test_a_file_that_still_grows_is_compared_as_far_as_it_is_written(write: Write) -> None:
+    whole, cut = write(run(BASE), "a.json"), write(run(BASE, 9), "b.json")
+    cut.write_bytes(cut.read_bytes()[:-700])
+    answer = diffed(whole, cut)
+    assert {"id": "growing", "base": None, "new": "yes", "ratio": None} in answer["notes"]
+    assert answer["step"]["delta_ns"] == 0
+
+
+def test_frameworks_meet_in_the_families_of_their_operators() -> None:
+    torch, paddle = SAMPLES / "pytorch-cpu" / "gpt.pt.trace.json.gz", next((SAMPLES / "paddle-cpu").iterdir())
+    answer = diffed(torch, paddle, "operator")
+    assert "framework" in [note["id"] for note in answer["notes"]]
+    found = table(answer, "base_ns", "new_ns")
+    assert all(found["gemm"])
+    assert "aten::addmm" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ampere_sgemm_128x64_tn", "gemm"),
+        ("sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x32", "gemm"),
+        ("Cijk_Alik_Bljk_SB_MT64x64x16", "gemm"),
+        ("void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", "wgrad"),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", "convolution"),
+        ("void flash_fwd_kernel<Flash_fwd_kernel_traits<64>>(Flash_fwd_params)", "attention"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "allreduce"),
+        ("ncclKernel_AllReduce_RING_LL_Sum_float", "allreduce"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)", "AddFunctor"),
+        ("void at::native::unrolled_elementwise_kernel<at::native::AddFunctor<float>>(int)", "AddFunctor"),
+        ("triton_poi_fused_add_relu_12", "triton_poi_fused_add_relu"),
+        ("my_own", ""),
+    ],
+)
+def test_kernels_of_one_family_have_one_name(name: str, family: str) -> None:
+    assert kernel_family(name) == family
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("aten::addmm", "gemm"), ("matmul_v2 compute", "gemm"), ("aten::linear", "gemm"),
+        ("conv2d dygraph", "convolution"),
+        ("Conv", "convolution"), ("aten::convolution_backward", "convolution"), ("aten::convert", ""),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "dataloader"), ("aten::copy_", "copy"),
+    ],
+)  # fmt: skip
+def test_operators_of_one_family_have_one_name(name: str, family: str) -> None:
+    assert operator_family(name) == family

@@ -1,0 +1,134 @@
+"""Limits of what may change from one run to another: `--fail-on 'step.total>3%'`, in the grammar of `_fail_on`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from visualprof.cli._fail_on import SIZES, UNITS, Term, terms
+from visualprof.cli._terminal import cell
+from visualprof.errors import BadParameter
+from visualprof.views.answers.kinds import Kind
+
+if TYPE_CHECKING:
+    from visualprof.views.diff.answer import DiffAnswer
+
+EXAMPLE = "for example: --fail-on 'step.total>3%' or 'memory.peak>256MiB', 'kernel[name~nccl].total>10%'"
+ROWS = ("operator", "kernel", "runtime", "distributed")
+PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
+RATE = {"": 1.0}
+FIGURES: dict[str, dict[str, dict[str, float]]] = {  # of what, with the units of a change that is no share
+    "step": dict.fromkeys(("total", *PARTS), UNITS),
+    **{view: {"total": UNITS, "calls": RATE} for view in ROWS},
+    "memory": {"peak": SIZES, "reserved": SIZES},
+    "evaluation": {"qps": RATE, "samples_per_s": RATE, **dict.fromkeys(("p50", "p90", "p95", "p99", "mean"), UNITS)},
+}
+KINDS: tuple[tuple[dict[str, float], Kind], ...] = ((UNITS, "ns"), (SIZES, "bytes"), (RATE, "count"))
+
+
+class Change(NamedTuple):
+    """Of one thing. significant: None where nothing says whether chance alone makes it."""
+
+    name: str
+    base: float
+    new: float
+    significant: bool | None = None
+
+
+class Limit(NamedTuple):
+    """One condition. limit: a share where the term's unit is %, else ns, bytes or a number."""
+
+    term: Term
+    limit: float
+
+    @property
+    def view(self) -> str:
+        """The comparison that tells it."""
+        return "overview" if self.term.name == "step" else self.term.name
+
+    def judged(self, answer: DiffAnswer) -> tuple[bool, str]:
+        """Does it hold, and what of, in words.
+
+        Raises: BadParameter: nothing in either run is what it is about; that keeps no limit.
+        """
+        changes = list(_changes(self.term, answer))
+        if not changes:
+            raise BadParameter(
+                f"--fail-on {self.term.text}: neither run has that", "see `visualprof diff --format json`"
+            )
+        beyond = [change for change in changes if self._beyond(change)]
+        sure = [change for change in beyond if change.significant is not False]
+        told = (sure or beyond or changes)[0]
+        share = f" ({told.new / told.base - 1:+.1%})" if told.base else ""
+        units = FIGURES[self.term.name][self.term.of]
+        base, new = (cell(next(kind for of, kind in KINDS if of is units), value) for value in (told.base, told.new))
+        verdict = "holds" if sure else "does not hold: it may be chance" if beyond else "does not hold"
+        return bool(sure), f"{self.term.text}: {verdict}: {told.name}: {base} -> {new}{share}"
+
+    def _beyond(self, change: Change) -> bool:
+        by = change.new - change.base
+        if self.term.unit == "%":  # what was not there before grew beyond any share
+            by = by / change.base if change.base else by * float("inf") if by else 0.0
+        return by > self.limit if self.term.sign == ">" else by < self.limit
+
+
+def parse(text: str) -> list[Limit]:
+    """The limits of a text, of which any may be broken.
+
+    Raises: BadParameter.
+    """
+    return [_limit(term) for term in terms(text, EXAMPLE)]
+
+
+def _limit(term: Term) -> Limit:
+    units = FIGURES.get(term.name, {}).get(term.of)
+    rows = term.row is None or term.name in ROWS
+    if units is None or not rows or not term.sign or term.unit not in ("%", *units):
+        known = ", ".join(f"{name}.{'|'.join(figures)}" for name, figures in FIGURES.items())
+        raise BadParameter(f"--fail-on {term.text!r} is no limit of a change", f"{EXAMPLE}; known are {known}")
+    return Limit(term, term.number * (0.01 if term.unit == "%" else units[term.unit]))
+
+
+def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
+    if term.name == "step" and answer.step:
+        yield from _of_step(term.of, answer)
+    elif answer.memory and term.name == "memory":
+        wanted = "peak_allocated" if term.of == "peak" else "peak_reserved"
+        c = answer.memory.columns
+        for name, what, base, new in zip(c.name, c.what, c.base_bytes, c.new_bytes, strict=True):
+            if what == wanted and base is not None and new is not None:
+                yield Change(name, base, new)
+    elif answer.evaluation and term.name == "evaluation":
+        c = answer.evaluation.columns
+        columns = (c.name, c.batch, c.figure, c.base_value, c.new_value, c.significant)
+        for name, batch, figure, base, new, sure in zip(*columns, strict=True):
+            if figure == term.of and base is not None and new is not None:
+                yield Change(f"{name}, batch {batch}", base, new, sure)
+    else:
+        yield from _of_rows(term, answer)
+
+
+def _of_step(of: str, answer: DiffAnswer) -> Iterator[Change]:
+    if of == "total" and answer.step:
+        yield Change("step", answer.step.base_ns, answer.step.new_ns, answer.step.significant)
+    columns = answer.parts.columns
+    for part, base, new in zip(columns.part, columns.base_ns, columns.new_ns, strict=True):
+        if part == of:
+            yield Change(part, float(base), float(new))
+
+
+def _of_rows(term: Term, answer: DiffAnswer) -> Iterator[Change]:
+    """The sum of the rows whose names, or those of what they replaced, hold a text."""
+    c, part = answer.rows.columns, (term.row or "").casefold()
+    others = [column or [None] * len(c.name) for column in (c.base_name, c.new_name)]
+    kind = "ns" if term.of == "total" else "calls"
+    chosen = [
+        i
+        for i, names in enumerate(zip(c.name, *others, strict=True))
+        if part in " ".join(filter(None, names)).casefold()
+    ]
+    if chosen:
+        base, new = (sum(float(getattr(c, f"{side}_{kind}")[i]) for i in chosen) for side in ("base", "new"))
+        known = [c.significant[i] for i in chosen] if kind == "ns" else []
+        sure = True if any(known) else False if known and None not in known else None
+        yield Change(f"{len(chosen)} rows", base, new, sure)

@@ -1,0 +1,139 @@
+"""A comparison in words: for a terminal, and as Markdown that fits a comment on a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli._terminal import cell, render
+from visualprof.cli.view import width
+from visualprof.views.answers.kinds import Column, Kind
+from visualprof.views.answers.table import Table
+
+if TYPE_CHECKING:
+    from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffRun
+
+ROWS = 10
+LONGEST = 60  # of a name in Markdown
+COLUMNS = {  # of each table
+    "parts": ("part", "base_ns", "new_ns", "delta_ns"),
+    "rows": ("name", "part", "base_ns", "new_ns", "delta_ns", "delta_ratio", "status", "significant"),
+    "memory": ("name", "what", "base_bytes", "new_bytes", "delta_bytes", "status"),
+    "evaluation": ("name", "batch", "figure", "base_value", "new_value", "delta_ratio", "significant"),
+}
+NOTES = {
+    "same_file": "both are the same file",
+    "growing": "a file ends in the middle; it may still be written",
+    "no_steps": "no steps are marked: the whole recordings are compared",
+    "few_steps": "under 5 steps on a side ({base}, {new}): chance cannot be told from change",
+    "framework": "different frameworks, compared by families of operators: {base}, {new}",
+    "version": "different versions: {base}, {new}",
+    "device": "different devices: {base}, {new}",
+    "host": "different machines: {base}, {new}",
+    "batch": "different batches: {base}, {new}",
+    "inputs": "different inputs: [{base}], [{new}]",
+    "precision": "different precision: {base}, {new}",
+    "host_busy": "the host was busy: {base}, {new}",
+    "drift": "all rows of the device share a change of {ratio:+.1%}, as clocks make it; none counts as changed for it",
+    "outliers": "a few outlying steps move the mean further than the typical step",
+}
+
+
+def table(answer: DiffAnswer) -> str:
+    """For a terminal."""
+    lines = [f"{side}: {_plain(_run(run))}" for side, run in (("base", answer.base), ("new ", answer.new))]
+    lines += [_step(answer), *(f"note: {_plain(note)}" for note in _notes(answer.notes))]
+    blocks = ["\n".join(filter(None, lines)) + "\n"]
+    blocks += [render(shown, "", width(), ROWS * 2) for shown in _tables(answer)]
+    if answer.not_explained_ns is not None and answer.view == "overview":
+        blocks.append(f"not explained: {_delta('ns', answer.not_explained_ns)}\n")
+    return "\n".join(blocks)
+
+
+def markdown(answer: DiffAnswer, failed: Sequence[str]) -> str:
+    """For a comment on a pull request: at most ten rows of each table, names in code."""
+    runs = [f"{side} {_code(run.path)}" for side, run in (("base", answer.base), ("new", answer.new))]
+    blocks = ["### visualprof\n", *(f"- :x: {_escaped(told)}" for told in failed), ""]
+    blocks += [f"{_step(answer) or answer.view}  \n{', '.join(runs)}\n"]
+    blocks += [f"- {_escaped(note)}" for note in _notes(answer.notes)]
+    blocks += [_markdown(shown) for shown in _tables(answer)]
+    if answer.not_explained_ns and answer.view == "overview":
+        blocks.append(f"Not explained by rows: {_delta('ns', answer.not_explained_ns)}")
+    return "\n".join(blocks) + "\n"
+
+
+def _run(run: DiffRun) -> str:
+    facts = [run.framework, run.version, run.device, f"{run.steps} steps" if run.steps else ""]
+    return f"{run.path} ({', '.join(filter(None, facts))})"
+
+
+def _step(answer: DiffAnswer) -> str:
+    step = answer.step
+    if step is None:
+        return ""
+    share = f" ({step.delta_ratio:+.1%})" if step.delta_ratio is not None else ""
+    told = f"step {cell('ns', step.base_ns)} -> {cell('ns', step.new_ns)}: {_delta('ns', step.delta_ns)}{share}"
+    if step.significant is None or step.low_ns is None or step.high_ns is None:
+        return f"{told}; too few steps to tell it from chance"
+    between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"
+    sure = "significant" if step.significant else f"not significant (seen from {step.detectable_ratio:.1%} on)"
+    return f"{told}, {sure}; {between}"
+
+
+def _notes(notes: Iterable[DiffNote]) -> Iterator[str]:
+    for note in notes:
+        yield NOTES[note.id].format(base=note.base or "-", new=note.new or "-", ratio=note.ratio or 0.0)
+
+
+def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
+    """Those with rows, with the columns that a person reads."""
+    for name, columns in COLUMNS.items():
+        shown: Table[Any] | None = getattr(answer, name)
+        if shown is not None and len(shown):
+            there = shown.named()
+            yield Table(columns={key: there[key] for key in columns if key in there}, kinds=shown.kinds)
+
+
+def _markdown(shown: Table[dict[str, Column]]) -> str:
+    """The first rows of a table."""
+    kinds: dict[str, Kind] = {name: shown.kinds.get(name, "text") for name in shown.columns}
+    headings = [name.rpartition("_")[0] if kinds[name] in ("ns", "bytes", "ratio") else name for name in kinds]
+    lines = ["", f"| {' | '.join(h.replace('delta', 'change') for h in headings)} |"]
+    lines.append(f"|{'|'.join(map(_rule, kinds.values()))}|")
+    for i in range(min(len(shown), ROWS)):
+        cells = (_cell(name, kinds[name], values[i]) for name, values in shown.columns.items())
+        lines.append(f"| {' | '.join(cells)} |")
+    if len(shown) > ROWS:
+        lines.append(f"\n... {len(shown) - ROWS:,} more rows")
+    return "\n".join([*lines, ""])
+
+
+def _rule(kind: Kind) -> str:
+    return "---" if kind in ("name", "text", "word") else "--:"
+
+
+def _cell(name: str, kind: Kind, value: Any) -> str:
+    value = value.item() if hasattr(value, "item") else value
+    if value is None or value != value:
+        return "–"
+    if kind == "name":
+        return _code(value)
+    return _delta(kind, value) if name.startswith("delta_") else _escaped(cell(kind, value))
+
+
+def _delta(kind: Kind, value: float) -> str:
+    return f"{'+' if value > 0 else ''}{cell(kind, value)}"
+
+
+def _code(text: str) -> str:
+    """Names come from the profiled program: nothing in them may become a link, a mention or another cell."""
+    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}…{text[-11:]}"
+    return f"`{_plain(short).replace('`', chr(39)).replace('|', '/')}`"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|@" else c for c in _plain(text))
+
+
+def _plain(text: str) -> str:
+    return cell("text", text)

@@ -1,0 +1,127 @@
+"""Compares two runs: what became of a step, and which rows explain it; two measurements of models; two models.
+
+visualprof diff before.json after.json --fail-on 'step.total>3%' ends with 3 when a step takes over 3 % longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualprof.cli.view import (
+    answer_of,
+    file_of,
+    files_of,
+    model_at,
+    parameters,
+    print_answer,
+    subject_of,
+    travel_light,
+)
+from visualprof.errors import BadParameter, MissingData
+
+if TYPE_CHECKING:
+    from visualprof.views.diff.answer import DiffAnswer
+    from visualprof.views.diff.compare import Named
+
+FAILED = 3
+VIEWS = ("overview", "operator", "kernel", "runtime", "memory", "distributed", "graph", "evaluation")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("base", metavar="BASE", help="a profile, the folder of a run or of results, or a model")
+    parser.add_argument("new", metavar="NEW", help="the one to compare with it")
+    shown = f"{', '.join(VIEWS)} (default: overview; evaluation for results of measured models)"
+    parser.add_argument("--view", default="", metavar="VIEW", help=shown)
+    parser.add_argument("--step", default="", metavar="S", help="one step of both, by name (default: all)")
+    parser.add_argument("--worker", default="", metavar="W", help="of runs with several (default: the first)")
+    param = "a parameter: group=shape compares operators by name and input shapes"
+    parser.add_argument("--param", action="append", default=[], metavar="K=V", help=param)
+    formats = ["table", "json", "markdown"]
+    parser.add_argument("--format", choices=formats, default="table", help="of the output (default %(default)s)")
+    when = f"exit {FAILED} where this is so, repeatable: 'step.total>3%%', 'memory.peak>256MiB'; see docs/diff.md"
+    parser.add_argument("--fail-on", action="append", default=[], metavar="EXPR", help=when)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the comparison; 3 when a condition of --fail-on holds."""
+    travel_light()
+    from visualprof.cli import _limits  # with the kinds of columns
+
+    limits = [limit for text in args.fail_on for limit in _limits.parse(text)]
+    chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
+    if chosen not in VIEWS:
+        what = "there is no view of modules" if chosen == "modules" else "there is no such view to compare"
+        raise BadParameter(f"--view {chosen}: {what}", f"views: {', '.join(VIEWS)}")
+    if chosen == "graph":
+        return _models(args)
+    answers = {chosen: _compared(args, chosen)}
+    for limit in limits:
+        if limit.view not in answers:
+            answers[limit.view] = _compared(args, limit.view)
+    found = [limit.judged(answers[limit.view]) for limit in limits]
+    _print(answers[chosen], [told for failed, told in found if failed], args.format)
+    for _, told in found:
+        print(f"--fail-on {told}", file=sys.stderr)
+    return FAILED if any(failed for failed, _ in found) else 0
+
+
+def _measured(path: str) -> bool:
+    """Does a folder hold results of measured models?"""
+    return next(Path(path).glob("**/points.jsonl"), None) is not None if Path(path).is_dir() else False
+
+
+def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
+    if view == "evaluation":
+        from visualprof.views.diff.evaluation import compare_reports
+
+        reports: list[Any] = [subject_of("reports", path) for path in (args.base, args.new)]
+        return compare_reports(args.base, reports[0], args.new, reports[1])
+    from visualprof.views.diff.compare import compare
+
+    return compare(view, _side(args, args.base, view), _side(args, args.new, view))
+
+
+def _side(args: argparse.Namespace, path: str, view: str) -> Named:
+    from visualprof.reader.source import Source
+    from visualprof.views.diff.compare import Named
+    from visualprof.views.diff.side import SIDE
+
+    texts = parameters(args.param)
+    if "view" in texts:
+        raise BadParameter("--param view=... is --view", f"views: {', '.join(VIEWS)}")
+    params = SIDE.parse({"view": view, "step": args.step, **texts})
+    if view != "operator":
+        params = replace(params, group="name")
+    file = file_of(files_of(path), args.worker, "", path)
+    side: Any = answer_of(SIDE, params, file)
+    if side is None:
+        raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
+    return Named(path, side, Source(file.path).fingerprint())
+
+
+def _models(args: argparse.Namespace) -> int:
+    from visualprof.views.measure.graph_compare import compare
+
+    if args.fail_on or args.format == "markdown":
+        raise BadParameter("--view graph has neither limits nor Markdown", "use --format json")
+    args.table = ""
+    print_answer(compare(model_at(args.base), model_at(args.new)).differences, args)
+    return 0
+
+
+def _print(answer: DiffAnswer, failed: list[str], form: str) -> None:
+    if form == "json":
+        from visualprof.cli.view import write_json
+
+        write_json(answer)
+        return
+    from visualprof.cli import _told
+
+    text = _told.markdown(answer, failed) if form == "markdown" else _told.table(answer)
+    sys.stdout.buffer.write(text.encode("utf-8" if form == "markdown" else sys.stdout.encoding or "utf-8", "replace"))
+    sys.stdout.buffer.flush()

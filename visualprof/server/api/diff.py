@@ -1,0 +1,71 @@
+"""Two runs compared."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+from flask import Response
+from msgspec import Meta
+
+from visualprof.errors import MissingData
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server.api.spans import columns_of, summary_of
+from visualprof.server.api.views import TABS, Results, RowsQuery, rows_of, shown
+from visualprof.server.routes import SPAN, Resource, get
+from visualprof.server.visible import Visible
+from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.table import Answer
+from visualprof.views.diff.answer import DiffAnswer
+from visualprof.views.diff.compare import Named, compare
+from visualprof.views.diff.side import SIDE, Side, Viewed, compute
+
+
+class DiffQuery(RowsQuery, kw_only=True):
+    """The run that is looked at, the one it is compared with, and how."""
+
+    run: Annotated[str, Meta(description="id of a run, the new one")]
+    worker: Annotated[str, Meta(description="id of a worker; the first one when absent")] = ""
+    span: Annotated[str, Meta(description="id of a span; the first one when absent")] = ""
+    base: Annotated[str, Meta(description="id of the run that it is compared with")]
+    base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
+    base_span: Annotated[str, Meta(description="id of a span of that")] = ""
+    view: Annotated[Viewed, Meta(description="whose rows")] = "overview"
+    step: Annotated[str, Meta(description="one step of both, by name; all when absent")] = ""
+    group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
+
+
+class Diffs(Resource):
+    """The route over what the log directories hold. The sides are kept, pairs take milliseconds."""
+
+    def __init__(self, logdir: LogDirectory, visible: Visible) -> None:
+        self._logdir, self._visible, self._sides = logdir, visible, Results()
+
+    @get("/diff", media=("application/json", "text/csv", TABS), refuses=SPAN, needs="link")
+    def diff(self, query: DiffQuery) -> DiffAnswer | Response:
+        """A run compared with another."""
+        rows = rows_of(query)
+        base = self._side(query, query.base, query.base_worker, query.base_span)
+        new = self._side(query, query.run, query.worker, query.span)
+        return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
+
+    def _side(self, query: DiffQuery, run: str, worker: str, span_id: str) -> Named:
+        """One of the two.
+
+        Raises: NotFound: there is no such run for whoever asks. Parsing. Unreadable. MissingData: it has nothing.
+        """
+        span = self._visible.listing().find(run, worker, span_id)
+        summary = summary_of(self._logdir, span)
+        params = SIDE.parse({"view": query.view, "step": query.step, "group": query.group})
+        if "overview" not in summary.views:
+            raise MissingData(f"{span.log_file.name} has nothing that could be compared", "compare another run")
+
+        def worked_out() -> Answer:
+            place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
+            kept = place.load()
+            return place.worked_out(lambda: compute(columns_of(self._logdir, span), params)) if kept is None else kept
+
+        return Named(
+            span.log_file.file,
+            cast("Side", self._sides.get((summary.fingerprint, params), worked_out)),
+            summary.fingerprint,
+        )

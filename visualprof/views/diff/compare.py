@@ -1,0 +1,189 @@
+"""Two sides compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visualprof.errors import MissingData
+from visualprof.reader.trace import Floats, Ints
+from visualprof.views.answers.kinds import Column
+from visualprof.views.answers.table import Table, at, from_rows
+from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
+from visualprof.views.diff.match import Matched, match
+from visualprof.views.diff.notes import notes
+from visualprof.views.diff.side import Held, Side
+from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_SHARE, RowChanges, of_rows, of_step
+from visualprof.views.measure.steps import PARTS
+
+Status = Literal["added", "removed", "replaced", "changed", "same"]
+
+
+class Named(NamedTuple):
+    """A side as it is called. path: of its file. fingerprint: of what is in it."""
+
+    path: str
+    side: Side
+    fingerprint: str = ""
+
+
+class _Times(NamedTuple):
+    """Of each row in each step of a side, (rows, steps)."""
+
+    calls: NDArray[np.float64]
+    ns: NDArray[np.float64]
+
+
+def compare(view: str, base: Named, new: Named) -> DiffAnswer:
+    """What changed from one run to the other, per step.
+
+    Raises: MissingData: the steps of only one of them are marked, or neither has anything for the view.
+    """
+    _same_kind(base, new)
+    memory = _memory(base.side, new.side)
+    if memory is None and not len(base.side.pieces) + len(new.side.pieces):
+        raise MissingData(f"neither {base.path} nor {new.path} has data for the view {view!r}", "compare another view")
+    parts = _parts(base.side, new.side)
+    step = _step(base.side, new.side, parts)
+    matched = match(base.side, new.side)
+    before, after = (
+        _times(side, of, len(matched.rows)) for side, of in ((base.side, matched.base), (new.side, matched.new))
+    )
+    changes = of_rows(before.ns, after.ns, max(step.base_ns, step.new_ns), np.array(matched.on_device, bool))
+    rows = _rows(matched, before, after, step, changes)
+    left = step.delta_ns - int(np.asarray(rows.delta_ns).sum())
+    same = base.fingerprint == new.fingerprint != ""
+    return DiffAnswer(
+        view=view,
+        base=_run(base),
+        new=_run(new),
+        step=step,
+        parts=Table(columns=parts),
+        rows=Table(columns=rows),
+        explained_ratio=max(0.0, 1 - abs(left / step.delta_ns)) if step.delta_ns and not memory else None,
+        not_explained_ns=None if memory else left,
+        detectable_ratio=changes.detectable if changes else None,
+        notes=list(notes(base.side, new.side, same, step, changes)),
+        memory=memory,
+    )
+
+
+def _same_kind(base: Named, new: Named) -> None:
+    """Raises: MissingData: the mean step of one and the whole recording of the other are no pair."""
+    for one, other in ((base, new), (new, base)):
+        if other.side.facts.marked and not one.side.facts.marked:
+            raise MissingData(
+                f"{one.path} has no steps, {other.path} has", "mark the steps of both, or compare recordings without"
+            )
+
+
+def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
+    """What each holds, peaks first, then the largest change; null where neither tells."""
+    if base.memory is None and new.memory is None:
+        return None
+    held = [dict(_sizes(side.memory)) if side.memory else dict[tuple[str, int, str], int]() for side in (base, new)]
+    rows: list[tuple[Any, ...]] = []
+    for key in dict.fromkeys((*held[0], *held[1])):
+        before, after = held[0].get(key), held[1].get(key)
+        what, device, name = key
+        if what != "held_at_peak" and (before is None or after is None):
+            rows.append((name, what, device, before, after, None, None, None))  # not recorded is not nothing
+            continue
+        a, b = before or 0, after or 0
+        large = abs(b - a) > LEAST_CHANGE * a
+        rows.append((name, what, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
+    rows.sort(key=lambda row: (row[1] == "held_at_peak", -abs(row[5] or 0)))
+    return Table(columns=from_rows(DiffSizes, rows))
+
+
+def _sizes(memory: Table[Held]) -> Iterator[tuple[tuple[str, int, str], int]]:
+    """Bytes by what holds them: on different devices of the same number the name may differ."""
+    columns = memory.columns
+    for name, what, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
+        yield (what, int(device), name), int(size)
+
+
+def _run(named: Named) -> DiffRun:
+    facts = named.side.facts
+    steps = len(named.side.steps) if facts.marked else 0
+    return DiffRun(named.path, facts.framework, facts.version, facts.device, steps)
+
+
+def _column(side: Side, name: str) -> Floats:
+    return np.asarray(getattr(side.steps.columns, f"{name}_ns"), np.float64)
+
+
+def _average(side: Side) -> Ints:
+    """The parts of the mean step, (p,) ns: rounded so that they add up to the rounded whole."""
+    means = [float(np.mean(_column(side, part))) for part in PARTS]
+    return np.diff(np.rint(np.cumsum([0.0, *means]))).astype(np.int64)
+
+
+def _parts(base: Side, new: Side) -> DiffParts:
+    before, after = _average(base), _average(new)
+    return DiffParts(part=list(PARTS), base_ns=before, new_ns=after, delta_ns=after - before)
+
+
+def _step(base: Side, new: Side, parts: DiffParts) -> DiffStep:
+    before, after = int(np.asarray(parts.base_ns).sum()), int(np.asarray(parts.new_ns).sum())
+    sure = of_step(_column(base, "total"), _column(new, "total"))
+    return DiffStep(
+        base_ns=before,
+        new_ns=after,
+        delta_ns=after - before,
+        delta_ratio=after / before - 1 if before else None,
+        low_ns=round(sure.low * before) if sure else None,
+        high_ns=round(sure.high * before) if sure else None,
+        significant=sure.significant if sure else None,
+        detectable_ratio=sure.detectable if sure else None,
+    )
+
+
+def _times(side: Side, of: Ints, rows: int) -> _Times:
+    """Of the rows of a side. of: (p,) row of each piece."""
+    cells, steps = side.cells.columns, len(side.steps)
+    place = of[np.asarray(cells.piece, np.int64)] * steps + np.asarray(cells.step, np.int64)
+    summed = (
+        np.bincount(place, np.asarray(column, np.float64), rows * steps).astype(np.float64).reshape(rows, steps)
+        for column in (cells.calls, cells.spent_ns)
+    )
+    return _Times(*summed)
+
+
+def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: RowChanges | None) -> DiffRows:
+    """The rows, the largest change first."""
+    rows = matched.rows
+    before, after = (np.rint(times.ns.mean(axis=1)).astype(np.int64) for times in (base, new))
+    calls = [times.calls.mean(axis=1) for times in (base, new)]
+    delta = after - before
+    ratio: Floats = np.where(before > 0, delta / np.maximum(before, 1), np.nan)
+    least = LEAST_SHARE * max(step.base_ns, step.new_ns)
+    large = (np.maximum(before, after) >= least) & ~(np.abs(ratio) <= LEAST_CHANGE)
+    status = [_status(row.replaced, *one) for row, *one in zip(rows, *calls, large.tolist(), strict=True)]
+    order = np.argsort(-np.abs(delta), kind="stable")
+    columns: dict[str, Column] = {"name": [row.name for row in rows], "key": [row.key for row in rows]}
+    if any(row.part for row in rows):
+        columns["part"] = [row.part for row in rows]
+    if any(row.replaced for row in rows):
+        columns |= {"base_name": [row.base for row in rows], "new_name": [row.new for row in rows]}
+    columns |= {
+        "base_calls": calls[0],
+        "new_calls": calls[1],
+        "base_ns": before,
+        "new_ns": after,
+        "delta_ns": delta,
+        "delta_ratio": ratio,
+        "share_of_change": delta / step.delta_ns if step.delta_ns else np.full(len(rows), np.nan),
+        "status": status,
+        "significant": changes.significant.tolist() if changes else [None] * len(rows),
+    }
+    return DiffRows(**{name: at(column, order) for name, column in columns.items()})
+
+
+def _status(replaced: bool, before: float, after: float, large: bool) -> Status:
+    if not before or not after:
+        return "removed" if before else "added"
+    return "replaced" if replaced else "changed" if large else "same"

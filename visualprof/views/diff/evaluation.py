@@ -1,0 +1,90 @@
+"""Two measurements of models compared, size by size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from visualprof.errors import MissingData
+from visualprof.reader.results.points import Point
+from visualprof.reader.results.report import Report
+from visualprof.views.answers.table import Table, from_rows
+from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffParts, DiffPoints, DiffRows, DiffRun
+from visualprof.views.measure.evaluation import ran_in
+from visualprof.views.measure.significance import LEVEL, chance
+
+FIGURES = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "mean_ns", "qps", "samples_per_s")
+
+
+def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: Sequence[Report]) -> DiffAnswer:
+    """Reports of the same spec, or the only ones of two folders, by size and load.
+
+    Raises: MissingData: no size was measured in both.
+    """
+    pairs = _pairs(base, new)
+    rows = [row for pair in pairs for row in _figures(*pair)]
+    if not any(row[4] is not None and row[5] is not None for row in rows):
+        raise MissingData(
+            f"{base_path} and {new_path} have no spec and batch in common", "measure both with the same --batch"
+        )
+    return DiffAnswer(
+        view="evaluation",
+        base=_run(base_path, [a for a, _ in pairs]),
+        new=_run(new_path, [b for _, b in pairs]),
+        step=None,
+        parts=Table(columns=from_rows(DiffParts, [])),
+        rows=Table(columns=from_rows(DiffRows, [])),
+        explained_ratio=None,
+        not_explained_ns=None,
+        detectable_ratio=None,
+        notes=list({repr(note): note for pair in pairs for note in _notes(*pair)}.values()),
+        evaluation=Table(columns=from_rows(DiffPoints, rows)),
+    )
+
+
+def _pairs(base: Sequence[Report], new: Sequence[Report]) -> list[tuple[Report, Report]]:
+    if len(base) == len(new) == 1:
+        return [(base[0], new[0])]
+    known = {report.spec: report for report in base}
+    return [(known[report.spec], report) for report in new if report.spec in known]
+
+
+def _run(path: str, reports: Sequence[Report]) -> DiffRun:
+    named = (dict.fromkeys(getattr(r, key) for r in reports) for key in ("backend", "version", "device"))
+    return DiffRun(path, *(", ".join(filter(None, names)) for names in named), steps=0)
+
+
+def _figures(base: Report, new: Report) -> Iterator[tuple[Any, ...]]:
+    then = {(p.batch, p.load.scenario): p for p in base.points}
+    now = {(p.batch, p.load.scenario): p for p in new.points}
+    for key in dict.fromkeys((*then, *now)):
+        for figure in FIGURES:
+            a, b = (getattr(side[key], figure) if key in side else None for side in (then, now))
+            if a is None and b is None:
+                continue
+            ratio = b / a - 1 if a and b is not None else None
+            sure = _sure(then[key], now[key], figure) if key in then and key in now else None
+            yield new.spec, *key, figure.removesuffix("_ns"), a, b, ratio, sure
+
+
+def _sure(base: Point, new: Point, figure: str) -> bool | None:
+    """By the repeats; None where one of them has fewer than two."""
+    values = ([v for repeat in point.repeats if (v := getattr(repeat, figure)) is not None] for point in (base, new))
+    likely = chance(*values)
+    return None if likely is None else likely < LEVEL
+
+
+def _notes(base: Report, new: Report) -> Iterator[DiffNote]:
+    unlike = {
+        "framework": (base.backend, new.backend),
+        "version": (base.version, new.version),
+        "device": (base.device, new.device),
+        "host": (base.agent, new.agent),
+        "precision": (ran_in(base), ran_in(new)),
+    }
+    for name, (a, b) in unlike.items():
+        if a and b and a != b:
+            yield DiffNote(name, a, b)  # pyright: ignore[reportArgumentType]
+    busy = ["yes" if any(p.host_busy for p in report.points) else None for report in (base, new)]
+    if any(busy):
+        yield DiffNote("host_busy", busy[0], busy[1])

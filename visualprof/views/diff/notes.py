@@ -1,0 +1,60 @@
+"""What makes two runs not alike, and answers about them less sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from visualprof.views.diff.answer import DiffNote, DiffStep
+from visualprof.views.diff.side import Facts, Side
+from visualprof.views.diff.sureness import LEAST_STEPS, RowChanges
+
+BUSY = 0.1  # mean CPU pressure
+DRIFTED = 0.005
+
+
+def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges | None) -> Iterator[DiffNote]:
+    """In the order of how much they matter. same: it is one file twice."""
+    a, b = base.facts, new.facts
+    if same:
+        yield DiffNote("same_file")
+    if a.truncated or b.truncated:
+        yield DiffNote("growing", _yes(a.truncated), _yes(b.truncated))
+    steps = len(base.steps), len(new.steps)
+    if not a.marked:
+        yield DiffNote("no_steps")
+    elif min(steps) < LEAST_STEPS:
+        yield DiffNote("few_steps", str(steps[0]), str(steps[1]))
+    yield from _unlike(a, b)
+    if _pressure(a) or _pressure(b):
+        yield DiffNote("host_busy", _pressure(a), _pressure(b))
+    if changes and changes.drift is not None and abs(changes.drift) > DRIFTED:
+        yield DiffNote("drift", ratio=changes.drift)
+    if step.low_ns is not None and step.high_ns is not None and not step.low_ns <= step.delta_ns <= step.high_ns:
+        yield DiffNote("outliers")
+
+
+def _unlike(a: Facts, b: Facts) -> Iterator[DiffNote]:
+    """What is known of both and differs."""
+    if a.framework != b.framework:
+        yield DiffNote("framework", a.framework, b.framework)
+    elif a.version and b.version and a.version != b.version:
+        yield DiffNote("version", a.version, b.version)
+    if a.device != b.device:
+        yield DiffNote("device", a.device, b.device)
+    if a.host and b.host and a.host != b.host:
+        yield DiffNote("host", a.host, b.host)
+    if a.input and b.input and a.input != b.input:
+        (first, *rest), (other, *others) = a.input.split(","), b.input.split(",")
+        yield DiffNote("batch", first, other) if rest == others else DiffNote("inputs", a.input, b.input)
+    if a.precision and b.precision and a.precision != b.precision:
+        yield DiffNote("precision", a.precision, b.precision)
+
+
+def _yes(holds: bool) -> str | None:
+    return "yes" if holds else None
+
+
+def _pressure(facts: Facts) -> str | None:
+    """How busy a busy host was, in percent."""
+    known = facts.cpu_pressure_ratio
+    return f"{known:.0%}" if known is not None and known > BUSY else None

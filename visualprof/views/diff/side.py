@@ -1,0 +1,342 @@
+"""What of a trace is compared: its steps, their parts, and the time of each row in each step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from visualprof.errors import MissingData
+from visualprof.reader.patterns import pattern
+from visualprof.reader.trace import Category, Ids, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views import Params, View, view
+from visualprof.views.answers import kinds
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
+from visualprof.views.measure.collectives import collectives
+from visualprof.views.measure.findings import cpu_pressure
+from visualprof.views.measure.groups import group
+from visualprof.views.measure.intervals import covered
+from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
+from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
+from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
+from visualprof.views.measure.timing import names
+
+_SHAPE = pattern(r"\[+([\d, ]+)\]")
+_TYPE = pattern(r"(?:c10::)?(\w+)")
+BARE = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+
+
+Viewed = Literal["overview", "operator", "kernel", "runtime", "memory", "distributed"]
+
+
+@dataclass(frozen=True)
+class SideParams(Params):
+    """view: whose rows. group: operators by name, or by name and input shapes."""
+
+    view: Viewed = "overview"
+    group: Literal["name", "shape"] = "name"
+
+
+class Pieces(Columns):
+    """Rows by part of the step, name and what they stand under: of a kernel, the operator that launched it."""
+
+    part: kinds.Words
+    name: kinds.Names
+    under: kinds.Texts
+    on_device: kinds.Flags
+
+
+class Cells(Columns):
+    """Calls and time of each row in each step in which it has any."""
+
+    piece: kinds.Identifiers
+    step: kinds.Identifiers
+    calls: kinds.Counts
+    spent_ns: kinds.Durations
+
+
+class StepTimes(Columns):
+    """Steps with the parts of each, which add up to it."""
+
+    name: kinds.Words
+    total_ns: kinds.Durations
+    kernel_ns: kinds.Durations
+    memcpy_ns: kinds.Durations
+    memset_ns: kinds.Durations
+    communication_ns: kinds.Durations
+    runtime_ns: kinds.Durations
+    dataloader_ns: kinds.Durations
+    cpu_ns: kinds.Durations
+    other_ns: kinds.Durations
+
+
+class Facts(msgspec.Struct):
+    """What makes two recordings alike or not; "" and None are unknown.
+
+    marked: the steps are marked in the file. input, precision: shape and type of what the products take, by their time.
+    """
+
+    framework: str
+    version: str
+    format: str
+    device_type: str
+    device: str
+    device_work: str
+    host: str
+    marked: bool
+    truncated: bool
+    input: str
+    precision: str
+    cpu_pressure_ratio: float | None
+    system_cpu_ratio: float | None
+
+
+class Held(Columns):
+    """Memory, as in `DiffSizes`."""
+
+    name: kinds.Names
+    what: kinds.Words
+    device: kinds.Identifiers
+    bytes: kinds.Sizes
+
+
+class Side(Answer):
+    """One of two runs. memory: of the view of that name, null where the file has none."""
+
+    facts: Facts
+    steps: Table[StepTimes]
+    pieces: Table[Pieces]
+    cells: Table[Cells]
+    memory: Table[Held] | None = None
+
+
+class _Spent(NamedTuple):
+    """Times in steps, (n,): the place of the step, -1 for none, the calls it counts for, and what tells its row.
+
+    texts: of the ids of names; () for the trace's own.
+    """
+
+    step: Ints
+    calls: Ints
+    ns: Ints
+    name: Rows
+    under: Rows
+    part: Ints
+    on_device: Mask
+    shape: Rows
+    texts: tuple[str, ...] = ()
+
+
+def needs(trace: Trace) -> bool:
+    """Anything that a step is filled with."""
+    return not trace.events.of(*BARE).all()
+
+
+def compute(trace: Trace, params: SideParams) -> Side:
+    """One side of a comparison.
+
+    Raises: MissingData: it has no whole step. BadParameter: it has no step of that name.
+    """
+    windows = step_windows(trace)
+    if params.step:
+        step_index(trace, params.step)
+        windows = windows.only(params.step)
+    if not len(windows):
+        raise MissingData("there is no complete step to compare", "record more steps, or compare another one")
+    spans = exposed(busy(trace, np.ones(len(trace.events), bool)))
+    parts = breakdown(spans, windows)
+    spent = _overview(trace, windows, spans, parts) if params.view == "overview" else _ROWS[params.view](trace, windows)
+    pieces, cells = _cells(trace, spent, len(windows), params)
+    times = {f"{part}_ns": parts[part] for part in PARTS}
+    return Side(
+        facts=_facts(trace, windows),
+        steps=Table(columns=StepTimes(name=list(windows.names), total_ns=windows.end - windows.start, **times)),
+        pieces=Table(columns=pieces),
+        cells=Table(columns=cells),
+        memory=_held(trace, params.step) if params.view == "memory" else None,
+    )
+
+
+def _facts(trace: Trace, windows: Windows) -> Facts:
+    meta = trace.meta
+    devices = list(dict.fromkeys(d.name for d in meta.devices if d.id >= 0 and d.name))
+    return Facts(
+        framework=meta.framework,
+        version=meta.producer,
+        format=meta.format,
+        device_type=meta.device_type,
+        device=", ".join(devices) or meta.device_type,
+        device_work=meta.device_work,
+        host=meta.host,
+        marked=len(trace.steps) > 0,
+        truncated=meta.truncated,
+        input=_of_products(trace, "input_shapes", _SHAPE),
+        precision=_of_products(trace, "input_types", _TYPE),
+        cpu_pressure_ratio=cpu_pressure(trace),
+        system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
+    )
+
+
+def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str]) -> str:
+    """What convolutions and matrix products take first, that of the most time; "" where it is unknown."""
+    times = operator_times(trace, launches(trace))
+    products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
+    texts = trace.arg(argument, times.rows[products], 0).astype(np.int64)
+    spent = (times.device_total if times.device_total.any() else times.host_total)[products]
+    total = np.bincount(texts, spent * (texts > 0))
+    first = wanted.search(trace.strings[int(total.argmax())]) if total.any() else None
+    return first[1].replace(" ", "") if first else ""
+
+
+def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
+    """Events by row and step."""
+    inside = np.flatnonzero(spent.step >= 0)
+    shape = spent.shape if params.group == "shape" else np.zeros_like(spent.shape)
+    keys = [key[inside] for key in (spent.part, spent.name, spent.under, spent.on_device, shape)]
+    pieces = group(*keys)
+    first = inside[pieces.first]
+    texts = spent.texts or trace.strings
+    called, of = [texts[int(i)] for i in spent.name[first]], names(trace, shape[first])
+    cells = group(pieces.of.astype(np.int64) * steps + spent.step[inside])
+    at = cells.first
+    return Pieces(
+        part=[(*PARTS, "")[i] for i in map(int, spent.part[first])],
+        name=[f"{name} {shapes}".rstrip() for name, shapes in zip(called, of, strict=True)],
+        under=names(trace, spent.under[first]),
+        on_device=spent.on_device[first].tolist(),
+    ), Cells(
+        piece=pieces.of[at],
+        step=spent.step[inside][at],
+        calls=cells.sum(spent.calls[inside]),
+        spent_ns=cells.sum(spent.ns[inside]),
+    )
+
+
+def _steps_of(trace: Trace, windows: Windows, rows: Rows) -> Ints:
+    """Place of the step of each event among those that count, -1 for none."""
+    if not len(trace.steps):
+        return np.zeros(len(rows), np.int64)
+    place = np.full(len(trace.steps) + 1, -1)
+    place[windows.index] = np.arange(len(windows))
+    return place[trace.events.step[rows]]
+
+
+def _plain(trace: Trace, windows: Windows, rows: Rows, ns: Ints, on_device: bool) -> _Spent:
+    """Events as they are, in the steps that asked for them."""
+    none = np.zeros(len(rows), np.int64)
+    step, name = _steps_of(trace, windows, rows), trace.events.name[rows]
+    return _Spent(step, none + 1, ns, name, none, none - 1, np.full(len(rows), on_device), none)
+
+
+def _operators(trace: Trace, windows: Windows) -> _Spent:
+    """Operators' own device time, or host time where nothing ran on a device."""
+    times = operator_times(trace, launches(trace))
+    on_device = bool(times.device_self.any())
+    spent = times.device_self if on_device else times.host_self
+    shapes = trace.arg("input_shapes", times.rows, 0).astype(np.int64)
+    return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes)
+
+
+def _kernels(trace: Trace, windows: Windows) -> _Spent:
+    rows = np.flatnonzero(is_kernel(trace)).astype(np.int32)
+    return _plain(trace, windows, rows, trace.events.dur[rows], True)._replace(under=_launched_by(trace, rows))
+
+
+def _runtime(trace: Trace, windows: Windows) -> _Spent:
+    rows = np.flatnonzero(is_api_call(trace)).astype(np.int32)
+    return _plain(trace, windows, rows, trace.events.dur[rows], False)
+
+
+def _collectives(trace: Trace, windows: Windows) -> _Spent:
+    """Collectives, each as long as any part of it ran, whoever waited for whom."""
+    calls = collectives(trace)
+    on_device = bool(trace.track_mask(TrackKind.STREAM)[calls.event].all())
+    return _plain(trace, windows, calls.event, calls.latency(), on_device)._replace(name=calls.name, texts=calls.names)
+
+
+def _nothing(trace: Trace, windows: Windows) -> _Spent:
+    """Of memory there are sizes, no times."""
+    return _plain(trace, windows, np.zeros(0, np.int32), np.zeros(0, np.int64), False)
+
+
+def _held(trace: Trace, step: str) -> Table[Held] | None:
+    """Peaks of each device, and which operators hold most at the peak of the one with most."""
+    memory = view("memory")
+    if not memory.needs(trace):
+        return None
+    answer: Any = memory.compute(trace, memory.parse({"step": step} if step else {}))
+    rows: list[tuple[Any, ...]] = []
+    for device in answer.devices:
+        name = device.name or f"device {device.id}"
+        rows.append((name, "peak_allocated", device.id, device.peak_allocated_bytes))
+        if device.peak_reserved_bytes is not None:
+            rows.append((name, "peak_reserved", device.id, device.peak_reserved_bytes))
+    if answer.peak.operators:  # unset without a curve
+        held = answer.peak.operators.columns
+        rows += [(n, "held_at_peak", answer.device, int(b)) for n, b in zip(held.name, held.bytes, strict=True)]
+    return Table(columns=from_rows(Held, rows))
+
+
+def _launched_by(trace: Trace, rows: Ids) -> Rows:
+    """String ids of the operators that launched device events, 0 for none."""
+    joined = launches(trace)
+    owner = np.append(joined.op, np.int32(-1))[np.searchsorted(joined.work, rows)]
+    return np.where(owner >= 0, trace.events.name[owner], 0)
+
+
+def _overview(trace: Trace, windows: Windows, spans: dict[str, Ints], parts: dict[str, Ints]) -> _Spent:
+    """Every instant of the steps by what filled it: the innermost event of the part that it counts for.
+
+    Where several of a part run side by side (streams, threads) they share it by their durations.
+    """
+    found = [_of_part(trace, windows, part, spans[part], parts[part]) for part in MADE_OF]
+    columns = zip(*(one[:-1] for one in found), strict=True)
+    return _Spent._make([*map(np.concatenate, columns), ()])
+
+
+def _of_part(trace: Trace, windows: Windows, part: str, spans: Ints, filled: Ints) -> _Spent:
+    events, on_stream = trace.events, trace.track_mask(TrackKind.STREAM)
+    mine = np.zeros(len(events), bool)
+    for category, device in MADE_OF[part]:
+        mine |= (events.category == category) & (on_stream == device)
+    mine &= (events.dur >= 0) & ~trace.track_mask(TrackKind.GPU_ANNOTATION)
+    rows = np.flatnonzero(mine).astype(np.int32)
+    first = np.searchsorted(windows.end, events.ts[rows], side="right")
+    count = np.maximum(np.searchsorted(windows.start, events.end[rows], side="left") - first, 0)
+    event = np.repeat(np.arange(len(rows)), count)  # what runs on into the next step has time in both
+    begun = np.cumsum(count) - count
+    later = np.arange(len(event)) - begun[event]
+    step = first[event] + later
+    row = rows[event]
+    start, end = np.maximum(events.ts[row], windows.start[step]), np.minimum(events.end[row], windows.end[step])
+    spent = covered(spans, start, np.maximum(start, end))
+    place = np.full(len(events) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    above = place[nearest_ancestor(events.parent, mine, events.parent[row])]
+    around = np.where(above >= 0, begun[above] + step - first[above], -1)  # the part of what is around it in that step
+    inner = np.bincount(around[around >= 0], spent[around >= 0], len(row)).astype(np.int64)
+    own = np.maximum(spent - inner, 0)
+    whole = np.bincount(step, own, len(windows))
+    own = np.rint(own * (filled / np.maximum(whole, 1))[step]).astype(np.int64)
+    return _Spent(
+        step=np.where(own > 0, step, -1),
+        calls=(later == 0).astype(np.int64),
+        ns=own,
+        name=events.name[row],
+        under=_launched_by(trace, row) * on_stream[row],
+        part=np.full(len(row), PARTS.index(part)),
+        on_device=on_stream[row],
+        shape=np.zeros(len(row), np.int64),
+    )
+
+
+_ROWS: dict[str, Callable[[Trace, Windows], _Spent]] = {
+    "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
+}  # fmt: skip
+
+SIDE = View("diff_side", 0, needs, SideParams, compute)
