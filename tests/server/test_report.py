@@ -94,6 +94,25 @@ def test_it_tells_nothing_of_the_machine(built: Site, tmp_path: Path) -> None:
     assert held(report(built))[0]["answers"]["status"]["logdirs"] == []
 
 
+def test_what_changed_since_another_run(built: Site) -> None:
+    built.write("before/trace.json", kineto(2))
+    page = built.client.get("/api/v1/report?run=run&base=before").text
+    facts, _ = held(page)
+    assert (facts["run"], facts["base"]) == ("run", "before")
+    assert {run["id"] for run in facts["answers"]["runs/changes"]["runs"]} == {"run", "before"}
+    asked = "/api/v1/diff?run=run&base=before"
+    assert facts["answers"]["diff"] == built.client.get(asked).get_json()
+    assert (
+        facts["answers"]["diff&group=shape&view=operator"]
+        == built.client.get(f"{asked}&view=operator&group=shape").get_json()
+    )
+    rows = facts["answers"]["diff&view=kernel"]["rows"]["columns"]
+    # kernel2 of 13.5 us is new.
+    assert rows["status"][rows["name"].index("kernel2")] == "added"
+    assert built.client.get("/api/v1/report?run=run&base=run").status_code == 400
+    assert built.client.get("/api/v1/report?run=run&base=nowhere").status_code == 404
+
+
 def test_fewer_rows_where_it_grows_too_large(built: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     built.write("many/trace.json", kineto(300))
     rows = {held(report(built, "many"))[0]["answers"]["view/operator"]["total_rows"]}

@@ -7,20 +7,22 @@ at the width of a screen and the longest step as deep as there is room. `fronten
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
 import struct
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast, get_args
 
 import numpy as np
 
 from visualprof.errors import MissingData, VisualprofError
+from visualprof.views.diff.side import Viewed
 from visualprof.views.measure.tiles import TILE_BUCKETS
 
 MOST_BYTES = 3_000_000
@@ -77,6 +79,14 @@ class Oversize(VisualprofError):
     status = 413
 
 
+class Place(NamedTuple):
+    """A span by its ids; "" is the first."""
+
+    run: str
+    worker: str = ""
+    span: str = ""
+
+
 class Ask(Protocol):
     """Asks the API as whoever wants the report; the body of the answer."""
 
@@ -85,11 +95,12 @@ class Ask(Protocol):
         ...
 
 
-def report(ask: Ask, run: str, worker: str, span: str, dist: Path, version: str) -> bytes:
+def report(ask: Ask, span: Place, base: Place | None, dist: Path, version: str) -> bytes:
     """The report of a span and of what its run shows as a whole, as HTML in UTF-8.
 
     Args:
         ask: raises MissingData where a view has nothing to show, and what the API refuses.
+        base: what it is compared with.
         dist: the built page.
         version: of this program.
 
@@ -98,7 +109,7 @@ def report(ask: Ask, run: str, worker: str, span: str, dist: Path, version: str)
     style, code = (_packed(dist / f"report.{kind}") for kind in ("css", "js"))
     room = MOST_BYTES - len(style) - len(code) - len(_PAGE) - 1000
     for rows in _ROWS:
-        held = _Held(_Asked(ask, run, worker, span), rows)
+        held = _Held(_Asked(ask, span, base), rows)
         held.add_answers(version)
         held.add_timeline(room * 3 // 4 - held.packed_bytes)
         packed = _text(held.bytes())
@@ -130,12 +141,12 @@ def _packed(path: Path) -> str:
 class _Asked:
     """The API, asked about one span."""
 
-    def __init__(self, ask: Ask, run: str, worker: str, span: str) -> None:
-        self.place = {"run": run, "worker": worker, "span": span}
+    def __init__(self, ask: Ask, span: Place, base: Place | None) -> None:
+        self.span, self.base = span, base
         self._ask = ask
 
     def raw(self, route: str, **query: object) -> bytes:
-        return self._ask(route, **self.place, **query)
+        return self._ask(route, **self.span._asdict(), **query)
 
     def json(self, route: str, **query: object) -> Any:
         return json.loads(self.raw(route, **query))
@@ -173,6 +184,8 @@ class _Held:
             "names": self._names,
             "steps": self._steps,
             "first": self._first,
+            "run": self._asked.span.run,
+            "base": self._asked.base and self._asked.base.run,
             "made_ms": time.time_ns() // 1_000_000,
         }
         text = json.dumps(facts, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -191,18 +204,30 @@ class _Held:
         for view in shown:
             for query in self._variants(view):
                 self._add_view(view, query)
+                if self._asked.base:
+                    self._add_change(view["name"], query, self._asked.base)
 
     def _add_run(self) -> None:
-        """The run with the one span that the report is of."""
-        place = self._asked.place
+        """The run with the one span that the report is of, and the one that it is compared with."""
         everything = self._asked.json("runs/changes")
-        run: dict[str, Any] = next(one for one in everything["runs"] if one["id"] == place["run"])
-        worker = next(one for one in run["workers"] if place["worker"] in ("", one["id"]))
-        span = next(one for one in worker["spans"] if place["span"] in ("", one["id"]))
-        self._span, self.name = span, run["name"] or run["id"]
-        place.update(worker=worker["id"], span=span["id"])
-        run = {**run, "workers": [{**worker, "spans": [span]}]}
-        self._answers["runs/changes"] = {**everything, "since": None, "runs": [run], "removed": [], "skipped": []}
+        asked = self._asked
+        run, asked.span = _only(everything["runs"], asked.span)
+        runs = [run]
+        if asked.base:
+            base, asked.base = _only(everything["runs"], asked.base)
+            runs.append(base)
+        self._span, self.name = run["workers"][0]["spans"][0], run["name"] or run["id"]
+        self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
+
+    def _add_change(self, view: str, query: Mapping[str, str], base: Place) -> None:
+        """What changed since the base in a view that is compared."""
+        if view not in get_args(Viewed) or query.get("group", "shape") != "shape":
+            return
+        others = {"base": base.run, "base_worker": base.worker, "base_span": base.span}
+        asked = {**query, "view": view}
+        with contextlib.suppress(MissingData):
+            answer = self._asked.json("diff", **asked, **others, limit=self._rows)
+            self._answers[_key("diff", {name: text for name, text in asked.items() if text != "overview"})] = answer
 
     def _variants(self, view: Mapping[str, Any]) -> Iterator[dict[str, str]]:
         """Which questions the page may put: the whole and one step, by each way of grouping, of each device."""
@@ -279,6 +304,14 @@ class _Held:
         for first in sorted({name - name % _NAMES for name in used}):
             page = self._asked.json("timeline/strings", offset=first, limit=_NAMES)["strings"]
             self._names |= {name: page[name - first] for name in used if 0 <= name - first < len(page)}
+
+
+def _only(runs: Sequence[dict[str, Any]], place: Place) -> tuple[dict[str, Any], Place]:
+    """A run with one span alone, and the place of that."""
+    run = next(one for one in runs if one["id"] == place.run)
+    worker = next(one for one in run["workers"] if place.worker in ("", one["id"]))
+    span = next(one for one in worker["spans"] if place.span in ("", one["id"]))
+    return {**run, "workers": [{**worker, "spans": [span]}]}, Place(run["id"], worker["id"], span["id"])
 
 
 def _bare(answer: Mapping[str, Any]) -> list[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import threading
 from pathlib import Path
+from typing import Annotated
 
 from flask import Response, request
+from msgspec import Meta
 
 from visualprof import __version__
-from visualprof.errors import NotReady
+from visualprof.errors import BadParameter, NotReady
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import summary_of
-from visualprof.server.report import Oversize, report
+from visualprof.server.report import Oversize, Place, report
 from visualprof.server.routes import SPAN, Resource, SpanQuery, get, parse
 from visualprof.server.visible import Visible
 from visualprof.views.answers.encoding import encode
@@ -21,6 +23,14 @@ from visualprof.views.answers.encoding import encode
 
 class Gone(NotReady):
     """Whoever asked waits no longer."""
+
+
+class ReportQuery(SpanQuery, kw_only=True):
+    """The run, and one that it is compared with."""
+
+    base: Annotated[str, Meta(description="id of a run; none is compared when absent")] = ""
+    base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
+    base_span: Annotated[str, Meta(description="id of a span of that")] = ""
 
 
 class ReportFile(Resource):
@@ -41,14 +51,18 @@ class ReportFile(Resource):
         }
 
     @get("/report", media=("text/html",), refuses={**SPAN, Oversize.status: "it would be too large"}, needs="link")
-    def report(self, query: SpanQuery) -> Response:
+    def report(self, query: ReportQuery) -> Response:
         """A run as one file that needs no server."""
-        span = self._visible.listing().find(query.run, query.worker, query.span)
-        summary_of(self._logdir, span)
+        span = Place(query.run, query.worker, query.span)
+        base = Place(query.base, query.base_worker, query.base_span) if query.base else None
+        if base and base.run == span.run:
+            raise BadParameter("a report compares two runs", "name another one as base")
+        for place in filter(None, (span, base)):
+            summary_of(self._logdir, self._visible.listing().find(*place))
         if not self._making.acquire(blocking=False):  # another would make both slower, and hold a second thread
             raise NotReady("another report is being made", "ask again in a moment")
         try:
-            page = report(self._ask, query.run, query.worker, query.span, self._dist, __version__)
+            page = report(self._ask, span, base, self._dist, __version__)
         finally:
             self._making.release()
         response = raw(page, "text/html")

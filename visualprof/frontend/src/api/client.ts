@@ -59,6 +59,7 @@ export interface Answer<T> {
 export interface Held {
   readonly made_ms: number;
   answer: (url: string) => Response;
+  is_of: (run: string) => boolean;
   has_step: (name: string) => boolean;
   nearest: (kind: "g" | "c", id: number, level: number, index: number) => [level: number, index: number];
 }

@@ -11,11 +11,14 @@ interface Facts {
   names: Record<string, string>;
   steps: string[];
   first: Record<string, string>;
+  run: string;
+  /** What it is compared with. */
+  base: string | null;
   made_ms: number;
 }
 
 /** What the page selects by itself, or what is the same in all questions of a report. */
-const OWN = /^(run|worker|span|v|since|shown|sort|order|offset|limit|format|minimap|arguments|(search|is|min|max)(\..*)?)$/;
+const OWN = /^(run|worker|span|base|base_worker|base_span|base_step|v|since|shown|sort|order|offset|limit|format|minimap|arguments|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) => new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 
 export class Held implements Answers {
@@ -29,6 +32,7 @@ export class Held implements Answers {
     this.facts = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 4, length))) as Facts;
     this.tiles = new Uint8Array(file, 4 + length);
     const { views } = this.facts.answers["views"] as unknown as ViewsAnswer;
+    this.usual.set("diff view", "overview").set("diff group", "name");
     for (const { name, parameters } of views) for (const one of parameters) this.usual.set(`${name} ${one.name}`, String(one.default ?? ""));
   }
 
@@ -38,6 +42,14 @@ export class Held implements Answers {
 
   get first(): Record<string, string> {
     return this.facts.first;
+  }
+
+  get base(): string | null {
+    return this.facts.base;
+  }
+
+  is_of(run: string): boolean {
+    return run === this.facts.run;
   }
 
   has_step(name: string): boolean {
@@ -56,35 +68,34 @@ export class Held implements Answers {
   answer(url: string): Response {
     const { pathname, searchParams: asked } = new URL(url.slice(url.indexOf("api/v1/")), "http://report/");
     const route = pathname.replace("/api/v1/", "");
-    const found = this.found(route, asked);
+    const found = asked.has("run") && !this.is_of(asked.get("run") ?? "") ? undefined : this.found(route, asked);
     return found instanceof Response ? found : found === undefined ? json({ error: t("report.not_held"), hint: t("report.not_held_hint") }, 404) : json(found);
   }
 
   private found(route: string, asked: URLSearchParams): Response | Json | object | undefined {
-    const [kind, view = ""] = route.split("/");
     if (route === "timeline/tile") return this.tile("g", asked.get("group"), asked);
     if (route === "timeline/counter") return this.tile("c", asked.get("track"), asked);
     if (route === "timeline/strings") return this.strings(Number(asked.get("offset") ?? 0), Number(asked.get("limit") ?? 0));
     if (route === "models/match") return { models: [], best: null, reading: 0 };
     if (route === "runs/changes" && asked.has("since")) return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
-    if (kind === "view") return this.view(view, asked);
+    if (route === "diff" || route.startsWith("view/")) return this.rows(route, asked);
     const answer = this.facts.answers[this.key(route, asked)];
     return route === "timeline/window" && answer !== undefined ? rows_of(answer as unknown as Table, asked) : answer;
   }
 
   private key(route: string, asked: URLSearchParams): string {
     const [kind, view = ""] = route.split("/");
-    const usual = (name: string) => this.usual.get(`${view} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
+    const usual = (name: string) => this.usual.get(`${view || kind} ${name}`) ?? (kind === "charts" && name === "top" ? "10" : "");
     const own = [...asked].filter(([name, value]) => !OWN.test(name) && value !== "" && value !== usual(name));
     return [route, ...own.sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => `${name}=${value}`)].join("&");
   }
 
-  private view(view: string, asked: URLSearchParams): Response | object | undefined {
+  private rows(route: string, asked: URLSearchParams): Response | object | undefined {
     const whole = new URLSearchParams(asked);
     whole.delete("table");
     const name = asked.get("table") ?? "";
-    const answer = this.facts.answers[this.key(`view/${view}`, whole)] as JsonObject | undefined;
-    const table = (this.facts.answers[this.key(`view/${view}`, asked)] ?? answer?.[name]) as unknown as Table | undefined;
+    const answer = this.facts.answers[this.key(route, whole)] as JsonObject | undefined;
+    const table = (this.facts.answers[this.key(route, asked)] ?? answer?.[name]) as unknown as Table | undefined;
     if (!table?.columns) return name ? undefined : answer;
     const rows = rows_of(table, asked);
     const format = asked.get("format");

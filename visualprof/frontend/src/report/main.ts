@@ -1,6 +1,7 @@
 // The entry of a report: the same page, answered from what its file holds (visualprof/server/report.py).
 import { hold } from "../api/client";
 import { speak } from "../locales";
+import { router } from "../router";
 import { leave } from "../state/address";
 import { language } from "../state/preferences";
 import { Held } from "./held";
@@ -13,4 +14,5 @@ const held = new Held(globalThis.visualprof_report);
 hold(held);
 // The timeline begins with the longest step, and what ran in it.
 leave("/trace", held.first);
+if (held.base && !/^#\/./.test(location.hash)) void router.replace({ path: "/overview", query: { base: held.base } });
 void speak(language.value, true).then(() => import("../main"));

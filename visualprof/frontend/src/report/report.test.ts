@@ -8,7 +8,7 @@ const names = (query: string) => rows_of(TABLE, new URLSearchParams(query)).colu
 
 /** A file as visualprof/server/report.py writes it. */
 function file(answers: object, tiles: Record<string, [number, number]> = {}, blob: number[] = []): ArrayBuffer {
-  const text = new TextEncoder().encode(JSON.stringify({ answers, tiles, names: { 1: "one", 3: "three" }, steps: ["4"], first: {}, made_ms: 0 }));
+  const text = new TextEncoder().encode(JSON.stringify({ answers, tiles, names: { 1: "one", 3: "three" }, steps: ["4"], first: {}, run: "r", base: "b", made_ms: 0 }));
   const bytes = new Uint8Array(4 + text.length + blob.length);
   new DataView(bytes.buffer).setUint32(0, text.length, true);
   bytes.set(text, 4);
@@ -19,7 +19,7 @@ function file(answers: object, tiles: Record<string, [number, number]> = {}, blo
 const VIEWS = { views: [{ name: "operator", subject: "trace", charts: true, parameters: [{ name: "group", type: "choice", default: "name", choices: null }] }] };
 const held = new Held(
   file(
-    { views: VIEWS, "view/operator": { ...TABLE, kind: "x", parts: TABLE }, "view/operator&group=shape": { ...TABLE, total_rows: 1 }, "charts/operator&top=5": { charts: {} } },
+    { views: VIEWS, "view/operator": { ...TABLE, kind: "x", parts: TABLE }, "view/operator&group=shape": { ...TABLE, total_rows: 1 }, "charts/operator&top=5": { charts: {} }, "diff&view=operator": { view: "operator", rows: TABLE } },
     { "g2/7/1": [1, 3], "g2/9/0": [0, 1] },
     [9, 1, 2, 3],
   ),
@@ -52,6 +52,12 @@ describe("what a report holds", () => {
     expect(await ask("charts/operator?run=r&top=5").json()).toEqual({ charts: {} });
     expect(await ask("view/operator?table=parts&format=csv&limit=1").text()).toBe("name,calls\naten::mm,3\n");
     expect(await ask("timeline/strings?offset=1&limit=3").json()).toEqual({ strings: ["one", "", "three"] });
+  });
+
+  it("is of one run, and of what changed since another", async () => {
+    expect(await ask("diff?run=r&base=b&base_worker=w&view=operator&group=name&limit=1").json()).toMatchObject({ view: "operator" });
+    expect(await ask("diff?run=r&base=b&view=operator&table=rows&sort=calls&limit=1").json()).toMatchObject({ columns: { name: ["c"] } });
+    expect(ask("view/operator?run=b").status).toBe(404);
   });
 
   it("and nothing else", () => {
