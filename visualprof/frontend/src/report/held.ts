@@ -44,8 +44,10 @@ export class Held implements Answers {
     return this.facts.first;
   }
 
-  get base(): string | null {
-    return this.facts.base;
+  /** Of the address: the run, and what it is compared with. */
+  get shown(): Record<string, string> {
+    const { run, base } = this.facts;
+    return base === null ? { run } : { run, base };
   }
 
   is_of(run: string): boolean {

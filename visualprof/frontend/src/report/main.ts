@@ -14,5 +14,10 @@ const held = new Held(globalThis.visualprof_report);
 hold(held);
 // The timeline begins with the longest step, and what ran in it.
 leave("/trace", held.first);
-if (held.base && !/^#\/./.test(location.hash)) void router.replace({ path: "/overview", query: { base: held.base } });
-void speak(language.value, true).then(() => import("../main"));
+
+async function begin(): Promise<void> {
+  await speak(language.value, true);
+  if (!/^#\/./.test(location.hash)) await router.replace({ path: "/overview", query: held.shown });
+  await import("../main");
+}
+void begin();
