@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "verdict", "account", "session", "server", "report"]);
+const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "report"]);
 
 const split_locales: Plugin = {
   name: "split-locales",
@@ -35,7 +35,7 @@ const pages_of_report: Plugin = {
   name: "pages-of-report",
   enforce: "pre",
   transform(code, id) {
-    return id.endsWith("/src/router.ts") ? code.replace('"./pages/*/page.vue"', '["./pages/*/page.vue", "!./pages/{account,agents,evaluation,graph,people,run}/page.vue"]') : null;
+    return id.endsWith("/src/router.ts") ? code.replace('"./pages/*/page.vue"', '["./pages/*/page.vue", "!./pages/{account,agents,evaluation,graph,people,run,trend}/page.vue"]') : null;
   },
 };
 

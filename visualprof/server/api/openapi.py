@@ -38,6 +38,7 @@ from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
+from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
 from visualprof.server.routes import Resource, Route, get
@@ -61,7 +62,7 @@ class OpenApi(Resource):
 
 RESOURCES: tuple[type[Resource], ...] = (
     Runs, Views, Diffs, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
-    NoticesOf, Evaluation, Retention, Health, ReportFile,
+    NoticesOf, Evaluation, Trends, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 

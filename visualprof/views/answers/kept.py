@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from visualprof.views.answers.table import Answer
 
 # Whose code says, with the reader's, what an answer is.
-_ANSWERS = ("../views", "../views/measure", "../views/answers", "../views/diff")
+_ANSWERS = ("../views", "../views/measure", "../views/answers", "../views/diff", "../views/trend")
 _LONG_S = 0.03
 _MOST_BYTES = 8 << 20
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
