@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import os
+import re
+import shutil
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -12,7 +17,9 @@ from typing import Any
 import pytest
 
 import visualprof
+from tests.conftest import SAMPLES
 from visualprof import notebook
+from visualprof.server.settings import DIST
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +34,8 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         "IPython.core": {},
         "IPython.core.getipython": {"get_ipython": lambda: shell},
         "IPython.display": {
-            "IFrame": lambda address, _, height: (address, height), "Javascript": str, "display": displayed.append
+            "IFrame": lambda address, _, height: (address, height), "Javascript": str, "display": displayed.append,
+            "HTML": lambda text: text,
         },
     }  # fmt: skip
     for name, members in modules.items():
@@ -79,6 +87,32 @@ def test_a_cell_is_recorded_and_shown(tmp_path: Path, shown: list[Any]) -> None:
     notebook._profile(f"{tmp_path}/runs --stacks", cell)
     (file,) = (tmp_path / "runs").rglob("*.trace.json.gz")
     assert shown[0][0].endswith(f"#/overview?run={file.parent.name}")
+
+
+def report_in(frame: str) -> str:
+    """The page in a frame."""
+    (page,) = re.findall(r'^<div><iframe sandbox="allow-scripts allow-downloads" .* srcdoc="([^"]*)"', frame, re.DOTALL)
+    return html.unescape(page)
+
+
+def test_a_report_where_it_is_wanted_or_no_server_can_run(
+    tmp_path: Path, shown: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    if not (DIST / "report.js").is_file():
+        pytest.skip("the page is not built: make page")
+    runs = shutil.copytree(SAMPLES / "onnxruntime-cpu", tmp_path / "runs")
+    os.utime(runs / "if_loop.json.gz", (1, 1))
+    visualprof.show(runs, static=True)
+    assert "<title>tinybert" in report_in(shown[0])  # the newest
+
+    def none(*_: object, **__: object) -> None:
+        raise PermissionError("no processes here")
+
+    monkeypatch.setattr(subprocess, "Popen", none)
+    visualprof.show(runs / "if_loop.json.gz")
+    assert "<title>if_loop" in report_in(shown[1])
+    assert "no processes here; a report is shown in its place" in capsys.readouterr().err
+    assert notebook._servers == {}
 
 
 def test_a_server_that_cannot_start(tmp_path: Path, shown: list[Any]) -> None:

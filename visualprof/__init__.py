@@ -21,17 +21,20 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'visualprof' has no attribute {name!r}")
 
 
-def show(path: str | os.PathLike[str] = "runs", height: int = 800) -> None:
+def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
     """Shows a folder of runs, a profile or a model below the cell of a notebook, and prints the link.
+
+    Where no server can run, a report is shown in its place.
 
     Args:
         path: the folder, which may be empty yet, or the file.
         height: of the frame, in pixels.
+        static: show a report of the file, or of the folder's newest run, which stays in the saved notebook.
 
     Raises:
-        VisualprofError: there is no such file, or the server did not start.
+        VisualprofError: there is no such file, or neither a server nor a report can be made.
     """
-    importlib.import_module("visualprof.notebook").show(path, height)
+    importlib.import_module("visualprof.notebook").show(path, height, static=static)
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import html
 import importlib
 import os
 import re
@@ -28,24 +29,29 @@ class NoDashboard(VisualprofError):
     """The server did not start."""
 
 
-def show(path: str | os.PathLike[str] = "runs", height: int = 800) -> None:
+def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
     """Shows a folder of runs, or one file, in the cell's output, and prints the link.
 
     The server runs in a process of its own, is used again for the same folder, and ends with this one. Behind a proxy
     the variable VISUALPROF_PROXY_URL says by which address the browser reaches a port: `https://hub/proxy/%PORT%/`.
+    Where no server can run, a report is shown in its place.
 
     Args:
         path: the folder, which may be empty yet, or a profile or model.
         height: of the frame, in pixels.
+        static: show a report of the file, or of the folder's newest run, which stays in the saved notebook.
 
     Raises:
-        NoDashboard: there is no such file, or the server did not start.
+        NoDashboard: there is no such file, or neither a server nor a report can be made.
     """
     from visualprof.cli._paths import page_of  # the notebook may only have been loaded for its magic
 
     file = Path(path).absolute()
+    if static:
+        _show_report(file, height)
+        return
     folder, page = (file.parent, page_of(file)) if file.is_file() else (file, "")
-    _show(folder, page, height)
+    _show(folder, page, file, height)
 
 
 def register(ipython: Any) -> None:
@@ -53,10 +59,33 @@ def register(ipython: Any) -> None:
     ipython.register_magic_function(_profile, "cell", "profile")
 
 
-def _show(folder: Path, page: str, height: int = 800) -> None:
+def _show_report(path: Path, height: int) -> None:
+    """A frame with a report in it. Its names are the work of strangers: it has no part in the notebook's own page."""
+    from visualprof.cli.report import page_of
+
+    try:
+        page = page_of(path, newest=True).decode()
+    except VisualprofError as error:
+        raise NoDashboard(error.error, error.hint) from error
+    allowed = 'sandbox="allow-scripts allow-downloads"'
+    frame = f'<iframe {allowed} width="100%" height="{height}" style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
+    if out := _output():
+        out.display(out.HTML(f"<div>{frame}</div>"))
+
+
+def _show(folder: Path, page: str, file: Path, height: int = 800) -> None:
+    """The dashboard over a folder at a page; where none can run, a report of the file, or of what a folder holds."""
     server = _servers.get(folder)
-    if server is None or server.process.poll() is not None:
-        server = _servers[folder] = _started(folder)
+    try:
+        if server is None or server.process.poll() is not None:
+            server = _servers[folder] = _started(folder)
+    except (NoDashboard, OSError) as error:
+        try:
+            _show_report(file, height)
+        except NoDashboard:
+            raise NoDashboard(str(error)) from error
+        sys.stderr.write(f"{error}; a report is shown in its place\n")
+        return
     address = server.address + page
     sys.stdout.write(f"visualprof shows {folder} at {address}\n")
     _display(address, server.port, height)
@@ -98,16 +127,22 @@ def _started(folder: Path) -> _Server:
 
 def _display(address: str, port: int, height: int) -> None:
     """A frame, where there is a notebook around; else the printed link is all."""
-    if "IPython" not in sys.modules:
-        return
-    shell, out = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
-    if shell.get_ipython() is None:
+    out = _output()
+    if out is None:
         return
     if _in_colab():
         facts = {"port": port, "query": urllib.parse.urlsplit(address).query, "height": height}
         out.display(out.Javascript(_FRAME_OF_COLAB % facts))
         return
     out.display(out.IFrame(address, "100%", height))
+
+
+def _output() -> Any:
+    """What displays something in the cell's output; None without a notebook around."""
+    if "IPython" not in sys.modules:
+        return None
+    shell, out = (importlib.import_module(f"IPython.{name}") for name in ("core.getipython", "display"))
+    return None if shell.get_ipython() is None else out
 
 
 _FRAME_OF_COLAB = """(async () => {
@@ -147,6 +182,6 @@ def _profile(line: str, cell: str) -> None:
     if files:
         folder = Path(args.folder).absolute()
         run = files[-1].absolute().parent.relative_to(folder).as_posix()
-        _show(folder, f"#/overview?run={urllib.parse.quote(run, safe='')}")
+        _show(folder, f"#/overview?run={urllib.parse.quote(run, safe='')}", files[-1].absolute().parent)
     else:
         sys.stderr.write("visualprof: nothing was recorded: the cell used no framework that is known\n")

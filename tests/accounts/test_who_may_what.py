@@ -86,6 +86,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET timeline/window": (VIEWER, "ann"),
     "GET timeline/export": (VIEWER, "ann"),
     "GET timeline/alignment": (VIEWER, "ann"),
+    "GET report": (VIEWER, "ann"),
     "GET models": (VIEWER, ""),
     "POST models": (MEMBER, ""),
     "GET models/match": (VIEWER, "ann"),
@@ -137,6 +138,7 @@ BY_LINK = {
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
     "GET timeline/occurrence", "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
+    "GET report",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
@@ -163,6 +165,7 @@ QUERIES = {
     "GET timeline/window": "run=RUN",
     "GET timeline/export": "run=RUN",
     "GET timeline/alignment": "run=RUN",
+    "GET report": "run=RUN",
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",

@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live"]);
+const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "compare", "notice", "empty", "shortcut", "key", "live", "report"]);
 
 const split_locales: Plugin = {
   name: "split-locales",
@@ -30,16 +30,36 @@ const split_locales: Plugin = {
   },
 };
 
+/** What a report holds no answers for is no part of its page. */
+const pages_of_report: Plugin = {
+  name: "pages-of-report",
+  enforce: "pre",
+  transform(code, id) {
+    return id.endsWith("/src/router.ts") ? code.replace('"./pages/*/page.vue"', '["./pages/*/page.vue", "!./pages/{account,agents,evaluation,graph,people,run,trend}/page.vue"]') : null;
+  },
+};
+
+/** The page again as one script and one style sheet, which visualprof/server/report.py puts into a file with what it shows. */
+const REPORT = {
+  emptyOutDir: false,
+  copyPublicDir: false,
+  cssCodeSplit: false,
+  rolldownOptions: {
+    input: "src/report/main.ts",
+    output: { codeSplitting: false, entryFileNames: "report.js", assetFileNames: "report[extname]" },
+  },
+} as const;
+
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|make-report|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 
 export default defineConfig(({ mode }) => ({
   // The dashboard may be served below any path, so every asset address is relative.
   base: "./",
-  plugins: [vue(), slim_i18n, split_locales],
+  plugins: [vue(), slim_i18n, split_locales, mode === "report" && pages_of_report],
   define: {
     __VUE_OPTIONS_API__: false,
     __VUE_I18N_FULL_INSTALL__: false,
@@ -48,7 +68,7 @@ export default defineConfig(({ mode }) => ({
   },
   build: {
     target: "es2022",
-    license: { fileName: "third-party-licenses.txt" },
+    license: mode === "report" ? false : { fileName: "third-party-licenses.txt" },
     // The server's content policy refuses inline scripts, and data: fonts buy nothing.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
@@ -60,6 +80,7 @@ export default defineConfig(({ mode }) => ({
         chunkFileNames: ({ facadeModuleId }) => `assets/${/pages\/(\w+)\/page\.vue/.exec(facadeModuleId ?? "")?.[1] ?? "[name]"}-[hash].js`,
       },
     },
+    ...(mode === "report" ? REPORT : {}),
   },
   // The server compares the page's origin with Host.
   server: { proxy: { "/api": { target: `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}`, changeOrigin: false } } },

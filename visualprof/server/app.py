@@ -28,6 +28,7 @@ from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
@@ -74,12 +75,16 @@ def create_app(
     models, reports = Models(logdir, visible, reader), Reports(logdir, visible, remote)
     jobs = Jobs(remote, visible)
     app.extensions[PREPARE] = jobs.prepare
-    resources = (
+    shown = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
         Live(visible, settings.read_only),
         Views(logdir, visible, models, reports),
         Diffs(logdir, visible, reports),
         Timeline(logdir, visible),
+    )
+    resources = (
+        *shown,
+        ReportFile(settings.dist, logdir, visible, *shown),
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),

@@ -1,6 +1,6 @@
 import { speak } from "./locales";
 import { language } from "./state/preferences";
-import { createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
+import { createMemoryHistory, createRouter, createWebHashHistory, type RouteRecordRaw } from "vue-router";
 
 // A page is one folder in pages/; its name is the id of the view it shows. Nothing else registers it.
 const files = import.meta.glob<{ default: object }>("./pages/*/page.vue");
@@ -15,7 +15,8 @@ const routes: RouteRecordRaw[] = Object.entries(files).map(([path, load]) => {
 
 export const router = createRouter({
   // The hash keeps the state out of the server's reach: one static index.html serves every address.
-  history: createWebHashHistory(),
+  // Within another page, as a report in a notebook, there is no address of its own.
+  history: /^(https?|file):$/.test(location.protocol) ? createWebHashHistory() : createMemoryHistory(),
   routes: [
     ...routes,
     { path: "/:view", component: () => import("./pages/view.vue"), props: true },

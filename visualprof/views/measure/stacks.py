@@ -17,9 +17,9 @@ class Stacks:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+        self._events, self._strings = trace.events, trace.strings
         self._given = trace.args.get("call_stack")
-        calls = trace.events.of(Category.PYTHON, Category.MODULE)
+        calls = self._events.of(Category.PYTHON, Category.MODULE)
         self._nested = bool(calls.any())
         self._calls = calls
         self._parents: list[int] = []
@@ -30,7 +30,7 @@ class Stacks:
     def of(self, rows: Ids) -> Ids:
         """Number of the stack of each event."""
         if self._nested:
-            around = nearest_ancestor(self._trace.events.parent, self._calls, self._trace.events.parent[rows])
+            around = nearest_ancestor(self._events.parent, self._calls, self._events.parent[rows])
             return np.where(around >= 0, self._number[around], -1).astype(np.int32)
         if self._given is None:
             return np.full(len(rows), -1, np.int32)
@@ -41,16 +41,16 @@ class Stacks:
         if number < 0:
             return ""
         if not self._nested:
-            return "\n".join(part.strip() for part in self._trace.strings[number].split(";"))
+            return "\n".join(part.strip() for part in self._strings[number].split(";"))
         frames: list[str] = []
         while number >= 0:
-            frames.append(self._trace.strings[self._names[number]])
+            frames.append(self._strings[self._names[number]])
             number = self._parents[number]
         return "\n".join(frames)
 
     def _number_calls(self) -> None:
         """Numbers every distinct (stack of the caller, function), level by level."""
-        events = self._trace.events
+        events = self._events
         rows = np.flatnonzero(self._calls).astype(np.int32)
         above = nearest_ancestor(events.parent, self._calls, events.parent[rows])
         self._number = np.full(len(events), -1, np.int64)

@@ -11,6 +11,7 @@ from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.counter_tracks import counter_tracks
+from visualprof.views.measure.once import once
 from visualprof.views.measure.origin import Role, origin
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
@@ -209,7 +210,7 @@ def details(trace: Trace, row: int) -> TimelineEvent:
         if len(argument.events)
         and argument.events[min(np.searchsorted(argument.events, row), len(argument.events) - 1)] == row
     }
-    stacks = Stacks(trace)
+    stacks = _stacks(trace)
     moved, duration, parent = columns.get("bytes"), int(max(0, events.dur[row])), int(events.parent[row])
     return TimelineEvent(
         **_place(trace, row),
@@ -253,6 +254,12 @@ def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | N
     rows = np.flatnonzero(np.isin(events.name, names) & trace.track_mask(kind))
     rows = rows if steps is None else rows[np.isin(events.step[rows], steps)]
     return rows[np.argsort(events.ts[rows], kind="stable")].astype(np.int32)
+
+
+@once
+def _stacks(trace: Trace) -> Stacks:
+    """Made once for all events that are looked at."""
+    return Stacks(trace)
 
 
 def _argument(trace: Trace, name: str, row: int) -> object:

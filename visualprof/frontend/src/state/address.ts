@@ -51,6 +51,11 @@ router.afterEach((to) => {
   left_behind.set(to.path, Object.fromEntries(own));
 });
 
+/** What a page is opened with first. */
+export function leave(path: string, query: LocationQueryRaw): void {
+  left_behind.set(path, query);
+}
+
 /** Where a tab leads: the selection goes along, and the page's own parameters are as they were left. */
 export function page_location(id: string): RouteLocationRaw {
   const selection = Object.entries(router.currentRoute.value.query).filter(([key]) =>

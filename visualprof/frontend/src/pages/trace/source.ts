@@ -1,6 +1,6 @@
 // One worker's trace on the page: its facts, its place on the common time axis, and the addresses of its tiles.
 import { shallowRef } from "vue";
-import { address, get, type Query } from "../../api/client";
+import { address, get, held, type Query } from "../../api/client";
 import { level_of, tile_ns, whole_level } from "./level";
 import type { Meta } from "./model";
 import { Names } from "./names";
@@ -61,8 +61,9 @@ export class Source {
 
   wish(kind: "g" | "c", id: number, level: number, index: number, rank: number): Wish {
     const place = kind === "g" ? { group: id } : { track: id };
-    const url = address(kind === "g" ? "timeline/tile" : "timeline/counter", { ...this.id.query, v: this.meta.version, ...place, level, index });
-    return { key: this.key(kind, id, level, index), url, level, index, rank };
+    const [there, nth] = held?.nearest(kind, id, level, index) ?? [level, index];
+    const url = address(kind === "g" ? "timeline/tile" : "timeline/counter", { ...this.id.query, v: this.meta.version, ...place, level: there, index: nth });
+    return { key: this.key(kind, id, level, index), url, level: there, index: nth, rank };
   }
 
   /** Where a tile begins on the page's axis. */

@@ -1,0 +1,58 @@
+// Rows of a table as the server would choose them (views/answers/table.py), of those that the report holds.
+import type { Cell, Columns, Table } from "../api/model";
+
+type Test = (value: Cell | undefined) => boolean;
+
+const KINDS: Record<string, (text: string) => Test> = {
+  search: (text) => (value) => String(value ?? "").toLowerCase().includes(text.toLowerCase()),
+  is: (text) => (value) => String(value) === text,
+  min: (text) => (value) => typeof value === "number" && value >= Number(text),
+  max: (text) => (value) => typeof value === "number" && value <= Number(text),
+};
+
+function tests_of(asked: URLSearchParams): [column: string, test: Test][] {
+  return [...asked].flatMap(([key, text]) => {
+    const [kind = "", ...column] = key.split(".");
+    const test = text === "" ? undefined : KINDS[kind]?.(text);
+    return test ? [[column.join(".") || "name", test] as [string, Test]] : [];
+  });
+}
+
+/** Unknown values come last either way. */
+function order_of(values: readonly Cell[], descending: boolean): (a: number, b: number) => number {
+  const sign = descending ? -1 : 1;
+  const key = (row: number) => {
+    const value = values[row] ?? null;
+    return typeof value === "string" ? value.toLowerCase() : Array.isArray(value) ? String(value) : value;
+  };
+  return (a, b) => {
+    const [x, y] = [key(a), key(b)];
+    if (x === null || y === null) return Number(x === null) - Number(y === null);
+    return x < y ? -sign : x > y ? sign : 0;
+  };
+}
+
+export function rows_of(table: Table, asked: URLSearchParams): Table {
+  const columns = table.columns as Columns;
+  const count = Object.values(columns)[0]?.length ?? 0;
+  const tests = tests_of(asked);
+  const rows = [...Array(count).keys()].filter((row) => tests.every(([column, test]) => test(columns[column]?.[row])));
+  const sort = columns[asked.get("sort") ?? ""];
+  if (sort) rows.sort(order_of(sort, asked.get("order") !== "asc"));
+  const from = Number(asked.get("offset") ?? 0);
+  const shown = rows.slice(from, asked.has("limit") ? from + Number(asked.get("limit")) : undefined);
+  const taken = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, shown.map((row) => values?.[row] ?? null)]));
+  return { ...table, columns: taken, matching_rows: rows.length, offset: from };
+}
+
+/** As a spreadsheet reads it; what it would run begins with a mark. */
+export function text_of(table: Table, separator: string): string {
+  const columns = table.columns as Columns;
+  const cell = (value: Cell | undefined) => {
+    const text = value === null || value === undefined ? "" : typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+    return text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const names = Object.keys(columns);
+  const rows = [...Array(Object.values(columns)[0]?.length ?? 0).keys()].map((row) => names.map((name) => cell(columns[name]?.[row])));
+  return [names, ...rows].map((row) => `${row.join(separator)}\n`).join("");
+}

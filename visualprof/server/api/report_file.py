@@ -1,0 +1,87 @@
+"""The report of a run as a file: one at a time, and none for whom has gone away."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Annotated
+
+from flask import Response, request
+from msgspec import Meta
+
+from visualprof import __version__
+from visualprof.errors import BadParameter, NotReady
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.server.answers import raw
+from visualprof.server.api.spans import summary_of
+from visualprof.server.report import Oversize, Place, report
+from visualprof.server.routes import SPAN, Resource, SpanQuery, get, parse
+from visualprof.server.visible import Visible
+from visualprof.views.answers.encoding import encode
+
+
+class Gone(NotReady):
+    """Whoever asked waits no longer."""
+
+
+class ReportQuery(SpanQuery, kw_only=True):
+    """The run, and one that it is compared with."""
+
+    base: Annotated[str, Meta(description="id of a run; none is compared when absent")] = ""
+    base_worker: Annotated[str, Meta(description="id of a worker of that")] = ""
+    base_span: Annotated[str, Meta(description="id of a span of that")] = ""
+
+
+class ReportFile(Resource):
+    """The route, over others that it asks as whoever asks it.
+
+    Args:
+        dist: the built page. resources: those whose answers a report holds.
+    """
+
+    def __init__(self, dist: Path, logdir: LogDirectory, visible: Visible, *resources: Resource) -> None:
+        self._logdir, self._visible = logdir, visible
+        self._dist, self._making = dist, threading.Lock()
+        self._methods = {
+            route.path.strip("/"): (getattr(resource, handler.__name__), route.declared(handler)[0])
+            for resource in resources
+            for route, handler in resource.routes()
+            if route.method == "GET"
+        }
+
+    @get("/report", media=("text/html",), refuses={**SPAN, Oversize.status: "it would be too large"}, needs="link")
+    def report(self, query: ReportQuery) -> Response:
+        """A run as one file that needs no server."""
+        span = Place(query.run, query.worker, query.span)
+        base = Place(query.base, query.base_worker, query.base_span) if query.base else None
+        if base and base.run == span.run:
+            raise BadParameter("a report compares two runs", "name another one as base")
+        for place in filter(None, (span, base)):
+            summary_of(self._logdir, self._visible.listing().find(*place))
+        if not self._making.acquire(blocking=False):  # another would make both slower, and hold a second thread
+            raise NotReady("another report is being made", "ask again in a moment")
+        try:
+            page = report(self._ask, span, base, self._dist, __version__)
+        finally:
+            self._making.release()
+        response = raw(page, "text/html")
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", query.run)[-100:] or "report"
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}.html"'
+        return response
+
+    def _ask(self, route: str, **query: object) -> bytes:
+        """The answer that whoever asks for the report would get.
+
+        Raises: Gone.
+        """
+        gone = request.environ.get("waitress.client_disconnected")
+        if gone and gone():
+            raise Gone("whoever asked for the report is gone", "ask again")
+        head, _, name = route.partition("/")
+        method, kind = self._methods[route if route in self._methods else f"{head}/<name>"]
+        path: dict[str, object] = {} if route in self._methods else {"name": name}
+        if kind is not None:
+            path["query"] = parse({key: str(value) for key, value in query.items()}, kind)
+        made = method(**path)
+        return made.get_data() if isinstance(made, Response) else encode(made)

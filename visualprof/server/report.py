@@ -1,0 +1,386 @@
+"""A report: the page in one file, with the answers in it for which it would ask a server.
+
+It holds what the pages of one run show first: every table up to so many rows, the charts, and of the timeline the whole
+at the width of a screen and the longest step as deep as there is room. `frontend/src/report` answers the page from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import json
+import struct
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast, get_args
+
+import numpy as np
+
+from visualprof.errors import MissingData, VisualprofError
+from visualprof.views.diff.side import Viewed
+from visualprof.views.measure.tiles import TILE_BUCKETS
+
+MOST_BYTES = 3_000_000
+_ROWS = (1000, 200, 40)  # of a table: fewer where names are long
+_EVENTS = 300  # of the timeline with all that is known of them
+_TILES = 1500
+_SCREEN_LEVELS = 5  # of the whole: down to 256 << 4 buckets
+_NAMES = 65_536  # the API's limit
+_TOPS = ("5", "20", "1000")  # besides 10 (top-control.vue)
+_WINDOW_ROWS = 2000
+
+# A page of a file has no headers: it says itself that it asks nobody.
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+</head>
+<body>
+<div id="app"><noscript>This report needs JavaScript. 此报告需要 JavaScript。</noscript></div>
+<script type="text/plain" id="style">{style}</script>
+<script type="text/plain" id="code">{code}</script>
+<script type="text/plain" id="held">{held}</script>
+<script>
+(async () => {{
+  const unpacked = (id) => {{
+    const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (sign) => sign.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  }};
+  const add = (name, facts) => document.head.append(Object.assign(document.createElement(name), facts));
+  window.visualprof_report = await unpacked("held").arrayBuffer();
+  add("style", {{ textContent: await unpacked("style").text() }});
+  add("script", {{ type: "module", textContent: await unpacked("code").text() }});
+}})().catch((error) => {{ document.getElementById("app").textContent = `This browser cannot show it: ${{error}}`; }});
+</script>
+</body>
+</html>
+"""
+
+
+class Unbuilt(VisualprofError):
+    """There is no page to put the answers in."""
+
+    status = 409
+
+
+class Oversize(VisualprofError):
+    """Even few rows are too many bytes."""
+
+    status = 413
+
+
+class Place(NamedTuple):
+    """A span by its ids; "" is the first."""
+
+    run: str
+    worker: str = ""
+    span: str = ""
+
+
+class Ask(Protocol):
+    """Asks the API as whoever wants the report; the body of the answer."""
+
+    def __call__(self, route: str, **query: object) -> bytes:
+        """route: below the API's root."""
+        ...
+
+
+def report(ask: Ask, span: Place, base: Place | None, dist: Path, version: str) -> bytes:
+    """The report of a span and of what its run shows as a whole, as HTML in UTF-8.
+
+    Args:
+        ask: raises MissingData where a view has nothing to show, and what the API refuses.
+        base: what it is compared with.
+        dist: the built page.
+        version: of this program.
+
+    Raises: Unbuilt. Oversize: over `MOST_BYTES`.
+    """
+    style, code = (_packed(dist / f"report.{kind}") for kind in ("css", "js"))
+    room = MOST_BYTES - len(style) - len(code) - len(_PAGE) - 1000
+    for rows in _ROWS:
+        held = _Held(_Asked(ask, span, base), rows)
+        held.add_answers(version)
+        held.add_timeline(room * 3 // 4 - held.packed_bytes)
+        packed = _text(held.bytes())
+        if len(packed) <= room:
+            title = escape(f"{held.name} · visualprof")
+            page = _PAGE.format(policy=POLICY, title=title, style=style, code=code, held=packed)
+            return page.encode("utf-8", "replace")
+    raise Oversize(f"the report would be over {MOST_BYTES // 1_000_000} MB", "its names are too long")
+
+
+def _text(data: bytes) -> str:
+    """Packed, in signs that end no element."""
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+@lru_cache(maxsize=4)
+def _packed_version(path: Path, mtime_ns: int) -> str:
+    del mtime_ns
+    return _text(path.read_bytes())
+
+
+def _packed(path: Path) -> str:
+    try:
+        return _packed_version(path, path.stat().st_mtime_ns)
+    except OSError:
+        raise Unbuilt(f"there is no {path.name} of the page", "in a checkout, `make page` builds it") from None
+
+
+class _Asked:
+    """The API, asked about one span."""
+
+    def __init__(self, ask: Ask, span: Place, base: Place | None) -> None:
+        self.span, self.base = span, base
+        self._ask = ask
+
+    def raw(self, route: str, **query: object) -> bytes:
+        return self._ask(route, **self.span._asdict(), **query)
+
+    def json(self, route: str, **query: object) -> Any:
+        return json.loads(self.raw(route, **query))
+
+
+def _key(route: str, query: Mapping[str, object]) -> str:
+    """By which the page finds an answer: without what it selects of rows itself, and without defaults (held.ts)."""
+    return "&".join([route, *(f"{name}={value}" for name, value in sorted(query.items()))])
+
+
+class _Held:
+    """What the file holds: answers by their key, and tiles."""
+
+    def __init__(self, asked: _Asked, rows: int) -> None:
+        self._asked, self._rows = asked, rows
+        self._answers: dict[str, Any] = {}
+        self._tiles: dict[str, tuple[int, int]] = {}
+        self._names: dict[int, str] = {}
+        self._first: dict[str, str] = {}
+        self._blob = bytearray()
+        self._steps: list[str] = []
+        self._span: dict[str, Any] = {}
+        self.name = ""
+
+    @property
+    def packed_bytes(self) -> int:
+        """About as many as the answers take in the file."""
+        return len(zlib.compress(json.dumps(self._answers).encode(), 3)) * 4 // 3
+
+    def bytes(self) -> bytes:
+        """u32 length of the JSON, little-endian, the JSON, and the tiles."""
+        facts = {
+            "answers": self._answers,
+            "tiles": self._tiles,
+            "names": self._names,
+            "steps": self._steps,
+            "first": self._first,
+            "run": self._asked.span.run,
+            "base": self._asked.base and self._asked.base.run,
+            "made_ms": time.time_ns() // 1_000_000,
+        }
+        text = json.dumps(facts, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        return struct.pack("<I", len(text)) + text + bytes(self._blob)
+
+    def add_answers(self, version: str) -> None:
+        """What the shell asks, and every view with its charts."""
+        self._add_run()
+        views: list[dict[str, Any]] = json.loads(self._asked.raw("views"))["views"]
+        shown = [view for view in views if view["name"] in self._span["views"] and view["subject"] in ("trace", "run")]
+        self._answers["views"] = {"views": shown}
+        self._answers["status"] = {
+            "version": version, "native_reader": "", "language": None, "read_only": True, "private": True,
+            "logdirs": [], "watching": "polling", "person": None, "link_ends_ns": None,
+        }  # fmt: skip
+        for view in shown:
+            for query in self._variants(view):
+                self._add_view(view, query)
+                if self._asked.base:
+                    self._add_change(view["name"], query, self._asked.base)
+
+    def _add_run(self) -> None:
+        """The run with the one span that the report is of, and the one that it is compared with."""
+        everything = self._asked.json("runs/changes")
+        asked = self._asked
+        run, asked.span = _only(everything["runs"], asked.span)
+        runs = [run]
+        if asked.base:
+            base, asked.base = _only(everything["runs"], asked.base)
+            runs.append(base)
+        self._span, self.name = run["workers"][0]["spans"][0], run["name"] or run["id"]
+        self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
+
+    def _add_change(self, view: str, query: Mapping[str, str], base: Place) -> None:
+        """What changed since the base in a view that is compared."""
+        if view not in get_args(Viewed) or query.get("group", "shape") != "shape":
+            return
+        others = {"base": base.run, "base_worker": base.worker, "base_span": base.span}
+        asked = {**query, "view": view}
+        with contextlib.suppress(MissingData):
+            answer = self._asked.json("diff", **asked, **others, limit=self._rows)
+            self._answers[_key("diff", {name: text for name, text in asked.items() if text != "overview"})] = answer
+
+    def _variants(self, view: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+        """Which questions the page may put: the whole and one step, by each way of grouping, of each device."""
+        ways: list[dict[str, str]] = [{}]
+        for one in view["parameters"]:
+            if one["name"] == "group":
+                ways += ({"group": way} for way in one["choices"] if way not in (one["default"], "stack"))
+        for step in ("", *self._steps):
+            for way in ways:
+                yield {**({"step": step} if step else {}), **way}
+
+    def _add_view(self, view: Mapping[str, Any], query: Mapping[str, str]) -> None:
+        name: str = view["name"]
+        try:
+            answer = self._asked.json(f"view/{name}", **query, limit=self._rows)
+        except MissingData:
+            return
+        self._answers[_key(f"view/{name}", query)] = answer
+        for table in _bare(answer):
+            asked = {**query, "table": table}
+            self._answers[_key(f"view/{name}", asked)] = self._asked.json(f"view/{name}", **asked, limit=self._rows)
+        if name == "overview" and not query:
+            self._steps = _longest(answer)
+        if view["charts"]:
+            tops = _TOPS if name in ("operator", "kernel") else ()
+            for more in ({}, *({"top": top} for top in tops)):
+                asked = {**query, **more}
+                self._answers[_key(f"charts/{name}", asked)] = self._asked.json(f"charts/{name}", **asked)
+        if name == "memory" and not query:
+            for device in answer["devices"]:
+                self._add_view(view, {"device": str(device["id"])})
+
+    def add_timeline(self, room: int) -> None:
+        """The timeline in tiles of at most so many packed bytes, and what is known of the longest step's events."""
+        if "trace" not in self._span["views"]:
+            return
+        meta = self._asked.json("timeline/meta")
+        self._answers["timeline/meta"] = meta
+        low, high = _stretch(meta, self._steps)
+        for start, end in {(low, high), *self._pointed()}:
+            stretch = {"start_ns": start, "end_ns": end}
+            window = self._asked.json("timeline/window", **stretch, limit=_WINDOW_ROWS)
+            self._answers[_key("timeline/window", stretch)] = window
+        self._first = {"win": f"{low}~{high}", "area": f"{low}~{high}"}
+        events: dict[int, float] = {}
+        used: set[int] = set()
+        count = taken = 0
+        for level, tiles in _levels(meta, low, high):
+            count += len(tiles)
+            if count > _TILES and taken:
+                break
+            bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]
+            taken += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
+            if taken > room:
+                break
+            for key, body in bodies:
+                self._tiles[key] = len(self._blob), len(body)
+                self._blob += body
+                used |= _look(key, body, level, (low, high), events)
+        self._add_names(used)
+        for event in sorted(events, key=events.__getitem__, reverse=True)[:_EVENTS]:
+            details = self._asked.json("timeline/event", event=event, arguments=0)
+            self._answers[_key("timeline/event", {"event": event})] = details
+
+    def _pointed(self) -> Iterator[tuple[int, int]]:
+        """Where the findings point, ns since the first event."""
+        for key, answer in self._answers.items():
+            for finding in answer["findings"] if key.startswith("view/overview") and "findings" in answer else ():
+                if finding["start_ns"] is not None and finding["end_ns"] is not None:
+                    yield finding["start_ns"], finding["end_ns"]
+
+    def _add_names(self, used: set[int]) -> None:
+        """Those that the tiles number."""
+        for first in sorted({name - name % _NAMES for name in used}):
+            page = self._asked.json("timeline/strings", offset=first, limit=_NAMES)["strings"]
+            self._names |= {name: page[name - first] for name in used if 0 <= name - first < len(page)}
+
+
+def _only(runs: Sequence[dict[str, Any]], place: Place) -> tuple[dict[str, Any], Place]:
+    """A run with one span alone, and the place of that."""
+    run = next(one for one in runs if one["id"] == place.run)
+    worker = next(one for one in run["workers"] if place.worker in ("", one["id"]))
+    span = next(one for one in worker["spans"] if place.span in ("", one["id"]))
+    return {**run, "workers": [{**worker, "spans": [span]}]}, Place(run["id"], worker["id"], span["id"])
+
+
+def _bare(answer: Mapping[str, Any]) -> list[str]:
+    """The tables of an answer that stand in it as columns alone; by themselves they come with their kinds."""
+    parts = {name: cast("dict[str, object]", field) for name, field in answer.items() if isinstance(field, dict)}
+    return [
+        name
+        for name, part in parts.items()
+        if name != "columns" and part and all(isinstance(column, list) for column in part.values())
+    ]
+
+
+def _longest(overview: Mapping[str, Any]) -> list[str]:
+    """The longest step, where there are several."""
+    steps: Mapping[str, list[Any]] = overview["steps"]
+    known = list(zip(steps["total_ns"], steps["name"], strict=True))
+    return [max(known)[1]] if len(known) > 1 else []
+
+
+def _stretch(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
+    """The longest step on the timeline, ns since its first event, or all of it."""
+    for step in meta["steps"]:
+        if [step["name"]] == steps:
+            return step["start_ns"], step["start_ns"] + max(1, step["duration_ns"])
+    return 0, max(1, meta["duration_ns"])
+
+
+class _Tile(NamedTuple):
+    """By which key the page finds it, and how the API is asked for it."""
+
+    key: str
+    route: str
+    query: dict[str, int]
+
+
+def _levels(meta: Mapping[str, Any], low: int, high: int) -> Iterator[tuple[int, list[_Tile]]]:
+    """The tiles level by level, from the whole on one tile down.
+
+    low, high: ns; below the levels of a screen only tiles of that stretch.
+    """
+    duration: int = meta["duration_ns"]
+    groups = sorted({track["group"] for track in meta["tracks"]})
+    counters = [counter["id"] for counter in meta["counters"]]
+    rows = ("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters)
+    top = max(0, -(-(duration + 1) // TILE_BUCKETS) - 1).bit_length()
+    for level in range(top, -1, -1):
+        size = TILE_BUCKETS << level
+        first, last = (0, duration) if top - level < _SCREEN_LEVELS else (low, min(high, duration))
+        places = range(first // size, last // size + 1)
+        yield (
+            level,
+            [
+                _Tile(f"{kind}{number}/{level}/{index}", route, {name: number, "level": level, "index": index})
+                for kind, route, name, numbers in rows
+                for number in numbers
+                for index in places
+            ],
+        )
+
+
+def _look(key: str, body: bytes, level: int, within: tuple[int, int], events: dict[int, float]) -> set[int]:
+    """The names in a tile of slices; its events that touch a stretch of time get their length, ns."""
+    count = struct.unpack_from("<I", body, 4)[0]
+    if not key.startswith("g") or not count:
+        return set()
+    start, end = (np.frombuffer(body, "<f4", count, 8 + 4 * count * column) for column in (0, 1))
+    event, name = (np.frombuffer(body, "<u4", count, 8 + 4 * count * column) for column in (2, 3))
+    size, index = 1 << level, int(key.rpartition("/")[2])
+    low, high = ((edge / size - index * TILE_BUCKETS) for edge in within)
+    near = (start < high) & (end > low)
+    events.update(zip(event[near].tolist(), ((end - start)[near] * float(size)).tolist(), strict=True))
+    return set(np.unique(name).tolist())
