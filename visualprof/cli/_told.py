@@ -35,6 +35,7 @@ NOTES = {
     "precision": "different precision: {base}, {new}",
     "host_busy": "the host was busy: {base}, {new}",
     "drift": "all rows of the device share a change of {ratio:+.1%}, as clocks make it; none counts as changed for it",
+    "pace": "all rows of the host share a change of {ratio:+.1%}, as other work makes it; none counts as changed",
     "outliers": "a few outlying steps move the mean further than the typical step",
 }
 

@@ -98,7 +98,7 @@ class DiffPoints(Columns):
 class DiffNote(msgspec.Struct):
     """What makes the two not alike, or an answer less sure. base, new: what each has, where that is the point.
 
-    ratio: of `drift`, what all kernels share.
+    ratio: of `drift` and `pace`, what all rows of the device, and of the host, share.
     """
 
     id: Literal[
@@ -115,6 +115,7 @@ class DiffNote(msgspec.Struct):
         "precision",
         "host_busy",
         "drift",
+        "pace",
         "outliers",
     ]
     base: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from visualprof.views.diff.answer import DiffNote, DiffStep
 from visualprof.views.diff.side import Facts, Side
-from visualprof.views.diff.sureness import LEAST_STEPS, RowChanges
+from visualprof.views.diff.sureness import LEAST_CHANGE, LEAST_STEPS, RowChanges
 
 BUSY = 0.1  # mean CPU pressure
 DRIFTED = 0.005
@@ -29,6 +29,8 @@ def notes(base: Side, new: Side, same: bool, step: DiffStep, changes: RowChanges
         yield DiffNote("host_busy", _pressure(a), _pressure(b))
     if changes and changes.drift is not None and abs(changes.drift) > DRIFTED:
         yield DiffNote("drift", ratio=changes.drift)
+    if changes and changes.pace is not None and abs(changes.pace) > LEAST_CHANGE:
+        yield DiffNote("pace", ratio=changes.pace)
     if step.low_ns is not None and step.high_ns is not None and not step.low_ns <= step.delta_ns <= step.high_ns:
         yield DiffNote("outliers")
 

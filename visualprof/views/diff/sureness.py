@@ -41,10 +41,14 @@ class StepChange(NamedTuple):
 
 
 class RowChanges(NamedTuple):
-    """significant: (r,). drift: what all rows of the device share, new / base - 1. detectable: of a typical row."""
+    """significant: (r,). drift, pace: what all rows of the device, and of the host, share, new / base - 1.
+
+    detectable: of a typical row.
+    """
 
     significant: Mask
     drift: float | None
+    pace: float | None
     detectable: float | None
 
 
@@ -85,16 +89,16 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     means = np.stack((base.mean(axis=1), new.mean(axis=1)))
     tested = np.flatnonzero(means.max(axis=0) >= LEAST_SHARE * step_ns)
     x, y = (values / np.maximum(means.mean(axis=0), 1)[:, None] for values in (base, new))
-    drift = None
-    for where in (on_device, ~on_device):
-        shared = _common(x, y, np.flatnonzero(where & (means > 0).all(axis=0)), means)
-        if shared is not None:
-            x[where], y[where] = x[where] / np.exp(shared[0]), y[where] / np.exp(shared[1])
-            moved = float(np.expm1(shared[1].mean() - shared[0].mean()))
-            drift = moved if where is on_device else drift
+    paces: list[float | None] = []
+    for where, most in ((on_device, MOST_DRIFT), (~on_device, np.inf)):
+        shared = _common(x, y, np.flatnonzero(where & (means > 0).all(axis=0)), means, most)
+        if shared:
+            x[where], y[where] = x[where] / np.exp(shared[0][0]), y[where] / np.exp(shared[0][1])
+        paces.append(shared[1] if shared else None)
     x, y = x[tested], y[tested]
     logs = (x > 0).all(axis=1) & (y > 0).all(axis=1)
     x[logs], y[logs] = np.log(x[logs]), np.log(y[logs])
+    beyond = _beyond_outliers(x, y)
     x, y = _clipped(x, FEW), _clipped(y, FEW)
     change = y.mean(axis=1) - x.mean(axis=1)
     dependent = _dependent(x, y)
@@ -105,8 +109,8 @@ def of_rows(base: Matrix, new: Matrix, step_ns: float, on_device: Mask) -> RowCh
     chance = np.array([_chance(*row) for row in zip(change.tolist(), error.tolist(), freedom.tolist(), strict=True)])
     change[logs] = np.expm1(change[logs])
     sure = np.zeros(len(base), bool)
-    sure[tested] = _discovered(chance) & (np.abs(change) > LEAST_CHANGE)
-    return RowChanges(sure, drift, _detectable(error[logs], freedom[logs], len(tested)))
+    sure[tested] = _discovered(chance) & (np.abs(change) > LEAST_CHANGE) & beyond
+    return RowChanges(sure, paces[0], paces[1], _detectable(error[logs], freedom[logs], len(tested)))
 
 
 def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
@@ -119,8 +123,11 @@ def _clipped(values: Matrix, few: float = 0.0) -> Matrix:
     return np.clip(values, middle - room, middle + room)
 
 
-def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix) -> tuple[Floats, Floats] | None:
-    """What the largest rows share in each step: the median of their logarithms less their mean before."""
+def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix, most: float) -> tuple[tuple[Floats, Floats], float] | None:
+    """What the largest rows share in each step: the median of their logarithms less their mean before; its change.
+
+    most: a larger change stays in the rows. Other work on a host makes all that runs there slower without bound.
+    """
     rows = rows[(x[rows] > 0).all(axis=1) & (y[rows] > 0).all(axis=1)]
     rows = rows[np.argsort(-means[:, rows].mean(axis=0), kind="stable")[:COMMON_ROWS]]
     if len(rows) < FEWEST_COMMON:
@@ -129,7 +136,14 @@ def _common(x: Matrix, y: Matrix, rows: Ints, means: Matrix) -> tuple[Floats, Fl
     level = before.mean(axis=1, keepdims=True)
     base, new = np.median(before - level, axis=0), np.median(after - level, axis=0)
     moved = new.mean() - base.mean()
-    return base, new - moved if abs(np.expm1(moved)) > MOST_DRIFT else new
+    capped = abs(np.expm1(moved)) > most
+    return (base, new - moved if capped else new), float(np.expm1(moved))
+
+
+def _beyond_outliers(x: Matrix, y: Matrix) -> Mask:
+    """Do the means differ by more than two errors with all outliers? Else a few steps may make the whole difference."""
+    error = np.sqrt(x.var(axis=1) / x.shape[1] + y.var(axis=1) / y.shape[1])
+    return np.abs(y.mean(axis=1) - x.mean(axis=1)) > 2 * error
 
 
 def _dependent(x: Matrix, y: Matrix) -> float:

@@ -10,7 +10,7 @@ function span(id: string, views: string[] = ["overview"], state: Span["state"] =
   };
 }
 
-const run = (id: string, ...workers: Span[][]): Run => ({ id, name: id, frameworks: [], modified_ns: 1, workers: workers.map((spans, i) => ({ id: `w${i}`, name: `w${i}`, rank: i, spans })) });
+const run = (id: string, ...workers: Span[][]): Run => ({ id, name: id, frameworks: [], modified_ns: 1, live: false, series: false, workers: workers.map((spans, i) => ({ id: `w${i}`, name: `w${i}`, rank: i, spans })) });
 
 const answer: ChangesAnswer = {
   revision: 1,

@@ -3,6 +3,7 @@ export * from "./catalog";
 export * from "./chosen";
 export * from "./clock";
 export * from "./compare";
+export * from "./live";
 export * from "./person";
 export * from "./place";
 export * from "./polled";
