@@ -4,6 +4,7 @@
 
 Needs `pip install playwright`, a system Chromium and a built page. The trace has 24 threads of two lanes, all of them
 busy, so that at any zoom used here every pixel of every lane has a slice of its own. `--huge` takes 10 M events.
+`--base` lays a second trace of as many events below it, and half of the tracks of both are in sight.
 The server is started anew on its cache before the page is opened: what is timed is what a user meets the next morning.
 """
 
@@ -31,6 +32,8 @@ from typing import Any
 from benchmarks.rows import ROOT, Row
 
 THREADS, NAMES, HUGE = 24, 200, 10_000_000
+# Ten tracks of each.
+PINNED = "~".join(f"{worker}.{track}" for worker in (0, -1) for track in range(10))
 MIB = 1024 * 1024
 FLAGS = [
     "--no-sandbox",
@@ -131,9 +134,9 @@ def watch_tiles(page: Any) -> Tiles:
     return tiles
 
 
-def first_paint(page: Any, base: str) -> tuple[float, float]:
+def first_paint(page: Any, address: str) -> tuple[float, float]:
     """Seconds from opening the address to the first slices, and to the last tile in sight."""
-    page.goto(base + "#/trace")
+    page.goto(address)
     # The page's content policy forbids wait_for_function, which evaluates text.
     while not page.evaluate("performance.getEntriesByName('timeline.complete').length"):
         time.sleep(0.05)
@@ -173,8 +176,8 @@ def heap(page: Any) -> tuple[float, float]:
     return usage["usedSize"] / MIB, (usage["usedSize"] + usage.get("backingStorageSize", 0)) / MIB
 
 
-def measure(base: str, chromium: str) -> list[Row]:
-    """Rows of what, figure, bar, met."""
+def measure(address: str, chromium: str) -> list[Row]:
+    """Rows of what, figure, bar, met; `address` of the page."""
     # Any: the package is not a requirement of the checks.
     sync_playwright: Any = importlib.import_module("playwright.sync_api").sync_playwright
     rows: list[Row] = []
@@ -182,7 +185,7 @@ def measure(base: str, chromium: str) -> list[Row]:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         page = browser.new_page(viewport={"width": 1920, "height": 1080})
         tiles = watch_tiles(page)
-        first, complete = first_paint(page, base)
+        first, complete = first_paint(page, address)
         rows.append(Row("first slices after opening the page", f"{first:.2f} s", "1.5 s", first <= 1.5))
         rows.append(Row("all tiles in sight", f"{complete:.2f} s"))
         renderer = page.get_attribute("[data-renderer]", "data-renderer")
@@ -218,25 +221,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--huge", action="store_true", help="10 M events")
+    parser.add_argument("--base", action="store_true", help="a second trace below it")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
-    rows = timeline_page(HUGE if options.huge else options.events, options.chromium)
+    rows = timeline_page(HUGE if options.huge else options.events, options.chromium, beside=options.base)
     for row in rows:
         print(row.line())
     return 0 if all(row.ok for row in rows) else 1
 
 
-def timeline_page(events: int, chromium: str) -> list[Row]:
-    """Rows of what, figure, bar, met."""
+def timeline_page(events: int, chromium: str, *, beside: bool = False) -> list[Row]:
+    """Rows of what, figure, bar, met. beside: with a base of as many events."""
     with tempfile.TemporaryDirectory() as folder:
-        logs, cache = Path(folder) / "logs" / "run", Path(folder) / "cache"
-        logs.mkdir(parents=True)
-        write_trace(logs / "trace.json", events)
+        logs, cache = Path(folder) / "logs", Path(folder) / "cache"
+        for run in ("run", "base") if beside else ("run",):
+            (logs / run).mkdir(parents=True)
+            write_trace(logs / run / "trace.json", events)
         begun = time.perf_counter()
-        with server(logs.parent, cache):
+        with server(logs, cache):
             print(f"{events:,} events read in {time.perf_counter() - begun:.1f} s", flush=True)
-        with server(logs.parent, cache) as base:
-            return [row._replace(what=f"Trace page, {row.what}") for row in measure(base, chromium)]
+        with server(logs, cache) as base:
+            page, query = ("Trace page", "run=run")
+            if beside:  # one below the other, all of the first would hide the second
+                page, query = ("Trace page with a base", f"run=run&base=base&pin={PINNED}")
+            return [row._replace(what=f"{page}, {row.what}") for row in measure(f"{base}#/trace?{query}", chromium)]
 
 
 if __name__ == "__main__":

@@ -381,6 +381,7 @@ class House:
         yield f"timeline/strings?{span}"
         yield f"timeline/search?{span}&text=a"
         yield f"timeline/longest?{span}"
+        yield f"timeline/occurrence?{span}&name=a&kind=thread"
         yield f"timeline/window?{span}"
         yield f"timeline/export?{span}"
         yield f"timeline/alignment?run={run}"

@@ -82,6 +82,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET timeline/event": (VIEWER, "ann"),
     "GET timeline/search": (VIEWER, "ann"),
     "GET timeline/longest": (VIEWER, "ann"),
+    "GET timeline/occurrence": (VIEWER, "ann"),
     "GET timeline/window": (VIEWER, "ann"),
     "GET timeline/export": (VIEWER, "ann"),
     "GET timeline/alignment": (VIEWER, "ann"),
@@ -135,7 +136,7 @@ BY_LINK = {
     "GET trend",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
-    "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
+    "GET timeline/occurrence", "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
@@ -158,6 +159,7 @@ QUERIES = {
     "GET timeline/event": "run=RUN&event=0",
     "GET timeline/search": "run=RUN&text=op",
     "GET timeline/longest": "run=RUN&name=op0",
+    "GET timeline/occurrence": "run=RUN&name=op0&kind=thread",
     "GET timeline/window": "run=RUN",
     "GET timeline/export": "run=RUN",
     "GET timeline/alignment": "run=RUN",

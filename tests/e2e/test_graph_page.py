@@ -96,7 +96,7 @@ def test_two_models_side_by_side(samples: Dashboard, visit: Visits) -> None:
     compared = samples.get("graph/compare", model=STATIC, other=other)
     page = visit(samples, "graph", model=STATIC)
     picture(page)
-    page.get_by_role("button", name=re.compile("^Compare with")).click()
+    page.get_by_role("button", name=re.compile("^Beside")).click()
     page.get_by_role("option", name=re.compile("transformer_tiny")).click()
     expect(page.locator(".area")).to_have_count(2)
     expect(page.locator(".area").nth(1)).to_have_attribute("data-ready", "true")
@@ -285,3 +285,23 @@ def test_a_loop_is_one_node_with_its_time_and_leads_to_its_row(samples: Dashboar
     panel.get_by_role("link", name="In the operator table").click()
     name = measured["operator"][loop]
     expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
+
+
+def test_beside_a_base_the_picture_shows_what_changed(samples: Dashboard, visit: Visits) -> None:
+    model, new, base = "models/resnet10.onnx", "resnet10-sample/ov-f32-2t", "resnet10-sample/ov-bf16-2t"
+    own, far = (samples.get("graph/profile", model=model, run=run)["columns"] for run in (new, base))
+    node = next(i for i, time in enumerate(own["time_ns"]) if time)
+    assert (own["time_ns"][node], far["time_ns"][node]) == (959_000, 1_299_000)
+    assert own["calls"][node] == far["calls"][node]
+    page = visit(samples, "graph", model=model, run=new, base=base, sel=f"n{node}")
+    picture(page)
+    expect(page.locator(".legend")).to_contain_text("▼ less than the base")
+    expect(page.locator("aside")).to_contain_text(re.compile(r"1\.30\sms.*▼ −340\sµs · −26\.2\s%", re.DOTALL))
+    page.get_by_role("button", name="Color by").click()
+    page.get_by_role("option", name="Time", exact=True).click()
+    expect(page.locator(".legend")).not_to_contain_text("base")
+    assert address(page)["heat"] == "time_ns"
+    other = visit(samples, "graph", model=model, run=new, base="onnxruntime-cpu/if_loop", language="zh", theme="dark")
+    picture(other)
+    expect(other.locator("[role=status]", has_text="基准没有测到这个模型")).to_be_visible()
+    assert not raw_keys(other)

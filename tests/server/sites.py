@@ -150,3 +150,22 @@ def kineto(operators: int = 3) -> str:
         ]
         ts += dur + 5
     return json.dumps({"schemaVersion": 1, "traceEvents": events})
+
+
+def stepped(first: int, kernels: list[list[tuple[str, int]]]) -> str:
+    """Steps of 100 us from that number on; in each, kernels of (name, us) one after the other."""
+    events: list[dict[str, Any]] = []
+    for place, row in enumerate(kernels):
+        start = 1000 + 100 * place
+        step = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{first + place}", "ts": start, "dur": 100}
+        events.append(step | {"pid": 1, "tid": 1})
+        at = start + 10
+        for name, dur in row:
+            number = len(events)
+            head = {"ph": "X", "args": {"correlation": number, "device": 0, "stream": 7}}
+            events += [
+                head | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at, "dur": 1},
+                head | {"cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": at + 2, "dur": dur},
+            ]
+            at += dur + 3
+    return json.dumps({"schemaVersion": 1, "traceEvents": events})

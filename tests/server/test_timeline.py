@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sites import MakeSite, Site, kineto
+from sites import MakeSite, Site, kineto, stepped
 from werkzeug.test import TestResponse
 
 from visualprof.server.api import timeline
@@ -27,7 +27,7 @@ LAYOUT = [
     ("lane", "<u2"),
     ("category", "u1"),
 ]
-JSON_ROUTES = ["meta", "strings", "event", "search", "longest", "window", "alignment"]
+JSON_ROUTES = ["meta", "strings", "event", "search", "longest", "occurrence", "window", "alignment"]
 
 
 def ask(site: Site, route: str, **query: object) -> TestResponse:
@@ -154,7 +154,8 @@ def test_bad_parameters_are_told(site: Site, route: str, query: dict[str, object
 @pytest.mark.parametrize("route", [*JSON_ROUTES, "tile", "counter", "export"])
 def test_every_route_needs_a_run(site: Site, route: str) -> None:
     assert site.client.get(f"/api/v1/timeline/{route}").status_code == 400
-    answer = site.client.get(f"/api/v1/timeline/{route}?run=gone&event=0&text=x&name=x&level=0&index=0&track=0")
+    query = "run=gone&event=0&text=x&name=x&kind=thread&level=0&index=0&track=0"
+    answer = site.client.get(f"/api/v1/timeline/{route}?{query}")
     assert answer.status_code == 404
 
 
@@ -222,6 +223,32 @@ def test_the_longest_of_a_name(site: Site) -> None:
     assert body(ask(site, "longest", name="op2", where="host"))["duration_ns"] == 27_000
     assert ask(site, "longest", name="op2", where="device").status_code == 404
     assert ask(site, "longest", name="op").status_code == 404
+
+
+def test_the_same_event_of_another_run_is_found_by_its_name_and_place(make_site: MakeSite) -> None:
+    site = make_site()
+    # The second step of both: a, b, a; the base has one a less, and its steps count from 6.
+    site.write("run/trace.json", stepped(5, [[("a", 4)], [("a", 5), ("b", 6), ("a", 7)]]))
+    site.write("base/trace.json", stepped(6, [[("a", 14), ("a", 15)], [("b", 16), ("a", 17)]]))
+
+    def nth(run: str, dur_us: int) -> int:
+        ran = body(ask(site, "search", run=run, text="a", exact=1))["events"]
+        event = next(one["event"] for one in ran if one["duration_ns"] == 1000 * dur_us)
+        return body(ask(site, "event", run=run, event=event, arguments=0))["nth"]
+
+    assert [nth("run", dur) for dur in (4, 5, 7)] == [0, 0, 1]
+    assert [nth("base", dur) for dur in (14, 15, 17)] == [0, 1, 0]
+
+    def beside(step: str, nth: int, kind: str = "stream") -> tuple[int | None, int]:
+        found = body(ask(site, "occurrence", run="base", name="a", kind=kind, step=step, nth=nth))
+        return found["place"] and found["place"]["duration_ns"], found["calls"]
+
+    assert beside("7", 0) == (17_000, 1)
+    assert beside("7", 1) == (None, 1)
+    assert beside("6", 1) == (15_000, 2)
+    assert beside("", 2) == (17_000, 3)
+    assert beside("99", 0) == (None, 0)
+    assert beside("7", 0, "thread") == (None, 0)
 
 
 def test_a_window_counts_what_is_inside(site: Site) -> None:

@@ -154,3 +154,16 @@ def test_charts_have_the_intervals_as_strokes() -> None:
         [1, pytest.approx(1024.84, abs=0.01)],
         [1, None],
     ]
+
+
+def test_charts_have_the_intervals_as_a_band_that_breaks_where_nobody_repeated() -> None:
+    rates = {8: SLOW, 1: QUICK, 2: [500.0], 4: QUICK}
+    option: Any = overlay_charts([report("a", *(point(batch, rates[batch]) for batch in rates))])["throughput"]
+    (band,) = [series for series in option["series"] if series["type"] == "custom"]
+    assert (band["name"], band["silent"]) == ("a", True)
+    low, high = pytest.approx(975.16, abs=0.01), pytest.approx(1024.84, abs=0.01)
+    # Student's t of 2 degrees, 4.3027, times the standard deviation 5 over the root of 3: 12.42.
+    slow = pytest.approx(687.58, abs=0.01), pytest.approx(712.42, abs=0.01)
+    assert band["data"] == [[1, low, high], [2, None, None], [4, low, high], [8, *slow]]
+    once: Any = overlay_charts([report("a", point(1, [500.0]))])["throughput"]
+    assert not [series for series in once["series"] if series["type"] == "custom"]

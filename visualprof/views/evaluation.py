@@ -84,21 +84,23 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
 
 
 def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
-    """The 95 % confidence intervals of a number over the batch, one upright stroke a point; none without repeats."""
-    known = [
-        (p, getattr(p, key), half)
-        for p in report.points
-        if p.batch > 0 and (half := margin(p.repeats, key)) is not None
+    """The 95 % confidence intervals of a number over the batch: upright strokes at the points, a band between them.
+
+    The band, rows of batch, low and high, breaks at points that were measured once; nothing without repeats.
+    """
+    rows: list[list[float | None]] = []
+    for point in sorted((p for p in report.points if p.batch > 0), key=lambda p: p.batch):
+        mean, half = getattr(point, key), margin(point.repeats, key)
+        rows.append([point.batch, *((None, None) if half is None else (max(mean - half, 0), mean + half))])
+    ends = [[[batch, low], [batch, high], [batch, None]] for batch, low, high in rows if low is not None]
+    if not ends:
+        return []
+    common = {"name": name, "silent": True}
+    line = common | {"type": "line", "data": [end for each in ends for end in each], "showSymbol": False}
+    return [
+        common | {"type": "custom", "data": rows, "id": f"{report.id}|{key}|band"},
+        line | {"id": f"{report.id}|{key}|interval", "lineStyle": {"width": 3, "opacity": 0.6}},
     ]
-    ends = [[[p.batch, max(mean - half, 0)], [p.batch, mean + half], [p.batch, None]] for p, mean, half in known]
-    line = {
-        "type": "line",
-        "name": name,
-        "data": [end for each in ends for end in each],
-        "showSymbol": False,
-        "silent": True,
-    }
-    return [{**line, "id": f"{report.id}|{key}|interval", "lineStyle": {"width": 3, "opacity": 0.6}}] if ends else []
 
 
 def _dot(report: Report, point: Point, *value: float | None, size: int = 8) -> charts.Option:

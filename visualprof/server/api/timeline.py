@@ -15,7 +15,7 @@ from visualprof.reader.chrome.raw import raw_events
 from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span
-from visualprof.reader.trace import Category, Trace
+from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.answers import raw
 from visualprof.server.api.spans import columns_of, whole_run, within
 from visualprof.server.routes import SPAN, Query, Resource, SpanQuery, get
@@ -24,7 +24,16 @@ from visualprof.views.answers.table import Selection, Table, page
 from visualprof.views.measure.alignment import Offset, offsets
 from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.tiles import counter_bytes, groups_of_tracks, on_timeline, tile_bytes
-from visualprof.views.measure.timeline import Place, TimelineEvent, TimelineMeta, details, place, timeline_meta
+from visualprof.views.measure.timeline import (
+    Occurrence,
+    Place,
+    TimelineEvent,
+    TimelineMeta,
+    details,
+    occurrence,
+    place,
+    timeline_meta,
+)
 from visualprof.views.measure.window import (
     DeviceUse,
     WindowColumns,
@@ -90,6 +99,15 @@ class LongestQuery(SpanQuery, kw_only=True):
 
     name: str
     where: Annotated[Literal["host", "device", ""], Meta(description="anywhere when absent")] = ""
+
+
+class OccurrenceQuery(SpanQuery, kw_only=True):
+    """One of the calls of a name."""
+
+    name: str
+    kind: Annotated[Literal["thread", "stream", "gpu_annotation"], Meta(description="of its track")]
+    step: Annotated[str, Meta(description="name of a step; the whole trace when absent")] = ""
+    nth: Annotated[int, Meta(ge=0, description="how many begin before it")] = 0
 
 
 class WindowQuery(SpanQuery):
@@ -221,6 +239,12 @@ class Timeline(Resource):
         if row < 0:
             raise NotFound(f"there is no event called {query.name!r} in this trace", "search for a part of its name")
         return place(trace, row)
+
+    @get("/timeline/occurrence", refuses=SPAN, needs="link")
+    def occurrence(self, query: OccurrenceQuery) -> Occurrence:
+        """The same event in another trace: of its name, as often before it in the step."""
+        trace = self._chosen(query)[1]
+        return occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
     @get("/timeline/window", refuses=SPAN, needs="link")
     def window(self, query: WindowTableQuery) -> TimelineWindow:

@@ -7,14 +7,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Kind
 from visualprof.views.measure.alignment import epoch_ns
 from visualprof.views.measure.counter_tracks import counter_tracks
 from visualprof.views.measure.origin import Role, origin
 from visualprof.views.measure.stacks import Stacks
 from visualprof.views.measure.tiles import TILE_BUCKETS, groups_of_tracks, on_timeline
-from visualprof.views.measure.window import Direction, LinkName, linked, self_ns
+from visualprof.views.measure.window import Direction, LinkName, linked, named, self_ns
 
 # What typed arguments hold (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
@@ -87,6 +87,13 @@ class Place(msgspec.Struct):
     duration_ns: int
 
 
+class Occurrence(msgspec.Struct):
+    """One of the calls of a name: its place, null where there are fewer. calls: how many there are."""
+
+    place: Place | None
+    calls: int
+
+
 class LinkedPlace(Place):
     """An event linked with another."""
 
@@ -101,10 +108,14 @@ class Origin(Place):
 
 
 class TimelineEvent(Place):
-    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone."""
+    """Everything about one event. kinds: of its columns. arguments: raw, from the file; null when it is gone.
+
+    nth: how many of its name and kind of track begin before it in its step, or in the trace where it has none.
+    """
 
     self_ns: int
     step: str | None
+    nth: int
     correlation: int | None
     columns: dict[str, Any]
     kinds: dict[str, Kind]
@@ -204,6 +215,7 @@ def details(trace: Trace, row: int) -> TimelineEvent:
         **_place(trace, row),
         self_ns=self_ns(trace, row),
         step=trace.strings[trace.steps.name[events.step[row]]] if events.step[row] >= 0 else None,
+        nth=_nth(trace, row),
         correlation=int(events.corr[row]) or None,
         columns=columns,
         kinds={name: ARGUMENT_KINDS.get(name, "text" if trace.args[name].text else "count") for name in columns},
@@ -216,6 +228,31 @@ def details(trace: Trace, row: int) -> TimelineEvent:
             for other, kind, direction in linked(trace, row)
         ],
     )
+
+
+def occurrence(trace: Trace, name: str, kind: TrackKind, step: str | None, nth: int) -> Occurrence:
+    """The event of that name that has `nth` of its kind before it in the step, or in the trace where `step` is None."""
+    rows = _alike(trace, named(trace, name), kind, _steps_called(trace, step))
+    return Occurrence(place(trace, int(rows[nth])) if nth < len(rows) else None, len(rows))
+
+
+def _nth(trace: Trace, row: int) -> int:
+    events = trace.events
+    kind, step = trace.tracks[int(events.track[row])].kind, int(events.step[row])
+    alike = _alike(trace, [int(events.name[row])], kind, [step] if step >= 0 else None)
+    return int(np.flatnonzero(alike == row)[0])
+
+
+def _steps_called(trace: Trace, name: str | None) -> list[int] | None:
+    return None if name is None else np.flatnonzero(np.isin(trace.steps.name, named(trace, name))).tolist()
+
+
+def _alike(trace: Trace, names: list[int], kind: TrackKind, steps: list[int] | None) -> Rows:
+    """Rows of names on tracks of a kind, in some steps or anywhere, in the order in which they begin."""
+    events = trace.events
+    rows = np.flatnonzero(np.isin(events.name, names) & trace.track_mask(kind))
+    rows = rows if steps is None else rows[np.isin(events.step[rows], steps)]
+    return rows[np.argsort(events.ts[rows], kind="stable")].astype(np.int32)
 
 
 def _argument(trace: Trace, name: str, row: int) -> object:

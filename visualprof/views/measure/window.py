@@ -123,10 +123,14 @@ def search(trace: Trace, text: str, exact: bool = False) -> Hits:
     return Hits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(place, TICKS - 1), minlength=TICKS))
 
 
+def named(trace: Trace, name: str) -> list[int]:
+    """Numbers of a name in the trace's dictionary."""
+    return [i for i, s in enumerate(trace.strings) if s == name]
+
+
 def longest_of(trace: Trace, name: str, on_device: bool | None = None) -> int:
     """Row of the longest event of that name, -1 when there is none; on a device, on the host, or anywhere."""
-    ids = [i for i, s in enumerate(trace.strings) if s == name]
-    mask = np.isin(trace.events.name, ids)
+    mask = np.isin(trace.events.name, named(trace, name))
     if on_device is not None:
         mask &= trace.track_mask(TrackKind.STREAM) == on_device
     rows = np.flatnonzero(mask)

@@ -1,5 +1,6 @@
 // Charts whose two axes are both numbers: curves over time, and points of a roofline.
 import { escape_html } from "../lib/text";
+import { dress_band } from "./band";
 import { log_ticks } from "./log-ticks";
 import { axis_format, dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
 import { INK } from "./palette";
@@ -121,9 +122,11 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
   const [y_axis = {}] = objects(option["yAxis"]);
   const [x, y] = [axis_format(x_axis) ?? format, axis_format(y_axis) ?? format];
   const series = stacked(objects(option["series"]));
-  const step = byte_step(largest_value(series));
+  const least = Math.min(0, ...along(series, 1).filter(Number.isFinite));
+  const step = byte_step(largest_value(series) - least);
   // Other units than bytes have round decimal numbers, which ECharts finds by itself.
-  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step } : {};
+  const below: Option = least < 0 ? { min: Math.floor(least / step) * step } : {};
+  const y_marks: Option = y.unit === "bytes" ? { interval: step, max: Math.ceil((largest_value(series) / step) * 1.02) * step, ...below } : {};
   return {
     ...option,
     legend: dress_legend(context),
@@ -194,7 +197,7 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
     xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
     yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
+      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one["type"] === "custom" ? dress_band(one) : one,
     ),
   };
 }

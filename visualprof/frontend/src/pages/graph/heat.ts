@@ -1,5 +1,6 @@
 // Measured figures on the picture: sums over groups, a colour by share, a line of text.
 import { count, duration, bytes, operations, ratio } from "../../lib/format";
+import { change } from "../../lib/change";
 import type { Measure, ProfileAnswer } from "../../api/graph";
 import type { Heat } from "./canvas/marks";
 import type { Scene } from "./canvas/scene";
@@ -9,17 +10,18 @@ export type Sums = Record<Measure, Float64Array>;
 
 /** Figures of all items; NaN where nothing below was measured. */
 export function sums_of(graph: Graph, profile: ProfileAnswer): Sums {
-  const sum = (column: (number | null)[]) => {
-    const out = new Float64Array(graph.nodes + graph.groups).fill(NaN);
-    for (let node = 0; node < graph.nodes; node += 1) {
-      const value = column[node];
-      if (value === null || value === undefined) continue;
-      for (let item = node; item >= 0; item = graph.parent[item] as number) out[item] = Number.isNaN(out[item]) ? value : (out[item] as number) + value;
-    }
-    return out;
-  };
   const { time_ns, calls, flops, memory_bytes } = profile.columns;
-  return { time_ns: sum(time_ns), calls: sum(calls), flops: sum(flops), memory_bytes: sum(memory_bytes) };
+  return { time_ns: sum_of(graph, time_ns), calls: sum_of(graph, calls), flops: sum_of(graph, flops), memory_bytes: sum_of(graph, memory_bytes) };
+}
+
+function sum_of(graph: Graph, column: (number | null)[]): Float64Array {
+  const out = new Float64Array(graph.nodes + graph.groups).fill(NaN);
+  for (let node = 0; node < graph.nodes; node += 1) {
+    const value = column[node];
+    if (value === null || value === undefined) continue;
+    for (let item = node; item >= 0; item = graph.parent[item] as number) out[item] = Number.isNaN(out[item]) ? value : (out[item] as number) + value;
+  }
+  return out;
 }
 
 const TEXTS: Record<Measure, (value: number) => string> = { time_ns: duration, calls: count, flops: operations, memory_bytes: bytes };
@@ -45,5 +47,38 @@ export function heat_of(scene: Scene, sums: Sums, measure: Measure, total: numbe
     const part = measure === "time_ns" && total > 0 && !Number.isNaN(value) ? ` · ${ratio(value / total)}` : "";
     text.push(measure_text(measure, value) + part);
   });
-  return { share, text };
+  return { share, text, scale: "heat" };
+}
+
+/** Time of items in both runs, ns; NaN where one of them measured nothing. */
+export interface Change {
+  now: Float64Array;
+  before: Float64Array;
+}
+
+/**
+ * Of nodes that both runs measured, the base's time for as many calls: runs of different length compare. A group holds those below it.
+ */
+export function change_of(graph: Graph, own: ProfileAnswer, base: ProfileAnswer): Change {
+  const before = own.columns.time_ns.map((time, node) => {
+    const [theirs, calls, their_calls] = [base.columns.time_ns[node], own.columns.calls[node], base.columns.calls[node]];
+    return time == null || theirs == null || !calls || !their_calls ? null : theirs * (calls / their_calls);
+  });
+  const now = own.columns.time_ns.map((time, node) => (before[node] == null ? null : (time ?? null)));
+  return { now: sum_of(graph, now), before: sum_of(graph, before) };
+}
+
+export function change_text({ now, before }: Change, item: number): string {
+  const [a, b] = [before[item] ?? NaN, now[item] ?? NaN];
+  if (Number.isNaN(a) || Number.isNaN(b)) return "";
+  return (a === b ? "" : b > a ? "▲ " : "▼ ") + change("ns", a, b).replace(" (", " · ").replace(")", "");
+}
+
+/** What changed most stands out, whichever way. */
+export function heat_of_change(scene: Scene, both: Change): Heat {
+  const { item, open } = scene.picture;
+  const deltas = Array.from(item, (one, i) => (open[i] ? NaN : (both.now[one] ?? NaN) - (both.before[one] ?? NaN)));
+  const most = deltas.reduce((best, delta) => (Math.abs(delta) > best ? Math.abs(delta) : best), 0);
+  const share = Float32Array.from(deltas, (delta) => (most > 0 ? Math.sign(delta) * Math.sqrt(Math.abs(delta) / most) : delta));
+  return { share, text: Array.from(item, (one) => change_text(both, one)), scale: "change" };
 }

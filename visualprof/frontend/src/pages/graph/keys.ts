@@ -65,7 +65,7 @@ export function useGraphKeys(workspace: Workspace, focus_search: () => void): vo
     e: (event) => (event.shiftKey ? workspace.everywhere((one) => one.open_all()) : on_group(true)),
     c: (event) => (event.shiftKey ? workspace.everywhere((one) => one.close_all()) : on_group(false)),
     l: () => (state.direction.value = state.direction.value === TOP_DOWN ? LEFT_RIGHT : TOP_DOWN),
-    h: () => (state.measure.value = state.measure.value === null ? "time_ns" : null),
+    h: () => (state.measure.value = state.measure.value === null ? (workspace.change.value ? "change" : "time_ns") : null),
     p: () => (state.whole.value = !state.whole.value),
     "/": focus_search,
     Enter: (event) => {

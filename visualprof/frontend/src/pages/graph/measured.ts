@@ -1,21 +1,21 @@
-// Measured figures of the shown model in the selected run; none is no error: most models were never profiled.
+// Measured figures of the shown model in the selected run or its base; none is no error: most models were never profiled.
 import { computed } from "vue";
-import { address } from "../../api/client";
-import { file_stamp, selected_query, useResource } from "../../state";
+import { address, type Query } from "../../api/client";
+import { compared_stamp, useResource } from "../../state";
 import { MEASURES, type Measure, type ProfileAnswer } from "../../api/graph";
 import { sums_of, type Sums } from "./heat";
 import type { Session } from "./session";
 
 export type Measured = ReturnType<typeof useMeasured>;
 
-export function useMeasured(model: () => string | null, session: Session) {
+export function useMeasured(model: () => string | null, session: Session, of: () => Query | null) {
   const { data: answer, error } = useResource<ProfileAnswer>(
     () => {
-      const selection = selected_query.value;
+      const selection = of();
       const id = model();
       return id && selection && session.graph.value?.answer.model.id === id ? address("graph/profile", { model: id, run: selection["run"], worker: selection["worker"], span: selection["span"] }) : null;
     },
-    () => file_stamp.value,
+    () => compared_stamp.value,
   );
   const data = computed(() => (answer.value && answer.value.matched_nodes > 0 ? answer.value : null));
   const sums = computed<Sums | null>(() => (session.graph.value && data.value?.columns.time_ns.length === session.graph.value.nodes ? sums_of(session.graph.value, data.value) : null));

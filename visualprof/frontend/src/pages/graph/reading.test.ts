@@ -10,7 +10,7 @@ import { box_status } from "./comparison";
 import { found_items, named_items } from "./find";
 import { flow_marks, flow_of, neighbours } from "./flow";
 import { Graph } from "./graph";
-import { heat_of, sums_of } from "./heat";
+import { change_of, change_text, heat_of, heat_of_change, sums_of } from "./heat";
 import { last_part } from "./labels";
 import { Nested } from "./layout/nested";
 import { picture_of } from "./layout/picture";
@@ -116,6 +116,21 @@ describe("measured figures", () => {
     const heat = heat_of(scene, sums, "time_ns", 1e6);
     expect(Math.max(...[...heat.share].filter((share) => !Number.isNaN(share)))).toBe(1);
     expect(heat.text.every((text) => text === "" || text.includes("%"))).toBe(true);
+  });
+
+  it("compare a base by the call: as many calls as here", () => {
+    // Node 0: 100 ns in 2 calls, the base 600 in 4, 300 for as many. Node 1: 50 in 1, the base 25. Node 2 is not in the base.
+    const of = (times: (number | null)[], calls: (number | null)[]): ProfileAnswer => ({ ...profile, columns: { ...profile.columns, time_ns: none.map((_, node) => times[node] ?? null), calls: none.map((_, node) => calls[node] ?? null) } });
+    const both = change_of(graph, of([100, 50, 70], [2, 1, 1]), of([600, 25], [4, 1]));
+    expect([both.now[0], both.before[0], both.now[1], both.before[1]]).toEqual([100, 300, 50, 25]);
+    expect([both.now[2], both.now[graph.root], both.before[graph.root]]).toEqual([NaN, 150, 325]);
+    const text = (item: number) => change_text(both, item).replaceAll("\u00a0", " ");
+    expect([text(0), text(1), text(2)]).toEqual(["▼ −200 ns · −66.7 %", "▲ +25 ns · +100 %", ""]);
+    const { scene: open } = drawn(residual(), (one) => level_open(one, 9));
+    const heat = heat_of_change(open, both);
+    const share = (node: number) => heat.share[open.place[node] ?? -1];
+    expect([share(0), share(2)]).toEqual([-1, NaN]);
+    expect(share(1) ?? 0).toBeCloseTo(Math.sqrt(25 / 200));
   });
 });
 

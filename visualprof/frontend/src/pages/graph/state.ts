@@ -4,9 +4,12 @@ import { useParameter } from "../../state/address";
 import { MEASURES, type Measure } from "../../api/graph";
 import { LEFT_RIGHT, TOP_DOWN, type Direction } from "./layout/direction";
 
+export type Shown = Measure | "change";
+
 const OFF = "off";
 
-export function useGraphState() {
+/** by_itself: what is shown until another figure is chosen. */
+export function useGraphState(by_itself: () => Shown) {
   const dir = useParameter("dir", TOP_DOWN);
   const heat = useParameter("heat", "");
   const path = useParameter("path", "");
@@ -24,10 +27,10 @@ export function useGraphState() {
     difference: computed({ get: () => (difference.value === "" ? -1 : Number(difference.value)), set: (row: number) => (difference.value = row < 0 ? "" : String(row)) }),
     /** The whole way of the data, not only the neighbours. */
     whole: computed({ get: () => path.value !== "", set: (on: boolean) => (path.value = on ? "1" : "") }),
-    /** The shown figure; null while the user switched it off, time unless another was chosen. */
-    measure: computed<Measure | null>({
-      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? "time_ns")),
-      set: (value) => (heat.value = value === null ? OFF : value === "time_ns" ? "" : value),
+    /** The shown figure; null while the user switched it off. */
+    measure: computed<Shown | null>({
+      get: () => (heat.value === OFF ? null : (MEASURES.find((one) => one === heat.value) ?? by_itself())),
+      set: (value) => (heat.value = value === null ? OFF : value === by_itself() ? "" : value),
     }),
   };
 }

@@ -1,12 +1,12 @@
 // Everything that the parts of the page share: state, models, the pictures, what is selected, found and measured.
 import { computed, inject, nextTick, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { run, theme } from "../../state";
+import { base_query, run, selected_query, theme } from "../../state";
 import { NO_MARKS, type Marks } from "./canvas/marks";
 import { shown_place } from "./canvas/scene";
 import { box_status, useComparison } from "./comparison";
 import { found_items, named_items } from "./find";
 import { flow_marks, flow_of } from "./flow";
-import { heat_of } from "./heat";
+import { change_of, heat_of, heat_of_change } from "./heat";
 import { useMeasured } from "./measured";
 import { useModels } from "./models";
 import { item_text, text_item } from "./opened";
@@ -26,7 +26,8 @@ export function theWorkspace(): Workspace {
 }
 
 export function useWorkspace() {
-  const state = useGraphState();
+  // Beside a base, what changed is asked for.
+  const state = useGraphState(() => (change.value ? "change" : "time_ns"));
   const models = useModels();
   const chosen = computed(() => models.sorted.value.find((one) => one.id === state.model.value) ?? (state.model.value ? null : models.default_model.value));
   const missing = computed(() => state.model.value !== "" && models.answer.value !== null && chosen.value === null);
@@ -38,7 +39,13 @@ export function useWorkspace() {
   const second = useSession(() => other.value, () => state.direction.value, state.other_open);
   const stage = new Stage(theme.value);
   const other_stage = new Stage(theme.value);
-  const measured = useMeasured(() => model.value, main);
+  const measured = useMeasured(() => model.value, main, () => selected_query.value);
+  const base = useMeasured(() => model.value, main, () => base_query.value);
+  const change = computed(() => {
+    const [graph, own, other_run] = [main.graph.value, measured.data.value, base_query.value && base.data.value];
+    const fit = graph && own?.columns.time_ns.length === graph.nodes && other_run?.columns.time_ns.length === graph.nodes;
+    return fit && own && other_run ? change_of(graph, own, other_run) : null;
+  });
   const comparison = useComparison(() => model.value, () => other.value, main, second, comparing, state.difference);
 
   const selected = computed(() => (main.graph.value ? text_item(main.graph.value, state.selected.value) : -1));
@@ -48,10 +55,17 @@ export function useWorkspace() {
   const other_hover = ref(-1);
   const hits = computed(() => (main.graph.value ? found_items(main.graph.value, state.search.value) : []));
   const exact = shallowRef<number[]>([]);
-  const measure = computed(() => (state.measure.value && measured.available.value.includes(state.measure.value) ? state.measure.value : null));
+  const measure = computed(() => {
+    const wanted = state.measure.value;
+    return wanted === "change" || (wanted && measured.available.value.includes(wanted)) ? wanted : null;
+  });
 
   const flow = computed(() => (main.graph.value && selected.value >= 0 && selected.value !== main.graph.value.root ? flow_of(main.graph.value, selected.value, state.whole.value) : null));
-  const heat = computed(() => (main.scene.value && measured.sums.value && measure.value && !comparing.value ? heat_of(main.scene.value, measured.sums.value, measure.value, measured.data.value?.total_ns ?? 0) : null));
+  const heat = computed(() => {
+    if (!main.scene.value || !measured.sums.value || !measure.value || comparing.value) return null;
+    if (measure.value === "change") return change.value && heat_of_change(main.scene.value, change.value);
+    return heat_of(main.scene.value, measured.sums.value, measure.value, measured.data.value?.total_ns ?? 0);
+  });
   const marks = computed<Marks>(() => {
     const scene = main.scene.value;
     if (!scene) return NO_MARKS;
@@ -185,7 +199,7 @@ export function useWorkspace() {
   }
 
   const workspace = {
-    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, comparison,
+    state, models, chosen, missing, model, other, comparing, main, second, stage, other_stage, measured, base, change, comparison,
     selected, other_selected, hover, other_hover, hits, exact, measure, marks, other_marks, select, select_other, show_other, go_to, toggle, everywhere, move_hit, choose, compare_with, sides, heat,
   };
   provide(KEY, workspace);

@@ -2,7 +2,7 @@
 import { computed, watch, type ComputedRef } from "vue";
 import { patch_query, query_value, span } from "../../state";
 
-interface TimeWindow {
+export interface TimeWindow {
   start_ns: number;
   end_ns: number;
 }

@@ -1,6 +1,7 @@
 // Everything above the slices: labels, counters, matches, the selection and its arrows, markers, the area.
 import { category_color } from "../../charts/palette";
 import type { ThemeName } from "../../lib/color";
+import { BASE } from "../../compare/steps";
 import { draw_counter } from "./counters";
 import type { Hit } from "./hit";
 import type { Ink } from "./ink";
@@ -11,6 +12,7 @@ import type { Look } from "./look";
 import type { Link, Place, Range } from "./model";
 import { x_of, type Scene } from "./scene";
 import type { Source } from "./source";
+import { draw_steps, STEPS_PX } from "./steps";
 
 interface Spot {
   source: Source;
@@ -20,6 +22,8 @@ interface Spot {
 /** What is marked on the page at this moment. */
 export interface Marks {
   selected: Spot | null;
+  /** The same event in the run beside. */
+  beside: Spot | null;
   links: readonly Link[];
   hover: Hit | null;
   area: (Range & { tracks: readonly string[] }) | null;
@@ -82,12 +86,13 @@ export function box_of(surface: Surface, { source, place }: Spot): Box | null {
 const LABELS_AT_REST = 4000;
 const LABELS_IN_MOTION = 350;
 
-export function draw_overlay(surface: Surface, marks: Marks, moving: boolean): void {
+export function draw_overlay(surface: Surface, marks: Marks, moving: boolean, base_step: string | null): void {
   const { context, scene, layout, ink } = surface;
   const [width, height] = [scene.width / scene.ratio, scene.height / scene.ratio];
   context.setTransform(scene.ratio, 0, 0, scene.ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   draw_lines(surface, width);
+  draw_base_steps(surface, width, base_step);
   for (const line of scene.rows) if (line.counters.length > 0) draw_counter(context, scene, line, category_color("memory", surface.theme), ink);
   draw_found(surface, marks);
   const dimmed = marks.searching ? (source: Source, name: number) => !source.names.matches(name) : null;
@@ -98,6 +103,8 @@ export function draw_overlay(surface: Surface, marks: Marks, moving: boolean): v
     const box = box_of(surface, marks.selected);
     for (const link of marks.links) draw_link(surface, marks.selected, link);
     if (box) outline(surface, box, ink.accent, 2);
+    const beside = marks.beside && box_of(surface, marks.beside);
+    if (beside) outline(surface, beside, ink.accent, 2, [4, 3]);
   }
   if (layout.pinned_height > 0) {
     context.fillStyle = ink.muted;
@@ -116,19 +123,27 @@ function draw_lines(surface: Surface, width: number): void {
   }
 }
 
+/** The axis has the steps of the shown run; those of the base stand in its head. */
+function draw_base_steps({ context, scene, ink }: Surface, width: number, selected: string | null): void {
+  const head = scene.rows.find(({ row, y, top }) => row.kind === "worker" && row.worker === BASE && !row.folded && y >= top);
+  if (head) draw_steps(context, head.source, (ns) => x_of(scene, ns) / scene.ratio, width, ink, selected, head.y + (head.row.height - STEPS_PX) / 2);
+}
+
 function hit_box(scene: Scene, hit: Hit): Box {
   const { ratio } = scene;
   return { x0: hit.x0 / ratio, x1: hit.x1 / ratio, y: hit.strip.y / ratio, height: hit.strip.height / ratio, top: hit.strip.top / ratio };
 }
 
-function outline({ context, scene }: Surface, box: Box, color: string, weight: number): void {
+function outline({ context, scene }: Surface, box: Box, color: string, weight: number, dash: number[] = []): void {
   const right = scene.width / scene.ratio;
   if (box.x1 < 0 || box.x0 > right || box.y + box.height < box.top) return;
   const x0 = Math.max(box.x0, -weight * 2);
   const x1 = Math.min(Math.max(box.x1, box.x0 + 3), right + weight * 2);
   context.strokeStyle = color;
   context.lineWidth = weight;
+  context.setLineDash(dash);
   context.strokeRect(x0 - weight / 2, Math.max(box.y, box.top) - weight / 2, x1 - x0 + weight, box.height + weight);
+  context.setLineDash([]);
 }
 
 /** A line below each match, so that also those inside merged slices are seen. */

@@ -5,9 +5,9 @@ import { tick_label, tick_step, ticks } from "./ticks";
 import type { Marks } from "./overlay";
 import { x_of, type Scene } from "./scene";
 import type { Source } from "./source";
+import { draw_steps, STEPS_PX } from "./steps";
 
 export const AXIS_PX = 26;
-export const STEPS_PX = 20;
 const LABEL_EVERY_PX = 110;
 
 export function grid_step(scene: { ns_per_pixel: number; ratio: number }): number {
@@ -40,7 +40,7 @@ export function draw_ruler(context: CanvasRenderingContext2D, scene: Scene, mark
   }
   if (marks.area) draw_span(context, x(marks.area.start), x(marks.area.end), duration(marks.area.end - marks.area.start), ink.accent, ink.ground, width);
   draw_markers(context, marks.markers, x, ink);
-  if (steps) draw_steps(context, steps, x, width, ink, selected_step);
+  if (steps) draw_steps(context, steps, x, width, ink, selected_step, AXIS_PX);
 }
 
 function draw_span(context: CanvasRenderingContext2D, x0: number, x1: number, text: string, color: string, ground: string, width: number): void {
@@ -78,21 +78,4 @@ function draw_markers(context: CanvasRenderingContext2D, markers: readonly numbe
     context.fillStyle = ink.ground;
     context.fillText(text, at + 5, 8.5);
   });
-}
-
-function draw_steps(context: CanvasRenderingContext2D, source: Source, x: (ns: number) => number, width: number, ink: Ink, selected: string | null): void {
-  context.textAlign = "center";
-  for (const { name, start_ns, duration_ns } of source.meta.steps) {
-    const x0 = x(start_ns + source.offset);
-    const x1 = x(start_ns + duration_ns + source.offset);
-    if (x1 < 0 || x0 > width || x1 - x0 < 0.5) continue;
-    context.fillStyle = name === selected ? ink.accent_soft : ink.head;
-    context.fillRect(x0 + 0.5, AXIS_PX + 1, Math.max(1, x1 - x0 - 1), STEPS_PX - 3);
-    context.strokeStyle = name === selected ? ink.accent : ink.line;
-    context.strokeRect(Math.round(x0) + 0.5, AXIS_PX + 1.5, Math.max(1, Math.round(x1 - x0) - 1), STEPS_PX - 4);
-    const room = Math.min(width, x1) - Math.max(0, x0);
-    if (room < context.measureText(name).width + 8) continue;
-    context.fillStyle = name === selected ? ink.accent : ink.muted;
-    context.fillText(name, (Math.max(0, x0) + Math.min(width, x1)) / 2, AXIS_PX + STEPS_PX / 2);
-  }
 }

@@ -25,6 +25,8 @@ export function useSelection(timeline: Timeline) {
   // An address with an event but no window comes from another page: it means "show me this one".
   let go_there = state.selected.value !== null && state.win.value === "";
   let air = LINK_AIR;
+  /** The event that a link leads to, until what stands beside it is known. */
+  const landing = shallowRef<number | null>(null);
 
   async function load(from: Source, event: number): Promise<void> {
     const signal = next_signal();
@@ -46,7 +48,10 @@ export function useSelection(timeline: Timeline) {
 
   function show(found: EventDetails): void {
     details.value = found;
-    if (go_there) void reveal(found, air);
+    if (go_there) {
+      landing.value = air === LINK_AIR ? found.event : null;
+      void reveal(found, air);
+    }
     go_there = false;
   }
 
@@ -117,6 +122,7 @@ export function useSelection(timeline: Timeline) {
     try {
       const found = await get<Place>(address("timeline/longest", { ...from.id.query, name, where }));
       if (!found) return;
+      landing.value = found.body.event;
       select(from.id.worker, found.body.event);
       stage.camera.fit(timeline.range_of(from, found.body), LINK_AIR);
       timeline.moved();
@@ -132,5 +138,5 @@ export function useSelection(timeline: Timeline) {
     state.area.value = { ...range, tracks: [] };
   }
 
-  return { details, error, waiting, source, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
+  return { details, error, waiting, source, landing, select, go_to, follow, zoom, clear: () => (state.selected.value = null) };
 }

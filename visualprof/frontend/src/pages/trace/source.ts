@@ -7,7 +7,7 @@ import { Names } from "./names";
 import type { Wish } from "./tile-store";
 
 export interface SourceId {
-  /** Place among the run's workers: short, and the same in every address. */
+  /** Place among the run's workers, or BASE: short, and the same in every address. */
   worker: number;
   name: string;
   query: Query;

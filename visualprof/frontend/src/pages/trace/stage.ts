@@ -9,10 +9,11 @@ import type { Layout } from "./layout";
 import { Look } from "./look";
 import { draw_overlay, type Marks, type Surface } from "./overlay";
 import type { Column, Renderer } from "./renderer";
-import { AXIS_PX, draw_ruler, grid_step, STEPS_PX } from "./ruler";
+import { AXIS_PX, draw_ruler, grid_step } from "./ruler";
 import { SceneBuilder, x_of, type Scene } from "./scene";
 import { software_renderer } from "./software";
 import type { Source } from "./source";
+import { STEPS_PX } from "./steps";
 import { TileStore } from "./tile-store";
 import { ticks } from "./ticks";
 import { has_graphics_card, webgl_renderer } from "./webgl";
@@ -40,8 +41,10 @@ export class Stage extends Frames {
   sources: readonly Source[] = [];
   /** The worker whose steps and profile are shown. */
   main: Source | null = null;
-  marks: Marks = { selected: null, links: [], hover: null, area: null, markers: [], cursor: null, found: [], searching: false };
+  marks: Marks = { selected: null, beside: null, links: [], hover: null, area: null, markers: [], cursor: null, found: [], searching: false };
   selected_step: string | null = null;
+  /** What stands at its place in the base. */
+  base_step: string | null = null;
   scene: Scene | null = null;
   width = 0;
   height = 0;
@@ -164,7 +167,7 @@ export class Stage extends Frames {
     const above = pen_of(this.canvases.ruler, scene.width, Math.round((AXIS_PX + (steps ? STEPS_PX : 0)) * scene.ratio));
     if (!over || !above) return;
     const surface: Surface = { context: over, scene, layout: this.layout, scroll: this.scroll, ink, look: this.look_of(source), theme: this.theme };
-    draw_overlay(surface, this.marks, moving);
+    draw_overlay(surface, this.marks, moving, this.base_step);
     draw_ruler(above, scene, this.marks, steps, ink, this.selected_step);
   }
 

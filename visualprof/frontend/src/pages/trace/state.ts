@@ -1,6 +1,7 @@
 // The page's state: all of it lives in the address, so that a copied link shows the same.
 import { computed, ref } from "vue";
 import { query_value, run, useParameter, worker } from "../../state";
+import { WAYS, type Way } from "../../compare/steps";
 import { area_text, event_text, list_text, numbers_text, offsets_text, text_area, text_event, text_list, text_numbers, text_offsets, type Area, type EventId } from "./url";
 
 /** Parameters that mean something only for the run that they were chosen in. */
@@ -21,6 +22,7 @@ export function useTimelineState() {
   const area = useParameter("area", "");
   const tab = useParameter("tab", "");
   const y = useParameter("y", "");
+  const align = useParameter("align", "step");
   const search = useParameter("search", "");
   const filter = useParameter("tracks", "");
   const empty = useParameter("empty", "");
@@ -49,6 +51,8 @@ export function useTimelineState() {
   return {
     win,
     tab,
+    /** How the base stands beside the shown run. */
+    way: computed<Way>({ get: () => WAYS.find((one) => one === align.value) ?? "step", set: (way) => (align.value = way) }),
     scroll: computed({ get: () => Number(y.value) || 0, set: (px: number) => (y.value = px ? String(Math.round(px)) : "") }),
     search,
     filter,

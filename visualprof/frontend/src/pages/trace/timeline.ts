@@ -1,7 +1,8 @@
 // What the parts of the page share: the stage, the state, the tracks, and how to get from one place to another.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
 import { monitored, t } from "../../locales";
-import { step, theme } from "../../state";
+import { run, step, theme } from "../../state";
+import { BASE, step_beside } from "../../compare/steps";
 import { useEmptyTracks } from "./empty-tracks";
 import { layout_of, type Branch } from "./layout";
 import type { Place, Range } from "./model";
@@ -30,12 +31,11 @@ export function useTimeline() {
   const state = useTimelineState();
   const stage = new Stage();
   // Names that arrive decide what a search highlights.
-  const { sources, error, pending, offset_of } = useSources(state, () => (stage.marks.searching ? stage.recolor() : stage.invalidate()));
+  const { sources, main, base, pair, error, pending, offset_of } = useSources(state, () => (stage.marks.searching ? stage.recolor() : stage.invalidate()));
   const visible = shallowRef<Range>({ start: 0, end: 1 });
   const extent = shallowRef<Range>({ start: 0, end: 1 });
   const frame = ref(0);
-  const ready = computed(() => sources.value.length > 0);
-  const main = computed(() => sources.value.find((one) => one.id.worker === state.own.value) ?? sources.value[0] ?? null);
+  const ready = computed(() => main.value !== null);
 
   const words = computed<Words>(() => ({
     device: (id) => t("timeline.device", { id }),
@@ -47,8 +47,13 @@ export function useTimeline() {
     unnamed: t("timeline.unnamed"),
   }));
   const branches = computed<Branch[]>(() =>
-    sources.value.map((one) => ({ worker: one.id.worker, label: one.id.name, groups: tree_of(one.meta, one.id.worker, words.value) })),
+    sources.value.map((one) => ({ worker: one.id.worker, label: label_of(one), groups: tree_of(one.meta, one.id.worker, words.value) })),
   );
+  /** Beside a base, which run a worker is of stands first. */
+  function label_of({ id }: Source): string {
+    if (id.worker === BASE) return t("timeline.base_run", { name: id.name });
+    return base.value ? t("timeline.new_run", { name: state.shown.value.length > 1 ? id.name : run.value?.name || id.name }) : id.name;
+  }
   const { is_empty, refresh_empty } = useEmptyTracks(sources, visible, () => state.hide_empty.value);
   const layout = computed(() =>
     layout_of(branches.value, { toggled: state.toggled.value, pinned: state.pins.value, order: state.order.value, filter: state.filter.value, hidden: is_empty }),
@@ -80,7 +85,7 @@ export function useTimeline() {
     stage.invalidate();
   }
 
-  watch([sources, state.offsets], ([loaded]) => {
+  watch([sources, state.offsets, pair], ([loaded]) => {
     for (const one of loaded) one.offset = offset_of(one);
     const first = stage.sources.length === 0;
     const before_whole = stage.camera.is_whole;
@@ -102,10 +107,15 @@ export function useTimeline() {
   }, { immediate: true });
   // The colours come from the style sheet, which follows the theme a moment later.
   watch(theme, () => void nextTick(() => stage.set_theme(theme.value)), { immediate: true });
-  watch(step, (name) => {
+  watch([step, pair], ([name, both]) => {
     stage.selected_step = name;
+    stage.base_step = both && main.value && base.value ? step_beside(name, main.value.meta.steps, base.value.meta.steps, both.base - both.own) : null;
     stage.invalidate();
   }, { immediate: true });
+  // Who asks for another step or way wants that, not what an event before had moved.
+  watch([step, state.way], () => {
+    if (state.offsets.value.has(BASE)) state.offsets.value = new Map([...state.offsets.value].filter(([worker]) => worker !== BASE));
+  });
 
   stage.drawn = (scene: Scene, moving: boolean) => {
     const { start, end } = stage.camera;
@@ -155,7 +165,7 @@ export function useTimeline() {
   }
 
   const timeline = {
-    stage, state, sources, error, pending, ready, main, branches, layout, visible, extent, frame, scroll_to, source_of, range_of, show_track, moved, write_window,
+    stage, state, sources, error, pending, ready, main, base, pair, branches, layout, visible, extent, frame, scroll_to, source_of, range_of, show_track, moved, write_window,
     fit: (range: Range, air = 0.1) => {
       stage.camera.fit(range, air);
       moved();

@@ -1,4 +1,5 @@
 // The page's state as short texts of the address. `~` and `.` need no escaping there.
+import { BASE } from "../../compare/steps";
 import type { Range } from "./model";
 
 export function list_text(values: readonly string[]): string {
@@ -33,7 +34,7 @@ export function event_text(id: EventId): string {
 
 export function text_event(text: string): EventId | null {
   const [worker, event] = text.split(".").map((part) => whole(part));
-  return worker !== null && event !== null && worker !== undefined && event !== undefined && worker >= 0 && event >= 0 ? { worker, event } : null;
+  return worker !== null && event !== null && worker !== undefined && event !== undefined && worker >= BASE && event >= 0 ? { worker, event } : null;
 }
 
 export function numbers_text(values: readonly number[]): string {

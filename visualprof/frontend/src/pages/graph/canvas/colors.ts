@@ -20,6 +20,8 @@ export interface Colors {
   family: Record<Family, { fill: string; border: string; strong: string }>;
   status: Record<ChangeStatus, string>;
   heat: (share: number) => string;
+  /** From -1, less than the base, to 1. */
+  change: (share: number) => string;
 }
 
 const mix = (a: string, b: string, share: number) => hex(mixed(rgb(a), rgb(b), share));
@@ -32,6 +34,10 @@ const COLD: Record<ThemeName, string> = { light: "#fdf6ec", dark: "#2a2a2c" };
 const WARM: Record<ThemeName, string> = { light: "#f7a94a", dark: "#a86a24" };
 // Text stands on it: at least 4.5 to 1 with that of the theme.
 const HOT: Record<ThemeName, string> = { light: "#e8654f", dark: "#b93a28" };
+
+// Blue and orange tell apart for everyone; signs and arrows say the same.
+const EVEN: Record<ThemeName, string> = { light: "#f4f5f7", dark: "#2a2d33" };
+const LESS: Record<ThemeName, string> = { light: "#6fa8ee", dark: "#2a5d9c" };
 
 export function colors_of(theme: ThemeName): Colors {
   const token = (name: string) => TOKENS[theme][name] ?? "#888888";
@@ -57,5 +63,6 @@ export function colors_of(theme: ThemeName): Colors {
     family,
     status: { same: token("muted"), changed: token("warn"), removed: token("bad"), added: token("good") },
     heat: (share) => (share < 0.5 ? mix(COLD[theme], WARM[theme], share * 2) : mix(WARM[theme], HOT[theme], share * 2 - 1)),
+    change: (share) => mix(EVEN[theme], (share < 0 ? LESS : WARM)[theme], Math.abs(share)),
   };
 }

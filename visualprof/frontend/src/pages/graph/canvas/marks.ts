@@ -5,8 +5,9 @@ export const UPSTREAM = 1;
 export const DOWNSTREAM = 2;
 
 export interface Heat {
-  /** 0..1 by box, NaN where nothing was measured. */
+  /** 0..1 by box, of changes -1..1; NaN where nothing was measured. */
   share: Float32Array;
+  scale: "heat" | "change";
   /** Second line of each box. */
   text: string[];
 }

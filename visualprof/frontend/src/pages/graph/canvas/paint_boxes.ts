@@ -70,7 +70,7 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
     // A second sheet behind: there are more like this.
     round_box(pen, { ...box, x: box.x + 4, y: box.y + 4 }, 7, colors.title[0] ?? colors.surface, colors.line);
   }
-  const fill = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors.heat(share);
+  const fill = Number.isNaN(share) ? (colors.title[open ? (scene.depth[i] as number) % 4 : 0] ?? colors.surface) : colors[marks.heat?.scale ?? "heat"](share);
   if (open) round_box(pen, { x: box.x + 0.5, y: box.y + 0.5, w: box.w - 1, h: TITLE }, [6.5, 6.5, 0, 0], fill);
   else round_box(pen, box, 7, fill, colors.muted, Math.max(1, 0.6 / scale));
   const family = scene.families[i];
@@ -99,7 +99,7 @@ function paint_group(pen: Pen, scene: Scene, i: number, box: Box, scale: number,
 function paint_node(pen: Pen, scene: Scene, i: number, box: Box, scale: number, marks: Marks, colors: Colors): void {
   const look = colors.family[scene.families[i] ?? "other"];
   const share = marks.heat?.share[i] ?? NaN;
-  const fill = marks.heat ? (Number.isNaN(share) ? colors.surface : colors.heat(share)) : look.fill;
+  const fill = marks.heat ? (Number.isNaN(share) ? colors.surface : colors[marks.heat.scale](share)) : look.fill;
   if (scale < ROUND) {
     pen.fillStyle = marks.heat && !Number.isNaN(share) ? fill : look.border;
     pen.fillRect(box.x, box.y, box.w, box.h);

@@ -1,0 +1,82 @@
+// The base's curve on the axis of the shown run: moved so that the step begins where it does there, and what lies between both.
+import { computed } from "vue";
+import { address, type ChartsAnswer, type Json, type JsonObject, type Query, type Schemas } from "../../api";
+import { pair_of, shift_of } from "../../compare/steps";
+import { base_query, base_step, compared_stamp, selected_query, step, useResource } from "../../state";
+import type { TimeWindow } from "./window";
+
+export type Point = readonly [x: number, y: number];
+type Meta = Schemas["TimelineMeta"];
+const ALLOCATED = "@t:memory.allocated";
+
+/** What a curve says at each of ascending instants: its last value up to there, null before the first. */
+export function values_at(curve: readonly Point[], instants: readonly number[]): (number | null)[] {
+  let next = 0;
+  return instants.map((at) => {
+    while (next < curve.length && (curve[next]?.[0] ?? 0) <= at) next += 1;
+    return curve[next - 1]?.[1] ?? null;
+  });
+}
+
+/** Shown less base, while both are known: from where the later one begins to where the first one ends. */
+export function difference(own: readonly Point[], base: readonly Point[]): Point[] {
+  const until = Math.min(own.at(-1)?.[0] ?? -Infinity, base.at(-1)?.[0] ?? -Infinity);
+  const instants = [...new Set([...own, ...base].map(([x]) => x))].filter((x) => x <= until).sort((a, b) => a - b);
+  const [a, b] = [values_at(own, instants), values_at(base, instants)];
+  return instants.flatMap((x, place) => {
+    const [mine, theirs] = [a[place], b[place]];
+    return mine == null || theirs == null ? [] : [[x, mine - theirs] as const];
+  });
+}
+
+function allocated(chart: JsonObject | undefined): Point[] {
+  const series = (chart?.["series"] ?? []) as unknown as { name: string; data: Point[] }[];
+  return series.find((one) => one.name === ALLOCATED)?.data ?? [];
+}
+
+const most = (curve: readonly Point[]) => (curve.length > 0 ? curve.reduce((best, [, y]) => Math.max(best, y), -Infinity) : null);
+
+/** Of what is drawn; thinned curves keep their largest values. */
+export interface Peaks {
+  now: number | null;
+  before: number | null;
+}
+
+export function peaks_of(own: JsonObject | undefined, base: JsonObject | undefined): Peaks {
+  return { now: most(allocated(own)), before: most(allocated(base)) };
+}
+
+/** The shown run's chart with the base's curve, `shift` ns later, and the difference. */
+export function with_base(own: JsonObject, base: JsonObject, shift: number): JsonObject {
+  const far = allocated(base).map(([x, y]): Point => [x + shift, y]);
+  const line = (name: string, data: readonly Point[], dashes: number[], more: JsonObject): Json => ({
+    type: "line", step: "end", showSymbol: false, name, data: data as unknown as Json, lineStyle: { type: dashes }, ...more,
+  });
+  const added = [
+    line("@t:memory.base_allocated", far, [6, 3], { itemStyle: { color: "@c:infer_shape" } }),
+    line("@t:memory.difference", difference(allocated(own), far), [1, 2], { itemStyle: { color: "@c:limit" }, areaStyle: { opacity: 0.12 } }),
+  ];
+  return { ...own, series: [...(own["series"] as Json[]), ...added] };
+}
+
+export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
+  const of = (query: Query | null) => (base_query.value && query ? address("timeline/meta", { run: query["run"], worker: query["worker"], span: query["span"], minimap: 0 }) : null);
+  const { data: own_meta } = useResource<Meta>(() => of(selected_query.value), () => compared_stamp.value);
+  const { data: base_meta } = useResource<Meta>(() => of(base_query.value), () => compared_stamp.value);
+  const steps = computed(() => (own_meta.value && base_meta.value ? ([own_meta.value.steps, base_meta.value.steps] as const) : null));
+  const pair = computed(() => steps.value && pair_of(...steps.value, "step", step.value, base_step.value));
+  const shift = computed(() => (steps.value ? shift_of(...steps.value, pair.value) : 0));
+  /** Whether the base has nothing beside the chosen step. */
+  const apart = computed(() => steps.value !== null && step.value !== null && pair.value === null);
+
+  const url = computed(() => {
+    const [base, wanted, range] = [base_query.value, device(), time()];
+    if (!base || wanted === null || !steps.value || apart.value) return null;
+    // Before the base's first event there is nothing.
+    const window = range && { start_ns: Math.max(0, Math.round(range.start_ns - shift.value)), end_ns: Math.round(range.end_ns - shift.value) };
+    return window && window.end_ns <= 0 ? null : address("charts/memory", { run: base["run"], worker: base["worker"], span: base["span"], step: base_step.value, device: wanted, ...window });
+  });
+  const { data, error } = useResource<ChartsAnswer>(() => url.value, () => compared_stamp.value);
+  const curve = computed(() => (url.value ? data.value?.charts["curve"] : undefined));
+  return { curve, shift, error, apart };
+}

@@ -1,0 +1,25 @@
+// A run's steps as boxes with their names: below the time axis, and in the head of the base.
+import type { Ink } from "./ink";
+import type { Source } from "./source";
+
+export const STEPS_PX = 20;
+
+export function draw_steps(context: CanvasRenderingContext2D, source: Source, x: (ns: number) => number, width: number, ink: Ink, selected: string | null, top: number): void {
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  context.lineWidth = 1;
+  for (const { name, start_ns, duration_ns } of source.meta.steps) {
+    const x0 = x(start_ns + source.offset);
+    const x1 = x(start_ns + duration_ns + source.offset);
+    if (x1 < 0 || x0 > width || x1 - x0 < 0.5) continue;
+    context.fillStyle = name === selected ? ink.accent_soft : ink.head;
+    context.fillRect(x0 + 0.5, top + 1, Math.max(1, x1 - x0 - 1), STEPS_PX - 3);
+    context.strokeStyle = name === selected ? ink.accent : ink.line;
+    context.strokeRect(Math.round(x0) + 0.5, top + 1.5, Math.max(1, Math.round(x1 - x0) - 1), STEPS_PX - 4);
+    const room = Math.min(width, x1) - Math.max(0, x0);
+    if (room < context.measureText(name).width + 8) continue;
+    context.fillStyle = name === selected ? ink.accent : ink.muted;
+    context.fillText(name, (Math.max(0, x0) + Math.min(width, x1)) / 2, top + STEPS_PX / 2);
+  }
+}
