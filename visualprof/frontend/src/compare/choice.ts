@@ -7,7 +7,7 @@ export function obstacle_of(one: Run): Obstacle | null {
   const shown = span.value;
   if (!shown) return null;
   const reasons = spans_of(one).map((base) => between(base, shown));
-  return reasons.includes(null) ? null : (reasons.find((reason) => reason !== "same") ?? "same");
+  return reasons.includes(null) ? null : (reasons.find((reason) => reason !== "same") ?? (reasons.length > 0 ? "same" : "apart"));
 }
 
 /** Of the run that is shown, another of its files. */

@@ -27,6 +27,13 @@ describe("locales", () => {
     for (const [key, text] of english) if (slots(text).every((slot) => slot.startsWith("%")) && !text.includes(" | ")) expect(t(key)).toBe(text);
   });
 
+  it("are spoken as asked for last, whichever words come first", async () => {
+    await speak("en", true);
+    const before = speak("zh", true);
+    await Promise.all([speak("en", true), before]);
+    expect(i18n.global.locale.value).toBe("en");
+  });
+
   it("define every number that a table shows", () => {
     const shown = [...english.keys()].filter((key) => /^column\.[^.]+$/.test(key)).map((key) => key.slice("column.".length));
     const only_facts = new Set(["framework", "format", "producer", "host", "rank", "world_size", "device_type", "events", "duration_ns", "kernels"]);

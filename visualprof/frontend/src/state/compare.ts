@@ -29,7 +29,7 @@ export function between(base: Span, shown: Span): Obstacle | null {
 /** Why the base that the address names cannot be compared with; null while there is none. */
 export const obstacle = computed<Obstacle | null>(() => {
   if (base_id.value === null || runs.value.length === 0) return null;
-  if (!base_span.value) return "gone";
+  if (!base_span.value) return base_run.value ? "apart" : "gone";
   return span.value && between(base_span.value, span.value);
 });
 
