@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -40,6 +41,9 @@ pipeline = catch_errors proxy-logging cache s3api tempauth bulk slo dlo proxy-lo
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+conn_timeout = 5
+node_timeout = 20
+error_suppression_limit = 1000000
 [filter:tempauth]
 use = egg:swift#tempauth
 user_test_tester = testing .admin
@@ -92,6 +96,7 @@ class Swift:
 
     folder: Path
     port: int
+    ports: dict[str, int] = field(default_factory=dict[str, int])  # of the servers behind it
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, "subprocess.Popen[bytes]"])
 
     @property
@@ -105,7 +110,7 @@ class Swift:
         (etc / "swift.conf").write_text(_SWIFT)
         names = {"etc": etc, "devices": devices, "user": _user(), "nothing": _free_port()}
         for kind in _SERVERS:
-            port = _free_port()
+            port = self.ports[kind] = _free_port()
             (etc / f"{kind}.conf").write_text(_STORAGE.format(kind=kind, port=port, **names))
             builder = str(etc / f"{kind}.builder")
             for words in (["create", "4", "1", "0"], ["add", f"r1z1-127.0.0.1:{port}/sdb1", "1"], ["rebalance"]):
@@ -113,7 +118,7 @@ class Swift:
         (etc / "proxy.conf").write_text(_PROXY.format(port=self.port, **names))
 
     def start(self, *kinds: str) -> None:
-        """Those servers, or all that do not run."""
+        """Those servers, or all that do not run; returns when all answer."""
         for kind in kinds or (*_SERVERS, "proxy"):
             if kind not in self.running:
                 command = [_program(f"swift-{kind}-server"), str(self.folder / "etc" / f"{kind}.conf")]
@@ -121,7 +126,7 @@ class Swift:
                 with (self.folder / f"{kind}.log").open("ab") as log:
                     self.running[kind] = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         end = time.monotonic() + 30
-        while not _listens(self.port):
+        while not all(map(_listens, (self.port, *self.ports.values()))):  # before, it answers 404 for all that it has
             assert time.monotonic() < end, (self.folder / "proxy.log").read_text()[-2000:]
             time.sleep(0.05)
 
@@ -156,6 +161,13 @@ def swift_server() -> Iterator[Swift]:
     """Skipped clearly where it is not installed."""
     for needed in ("boto3", "swift", "pyeclib"):
         pytest.importorskip(needed, reason="needs a store: pip install boto3 swift pyeclib")
+    with swift_running() as server:
+        yield server
+
+
+@contextmanager
+def swift_running() -> Iterator[Swift]:
+    """A server in a folder of its own, until the end of the block."""
     folder = Path(tempfile.mkdtemp(prefix="vp-swift-", dir="/tmp"))
     server = Swift(folder, _free_port())
     try:

@@ -1,14 +1,16 @@
 """Servers killed at random while agents work and people look: python -m tests.remote.replicas --kills 200.
 
 Two servers over one PostgreSQL, which is restarted as well, behind a proxy; with --sqlite one server over a file. Some
-agents are killed with what they do. Nothing acknowledged is lost, each task is published once, nobody sees what is
-another's, and who is logged in stays so.
+agents are killed with what they do. With --store all files are in a bucket, runs too, and each server has a log
+directory of its own; the store goes away for a moment, or for longer than a lease. Nothing acknowledged is lost, each
+task is published once, nobody sees what is another's, and who is logged in stays so.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
+import os
 import random
 import sys
 import tempfile
@@ -27,8 +29,11 @@ from queue_sites import FakeAgent, Http, Refused, ServerProcess, opened, result,
 from tests.conftest import until
 from tests.postgres import Postgres, programs, running
 from tests.remote.chaos import Network
+from tests.swift import PASSWORD as KEY
+from tests.swift import USER, Swift, swift_running
 from visualprof.accounts.principal import EVERYBODY, Actor
 from visualprof.accounts.service import Accounts
+from visualprof.remote.queue.store.place import place_of
 from visualprof.remote.queue.store.tables import holders
 
 GONE = (OSError, http.client.HTTPException)
@@ -69,12 +74,17 @@ class Person:
 
 @dataclass
 class Replicas:
-    """The servers, the way to whichever lives, and what was seen. postgres: None is a file of SQLite."""
+    """The servers, the way to whichever lives, and what was seen.
+
+    postgres: None is a file of SQLite. swift: the store; None keeps files in the log directory. bucket: its URL.
+    """
 
     folder: Path
     random: random.Random
     postgres: Postgres | None = None
     url: str = ""
+    swift: Swift | None = None
+    bucket: str = ""
     jobs: list[str] = field(default_factory=list[str])
     kills: Counter[str] = field(default_factory=Counter[str])
     runs: Counter[str] = field(default_factory=Counter[str])  # of each task: how often an agent got it
@@ -87,7 +97,8 @@ class Replicas:
     ended: threading.Event = field(default_factory=threading.Event)
 
     def start(self) -> None:
-        with opened(self.folder / "runs", database=self.url) as remote:
+        place = place_of(self.bucket) if self.bucket else None
+        with opened(self.folder / "runs", database=self.url, store=place) as remote:
             model = submitted("")["model"]["blob"]
             accounts = Accounts(remote.opened().database)
             for email in (ANN, BOB):
@@ -96,7 +107,9 @@ class Replicas:
                     if email == ANN:
                         connection.execute(holders.insert().values(sha256=model, owner=user.id, name="net.onnx"))
         count = 2 if self.url else 1
-        self.servers = [ServerProcess(self.folder / "runs", self.folder / "cache", LEASE_S) for _ in range(count)]
+        folders = [self.folder / (f"runs{i}" if self.bucket and i else "runs") for i in range(count)]
+        [folder.mkdir(exist_ok=True) for folder in folders]
+        self.servers = [ServerProcess(folder, self.folder / f"{folder.name}-cache", LEASE_S) for folder in folders]
         for server in self.servers:
             self.start_server(server)
         self.network = Network(*(server.port for server in self.servers))
@@ -107,7 +120,14 @@ class Replicas:
         self.watcher.start()
 
     def start_server(self, server: ServerProcess) -> None:
-        server.start("--accounts", *(("--database", self.url) if self.url else ()))
+        store = ("--store", self.bucket, "--store-runs", "--data", f"{self.folder / 'runs/.visualprof'}")
+        more = (*(("--database", self.url) if self.url else ()), *(store if self.bucket else ()))
+        for _ in range(3):  # as a supervisor does: a store that has just come back may not know its buckets yet
+            with suppress(StopIteration):
+                server.start("--accounts", *more)
+                return
+            time.sleep(1)
+        raise AssertionError("a server does not start")
 
     def start_agent(self) -> None:
         name = f"agent-{len(self.agents)}"
@@ -184,8 +204,9 @@ class Replicas:
     def kill(self) -> None:
         """One of the servers, all of them, the database or an agent, for a while."""
         one = self.random.choice(self.servers)
-        kinds = {"server": [one], "servers": self.servers, "database": [], "agent": []}
-        what = self.random.choice([kind for kind in kinds if self.postgres or kind in ("server", "agent")])
+        kinds = {"server": [one], "servers": self.servers, "database": [], "agent": [], "store": []}
+        has = {"servers": self.postgres, "database": self.postgres, "store": self.swift}
+        what = self.random.choice([kind for kind in kinds if has.get(kind, True)])
         self.kills[what] += 1
         pause = self.random.choice((0.05, 0.5))
         for server in kinds[what]:
@@ -199,6 +220,11 @@ class Replicas:
             self.postgres.stop(self.random.choice(("immediate", "fast")))
             time.sleep(pause)
             self.postgres.start()
+        if what == "store":
+            assert self.swift
+            self.swift.stop(*self.random.choice(((), ("proxy",), ("object",))))
+            time.sleep(self.random.choice((pause, pause, 1.5 * LEASE_S)))
+            self.swift.start()
         if what == "server" and self.postgres:
             self.submit()  # the other one works
         time.sleep(pause)
@@ -224,8 +250,10 @@ class Replicas:
             assert 1 <= ran <= 1 + lost, "a task was run twice, or by nobody"
             assert self.published[task["id"]] + lost >= 1
             assert self.published[task["id"]] <= 1, "two leases ended one task"
-            (run,) = (self.folder / "runs" / task["run"]).parent.iterdir()
-            assert (run / "points.jsonl").read_bytes().count(b"\n") == 1
+            for server in self.servers:  # each has it, or gets it from the bucket
+                until(lambda task=task, server=server: (server.folder / task["run"] / "points.jsonl").is_file(), 60)
+                (run,) = (server.folder / task["run"]).parent.iterdir()
+                assert (run / "points.jsonl").read_bytes().count(b"\n") == 1
             again += task["attempt"] > 1  # the answer to a lease was lost with its server, or its agent
         assert len(self.ann.ask("GET", "jobs")["jobs"]) == len(self.jobs)
         told = Counter(jobs=len(self.jobs), leased_again=again, looked=self.looked, lost_with_agents=self.lost.total())
@@ -264,9 +292,10 @@ def patiently(act: Any) -> Any:
             time.sleep(0.05)
 
 
-def run(folder: Path, postgres: Postgres | None, kills: int, seed: int) -> Counter[str]:
+def run(folder: Path, postgres: Postgres | None, kills: int, seed: int, swift: Swift | None = None) -> Counter[str]:
     """So many kills; what became of the jobs."""
-    site = Replicas(folder, random.Random(seed), postgres, postgres.new() if postgres else "")
+    bucket = swift.new() if swift else ""
+    site = Replicas(folder, random.Random(seed), postgres, postgres.new() if postgres else "", swift, bucket)
     site.start()
     try:
         for _ in range(kills):
@@ -291,10 +320,14 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sqlite", action="store_true", help="one server over a file")
+    parser.add_argument("--store", action="store_true", help="files and runs are in a bucket")
     asked = parser.parse_args()
     with ExitStack() as stack:
         place, found = Path(stack.enter_context(tempfile.TemporaryDirectory())), programs()
         if not (asked.sqlite or found):
             sys.exit("needs PostgreSQL, or --sqlite")
         server = None if asked.sqlite or not found else stack.enter_context(running(found))
-        print(dict(run(place, server, asked.kills, asked.seed)))
+        store = stack.enter_context(swift_running()) if asked.store else None
+        if store:
+            os.environ.update(AWS_ACCESS_KEY_ID=USER, AWS_SECRET_ACCESS_KEY=KEY)
+        print(dict(run(place, server, asked.kills, asked.seed, store)))

@@ -201,7 +201,7 @@ def test_what_was_damaged_in_the_bucket_is_not_given_out(swift: Swift, bucket: B
     put(bucket, KEY, MODEL)
     blob = bucket.adopt(KEY, len(MODEL))
     bucket.local(blob).unlink()
-    swift.client().put_object(Bucket=bucket._place.bucket, Key=f"runs/blobs/{blob}", Body=b"x")
+    swift.client().put_object(Bucket=bucket.place.bucket, Key=f"runs/blobs/{blob}", Body=b"x")
     with pytest.raises(VisualprofError, match="is damaged in s3://"):
         bucket.path(f"blobs/{blob}")
     assert list(bucket.local(blob).parent.iterdir()) == []
@@ -263,7 +263,7 @@ def finish(remote: Remote, agent: Any, lease: Any, files: dict[str, bytes]) -> N
 
 def test_a_result_becomes_a_folder_of_the_log_directory(remote: Remote) -> None:
     agent, lease, task = leased(remote)
-    assert all(file.url.startswith(bucket_of(remote)._place.endpoint) for file in lease.files)
+    assert all(file.url.startswith(bucket_of(remote).place.endpoint) for file in lease.files)
     assert fetched(lease.files[0].url) == (200, MODEL)
     files = result(lease.job, lease.task, **{"deep/trace.json": b"[1]", "log.txt": b""})
     deliver(remote, task, files)
@@ -283,7 +283,7 @@ def test_a_result_that_differs_is_refused_and_sent_again(remote: Remote) -> None
     assert (way.have, way.parts) == (2, []), "it is there"
     store = bucket_of(remote)
     key = next(row["Key"] for row in objects(store) if row["Size"] == 2)
-    store._s3.put_object(Bucket=store._place.bucket, Key=key, Body=b"[]")
+    store._s3.put_object(Bucket=store.place.bucket, Key=key, Body=b"[]")
     with pytest.raises(Unfit, match=r"env.json differs from its sha256"):
         finish(remote, agent, lease, files)
     assert remote.opened().jobs.one(lease.job).tasks[0].state == "running"
@@ -307,7 +307,7 @@ def test_a_backup_says_which_uploads_the_bucket_lacks(
 ) -> None:
     command = ["admin", "--data", str(remote.folder), "--store", url, "backup"]
     assert main([*command, str(tmp_path / "first")]) == 0
-    assert "1 of 1 uploaded files are in s3://" in capsys.readouterr().out
+    assert "1 of 1 files are in s3://" in capsys.readouterr().out
     blob = upload(remote, b"another")
     bucket_of(remote).purge(blob)
     assert main([*command, str(tmp_path / "second")]) == 1
@@ -372,6 +372,17 @@ def test_a_store_that_keeps_waiting_is_left_alone_for_as_long(bucket: Bucket, mo
     with pytest.raises(StoreDown):
         bucket.want(f"blobs/{'0' * 64}")
     assert len(calls) == 2
+
+
+def test_a_connection_that_breaks_is_the_stores_trouble(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    exceptions: Any = importlib.import_module("botocore.exceptions")
+
+    def broken(**_: Any) -> None:
+        raise exceptions.ConnectionClosedError(endpoint_url="x")
+
+    monkeypatch.setattr(bucket._s3, "head_object", broken)
+    with pytest.raises(StoreDown, match="does not answer"):
+        bucket.want(f"blobs/{'0' * 64}")
 
 
 @pytest.mark.both_databases

@@ -8,6 +8,7 @@ import pytest
 
 from tests.postgres import Postgres
 from tests.remote import chaos, replicas
+from tests.swift import Swift
 
 pytestmark = pytest.mark.slow
 
@@ -29,3 +30,11 @@ def test_a_server_over_a_file_loses_and_shows_nothing(tmp_path: Path) -> None:
     told = replicas.run(tmp_path, None, 4, 1)
     assert told["jobs"] >= 12
     assert min(told[kind] for kind in ("server", "agent")) >= 1
+
+
+def test_servers_whose_runs_are_in_a_bucket_lose_and_show_nothing(
+    tmp_path: Path, postgres: Postgres, swift: Swift
+) -> None:
+    told = replicas.run(tmp_path, postgres, 8, 7, swift)
+    assert told["jobs"] >= 24
+    assert min(told[kind] for kind in ("server", "database", "agent", "store")) >= 1

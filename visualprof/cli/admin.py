@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from visualprof.remote.queue.store.database import Database
     from visualprof.remote.queue.whole import Queue
 
+_NAMED = "SELECT sha256 FROM blobs UNION SELECT key FROM artefacts WHERE key LIKE 'runs/%'"
 _NOTED = "INSERT INTO audit (at_ns, email, action, subject, address) VALUES (?, ?, 'backup', ?, '')"
 
 
@@ -148,13 +149,15 @@ def _database(args: argparse.Namespace) -> Generator[Database]:
 @contextlib.contextmanager
 def _queue(args: argparse.Namespace) -> Generator[Queue]:
     """The queue beside the server: it takes nothing back, and removes nothing."""
+    from visualprof.reader.logdir.scan import Root
     from visualprof.remote.queue.opening import open_queue
     from visualprof.remote.queue.tasks.notifier import Notifier
 
     folder = _folder(args)
     first = args.logdir if isinstance(args.logdir, str) else args.logdir[0]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    queue = open_queue(folder, Path(first or folder.parent), "", Notifier(1), 30.0, args.database, read_only=True)
+    root = Root(Path(first or folder.parent), "")
+    queue = open_queue(folder, root, "", Notifier(1), 30.0, args.database, read_only=True)
     try:
         yield queue
     finally:
@@ -186,17 +189,18 @@ def _password() -> str:
 
 
 def _missing(store: str, copy: Path) -> int:
-    """Says which uploaded files of a copy are not in the bucket: it is whole only with them."""
+    """Says which uploaded files, and files of runs, of a copy are not in the bucket: it is whole only with them."""
     from visualprof.remote.queue.store.place import place_of
     from visualprof.remote.queue.store.s3 import Bucket
     from visualprof.remote.queue.store.signing import Signer
 
     place = place_of(store)
-    there = Bucket(Path(), Signer(b""), place, 0).listed("blobs")
+    bucket = Bucket(Path(), Signer(b""), place, 0)
+    there = bucket.run_files().union(bucket.listed("blobs"))
     with contextlib.closing(sqlite3.connect(copy)) as database:
-        named = {name for (name,) in database.execute("SELECT sha256 FROM blobs")}
+        named = {name for (name,) in database.execute(_NAMED)}
     lost = sorted(named.difference(there))
-    print(f"{len(named) - len(lost)} of {len(named)} uploaded files are in {place}; it needs a backup of its own")
+    print(f"{len(named) - len(lost)} of {len(named)} files are in {place}; it needs a backup of its own")
     for name in lost:
         print(f"missing: {name}", file=sys.stderr)
     return 1 if lost else 0

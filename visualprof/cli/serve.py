@@ -66,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of copies of the store's files beside the server (default %(default)g)",
     )
     parser.add_argument(
+        "--store-runs",
+        action="store_true",
+        help="keep the runs that jobs make in the store, too; the log directory has of them what was used lately",
+    )
+    parser.add_argument(
         "--lease",
         type=_seconds,
         default=30.0,
@@ -171,6 +176,8 @@ def run(args: argparse.Namespace) -> int:
         raise BadParameter("--oidc needs accounts, an address to come back to, and what the issuer calls us", hint)
     if args.oidc and args.user_header:
         raise BadParameter("--oidc and --user-header log people in", "leave one of them out")
+    if args.store_runs and not args.store:
+        raise BadParameter("--store-runs needs a store", "name it: --store s3://bucket/prefix?endpoint=https://...")
     from visualprof.server.settings import Settings
 
     settings = Settings(
@@ -182,6 +189,7 @@ def run(args: argparse.Namespace) -> int:
         data=Path(args.data) if args.data else None,
         database=args.database,
         store=place_of(args.store) if args.store else None,
+        store_runs=args.store_runs,
         cache_bytes=int(args.store_cache * 1e9),
         with_agent=args.with_agent,
         lease_s=args.lease,

@@ -65,7 +65,7 @@ def create_app(
     settings = settings or Settings()
     remote = remote or open_remote(
         logdir.roots[0], settings.data, read_only=settings.read_only, database=settings.database,
-        store=settings.store, cache_bytes=settings.cache_bytes,
+        store=settings.store, cache_bytes=settings.cache_bytes, store_runs=settings.store_runs,
     )  # fmt: skip
     reader = reader or open_models(Cache.default())
     app = Flask("visualprof", static_folder=None)

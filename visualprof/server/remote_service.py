@@ -9,17 +9,22 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import platformdirs
 
-from visualprof.errors import VisualprofError
-from visualprof.reader.logdir.scan import Root
+from visualprof.errors import NotFound, VisualprofError
+from visualprof.reader.logdir.scan import LogFile, Root
 from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.service import Queue, Remote
 from visualprof.remote.queue.store.place import CACHE_BYTES, Place
 
-__all__ = ["LocalAgent", "Queue", "Remote", "intervals_of", "open_remote"]
+if TYPE_CHECKING:
+    from visualprof.remote.queue.tasks.mirror import Mirror
+
+__all__ = ["LocalAgent", "Queue", "Remote", "StoredRuns", "intervals_of", "open_remote"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +49,44 @@ def open_remote(
     database: str = "",
     store: Place | None = None,
     cache_bytes: int = CACHE_BYTES,
+    store_runs: bool = False,
 ) -> Remote:
     """The queue of a log directory; nothing is made before it is needed."""
     intervals = intervals_of(lease_s)
     return Remote(
         root, data, read_only=read_only, intervals=intervals, waiters=waiters, database=database, store=store,
-        cache_bytes=cache_bytes,
+        cache_bytes=cache_bytes, store_runs=store_runs,
     )  # fmt: skip
+
+
+class StoredRuns:
+    """The files of runs that the queue keeps in its bucket. Has the shape of `reader.logdir.elsewhere.Elsewhere`."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def files(self) -> list[LogFile] | None:
+        """All of them; None as long as the database was not looked at."""
+        mirror = self._mirror()
+        return mirror.files() if mirror else None
+
+    def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
+        """Brings a file to its path in the background."""
+        mirror = self._mirror()
+        if mirror:
+            mirror.fetch(path, then)
+        else:
+            then(NotFound(f"{Path(path).name} is gone"))
+
+    def bring(self, path: str) -> None:
+        """Somebody is about to read a file."""
+        mirror = self._mirror()
+        if mirror:
+            mirror.bring(path)
+
+    def _mirror(self) -> Mirror | None:
+        queue = self._remote.existing()
+        return queue.mirror if queue else None
 
 
 def _agent_state(data: Path) -> Path:

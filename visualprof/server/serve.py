@@ -60,7 +60,8 @@ class Server:
         self._resources = contextlib.ExitStack()
         cache = self._cache()
         self.logdir = LogDirectory(paths, Pool(partial(parse, cache=cache)), cache)
-        self.logdir.start()
+        if not self._settings.store:
+            self.logdir.start()
         # Half a second of imports, in which the files are looked into and the first ones read.
         from visualprof.reader.logdir.models import open_models
         from visualprof.server.app import IDENTIFY, PREPARE, create_app
@@ -76,8 +77,11 @@ class Server:
             database=self._settings.database,
             store=self._settings.store,
             cache_bytes=self._settings.cache_bytes,
+            store_runs=self._settings.store_runs,
         )
         self.models = open_models(cache)
+        if self._settings.store:
+            self._mirror()
         self._resources.callback(self.models.close)
         self._resources.callback(self.remote.close)
         self._resources.callback(self.logdir.close)  # first: what the queue tidies up is no news
@@ -97,6 +101,15 @@ class Server:
         for listener in listeners:
             listener.channel_class, listener.parser = connections.Channel, partial(Parser, app.extensions[IDENTIFY])
         self._resources.enter_context(session_token.published(self._settings.token, self._addresses(), self.port))
+
+    def _mirror(self) -> None:
+        """Has the log directory show what is in the bucket, too, from its first look on."""
+        from visualprof.server.remote_service import StoredRuns
+
+        if not self._settings.read_only:
+            self.logdir.elsewhere = StoredRuns(self.remote)
+            self.remote.busy = lambda: self.logdir.busy() | self.models.busy()
+        self.logdir.start()
 
     def _bind(self, ports: Sequence[int], app: Flask, **options: Any) -> Any:
         """The HTTP server on the first of the ports that is free.

@@ -21,7 +21,8 @@ class Settings:
     embedded_in: origins of pages, besides its own, that may show it in a frame.
     dist: the built page. data: where jobs are kept instead of the first log directory's `.visualprof`.
     database: its URL, with a password perhaps; "" is a file there.
-    store: the bucket of uploads and of results on their way; None keeps them in `data`. cache_bytes: of copies there.
+    store: the bucket of uploads and of results on their way; None keeps them in `data`. store_runs: and of runs.
+    cache_bytes: of copies beside the server.
     with_agent: run jobs on this machine. lease_s: how long an agent may be silent.
     token: without it nothing is changed and the registration token is not shown; "" asks for none.
     private: it is asked for reading, too.
@@ -44,6 +45,7 @@ class Settings:
     data: Path | None = None
     database: str = field(default="", repr=False)
     store: Place | None = None
+    store_runs: bool = False
     cache_bytes: int = CACHE_BYTES
     with_agent: bool = False
     lease_s: float = 30.0

@@ -12,12 +12,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
+from visualprof.errors import VisualprofError
 from visualprof.reader.cache import Cache
+from visualprof.reader.logdir.elsewhere import Elsewhere, is_here
 from visualprof.reader.logdir.known import Known
 from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, beside, new_span
 from visualprof.reader.logdir.pool import Parser
@@ -38,6 +41,7 @@ _ABANDONED = (
 )
 # Times that a scan took, until the next one; while events tell of most changes; when one has told of something.
 _REST, _WATCHED_REST, _TOLD_REST = 10, 100, 3
+_ASLEEP = ("waiting", None)  # state and summary of what is kept elsewhere, until somebody asks
 _PROGRESS_STEP = 0.02
 _MISSES, _TRIES = 2, 2
 
@@ -91,6 +95,7 @@ class LogDirectory:
     ) -> None:
         self.roots = roots(paths)
         self.watching = "polling"
+        self.elsewhere: Elsewhere | None = None  # to be set before the start
         self._parser = parser
         self.cache = cache
         self._events = events
@@ -157,6 +162,22 @@ class LogDirectory:
                 entry = self._files.get(span.log_file.file)
                 if entry and entry.job:
                     self._parser.hurry(entry.key)
+                elif entry and entry.span and entry.file.known and (entry.span.state, entry.span.summary) == _ASLEEP:
+                    entry.restless_since = 0.0
+                    self._submit(entry, entry.span)
+
+    def bring(self, path: str) -> None:
+        """Somebody is about to read a file of a listed run.
+
+        Raises: NotReady: it is being fetched, ask again. VisualprofError: it cannot be.
+        """
+        if self.elsewhere:
+            self.elsewhere.bring(path)
+
+    def busy(self) -> set[str]:
+        """Paths of files that are being parsed, or are about to be."""
+        with self._lock:
+            return {entry.file.path for entry in self._files.values() if entry.job}
 
     def show(self, run: str) -> None:
         """A page shows this run: its files are parsed next, also those that are found later."""
@@ -223,14 +244,17 @@ class LogDirectory:
         with self._scanning:
             began = time.monotonic()
             items = [item for root in self.roots for item in walk(root)]
+            others = self.elsewhere.files() if self.elsewhere else ()
             files = [item for item in items if isinstance(item, LogFile)]
+            files = list({file.file: file for file in (*files, *others)}.values()) if others else files
             # The newest first: it is what a page shows, and what is parsed while the others are looked into.
             news = sorted(filter(self._is_news, files), key=lambda file: -file.version.mtime_ns)
             found = time.monotonic()
             for file in news:
                 self._look(file)
             began += time.monotonic() - found
-            self._known.forget()
+            if others is not None:
+                self._known.forget()
             with self._lock:
                 for name in self._files.keys() - {file.file for file in files}:
                     self._forget(name)
@@ -292,7 +316,7 @@ class LogDirectory:
     def _look(self, file: LogFile) -> None:
         verdict, outcome = self._known.take(file)
         if verdict is None:
-            verdict = examine(file)
+            verdict = file.known or examine(file)
             self._known.keep(file, verdict)
         with self._lock:
             self.files_revision += 1
@@ -306,7 +330,7 @@ class LogDirectory:
             if verdict.kind in ("profile", "growing"):
                 failure = Failure(verdict.error, verdict.hint, kind="EmptyFile") if verdict.error else None
                 # A file that was seen to change is being written; one that is new may as well be whole.
-                state = "growing" if known or failure else "waiting"
+                state = "growing" if failure or (known and not file.known) else "waiting"
                 span = replace(new_span(file), state=state, format=verdict.format, failure=failure)
             problem = Problem(file.file, verdict.error.removeprefix(f"{file.name}: "), verdict.hint)
             self._show(entry, span, problem if verdict.kind == "skipped" else None)
@@ -336,10 +360,10 @@ class LogDirectory:
             self._show(entry, replace(span, state="failed", failure=replace(span.failure, hint=_ABANDONED)))
 
     def _settle(self, entry: _Entry) -> None:
-        """A profile that has come to rest is parsed."""
+        """A profile that has come to rest is parsed; one that is not here, when somebody asks for it."""
         if self._rests(entry):
             entry.restless_since = 0.0
-            if entry.span and entry.span.format:
+            if entry.span and entry.span.format and is_here(entry.file):
                 self._submit(entry, entry.span)
 
     def _rests(self, entry: _Entry) -> bool:
@@ -352,10 +376,32 @@ class LogDirectory:
         self._last_job += 1
         entry.job, entry.submitted = self._last_job, time.monotonic()
         self._jobs[entry.key] = entry.file.file
+        if self.elsewhere and not is_here(entry.file):
+            self._show(entry, replace(span, state="waiting", progress=0.0))
+            self.elsewhere.fetch(entry.file.path, partial(self._fetched, entry.key))
+        else:
+            self._parse(entry, span)
+
+    def _parse(self, entry: _Entry, span: Span) -> None:
         self._show(entry, replace(span, state="waiting", progress=0.0, failure=None))
         self._parser.submit(entry.key, entry.file.path, entry.file.version.size, (0, -entry.file.version.mtime_ns))
         if span.run == self._shown:
             self._parser.hurry(entry.key)
+
+    def _fetched(self, key: str, error: VisualprofError | None) -> None:
+        """From elsewhere: a file is here, or cannot be; what may come later is fetched when it is asked for again."""
+        with self._lock:
+            entry = self._files.get(self._jobs.get(key, ""))
+            if entry is None or entry.span is None:
+                return
+            if error is None:
+                self._parse(entry, entry.span)
+                return
+            del self._jobs[key]
+            entry.job = entry.misses = 0
+            state = "ready" if entry.span.summary else "waiting" if error.status == 503 else "failed"
+            failure = Failure(error.error, error.hint, error.status)
+            self._show(entry, replace(entry.span, state=state, failure=failure))
 
     def _drop_job(self, entry: _Entry) -> None:
         if entry.job:
@@ -387,8 +433,9 @@ class LogDirectory:
             if entry is None or entry.span is None:
                 return
             entry.job, entry.parse_s = 0, time.monotonic() - entry.submitted
-            if isinstance(outcome, Failure) and outcome.kind == "ProcessDied" and entry.deaths + 1 < _TRIES:
-                entry.deaths += 1  # something else may have ended it
+            lost = isinstance(outcome, Failure) and (outcome.kind == "ProcessDied" or not is_here(entry.file))
+            if lost and entry.deaths + 1 < _TRIES:
+                entry.deaths += 1  # something else may have ended it, or taken the file away
                 self._submit(entry, entry.span)
                 return
             self._take(entry, outcome)

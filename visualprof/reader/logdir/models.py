@@ -71,6 +71,11 @@ class ModelReader:
             for reading in self._readings.values():
                 reading.done.set()
 
+    def busy(self) -> set[str]:
+        """Paths of files that are being read, or are about to be."""
+        with self._lock:
+            return {str(reading.path) for reading in self._readings.values()}
+
     def forget_failures(self) -> None:
         """What could not be read is tried again."""
         with self._lock:

@@ -56,8 +56,20 @@ class Version(msgspec.Struct, frozen=True):
     inode: int
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """profile: of `format`. growing: too short to say. skipped: looks like one, is none. other: never mentioned."""
+
+    kind: Literal["profile", "growing", "skipped", "other"]
+    format: str = ""
+    error: str = ""
+    hint: str = ""
+
+
 class LogFile(msgspec.Struct, frozen=True):
-    """A file. file: how it is called towards users, unique; folder: below its root, with `/`."""
+    """A file. file: how it is called towards users, unique; folder: below its root, with `/`.
+
+    known: what it is, of one that is kept `elsewhere`, and perhaps not here; its format may be that of a model.
+    """
 
     path: str
     file: str
@@ -65,6 +77,7 @@ class LogFile(msgspec.Struct, frozen=True):
     folder: str
     name: str
     version: Version
+    known: Verdict | None = None
 
 
 class LiveFolder(msgspec.Struct, frozen=True):
@@ -82,15 +95,6 @@ class Problem(msgspec.Struct, frozen=True):
     file: str
     error: str
     hint: str
-
-
-class Verdict(msgspec.Struct, frozen=True):
-    """profile: of `format`. growing: too short to say. skipped: looks like one, is none. other: never mentioned."""
-
-    kind: Literal["profile", "growing", "skipped", "other"]
-    format: str = ""
-    error: str = ""
-    hint: str = ""
 
 
 def roots(paths: Sequence[str | Path]) -> list[Root]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from visualprof.reader.logdir.scan import Root
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.arrivals import Arrivals
 from visualprof.remote.queue.store.blobs import Blobs
@@ -17,6 +19,7 @@ from visualprof.remote.queue.tasks.finish import Finisher
 from visualprof.remote.queue.tasks.jobs import Jobs
 from visualprof.remote.queue.tasks.leases import Leases
 from visualprof.remote.queue.tasks.logs import Logs
+from visualprof.remote.queue.tasks.mirror import Mirror
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.relay import Relay
 from visualprof.remote.queue.tasks.removal import Removal
@@ -28,7 +31,7 @@ from visualprof.remote.queue.whole import Queue
 
 def open_queue(
     folder: Path,
-    root: Path,
+    root: Root,
     secret: str,
     notifier: Notifier,
     lease_s: float,
@@ -36,6 +39,8 @@ def open_queue(
     read_only: bool = False,
     place: Place | None = None,
     cache_bytes: int = 0,
+    runs_too: bool = False,
+    busy: Callable[[], set[str]] = set,
 ) -> Queue:
     """The queue of a folder; from now on lost tasks are taken back.
 
@@ -48,6 +53,7 @@ def open_queue(
         url: of the database; "" is a file of SQLite in the folder.
         read_only: nothing is changed.
         place: the bucket in which files are kept; None keeps them in the folder. cache_bytes: of copies of it there.
+        runs_too: it keeps the files of runs, too. busy: paths of files that are being read for longer than a moment.
 
     Raises: VisualprofError: the database or the bucket cannot be used.
     """
@@ -57,10 +63,12 @@ def open_queue(
     number = None if url else file_number(folder / DATABASE)
     jobs = Jobs(database, notifier, lease_s)
     leases = Leases(database, store, notifier, lease_s)
-    results = Results(database, store, root)
+    bucket = store if isinstance(store, Bucket) else None
+    results = Results(database, store, root.path, bucket if runs_too else None)
+    mirror = Mirror(database, bucket, root, results.partial, busy) if bucket and not read_only else None
     blobs, agents, logs = Blobs(database, store), Agents(database, lease_s), Logs(folder / "logs", database)
-    removal = Removal(database, jobs, results, store, folder, root)
-    finisher = Finisher(database, jobs, leases, results, agents, blobs, logs)
+    removal = Removal(database, jobs, results, store, folder, root.path)
+    finisher = Finisher(database, jobs, leases, results, agents, blobs, logs, mirror)
     retention = Retention(database, removal)
     upkeep = None
     if not read_only:
@@ -77,7 +85,9 @@ def open_queue(
     relay = Relay(database, notifier) if url else None
     if relay:
         relay.start()
+    if mirror:
+        mirror.start()
     return Queue(
         database, number, store, signer, notifier, blobs, jobs, agents, leases, logs, results, finisher, removal,
-        retention, Quotas(database), Arrivals(database), upkeep, relay,
+        retention, Quotas(database), Arrivals(database), upkeep, relay, mirror,
     )  # fmt: skip

@@ -48,7 +48,8 @@ class Remote:
         waiters: how many agents may wait at a time.
         database: its URL; "" is a file in the folder.
         store: the bucket of uploads and what arrives; None keeps them in the folder.
-        cache_bytes: of copies of a bucket's files in the folder.
+        cache_bytes: of copies of a bucket's files beside it.
+        store_runs: the bucket keeps the files of new runs, too.
     """
 
     def __init__(
@@ -62,10 +63,13 @@ class Remote:
         database: str = "",
         store: Place | None = None,
         cache_bytes: int = CACHE_BYTES,
+        store_runs: bool = False,
     ) -> None:
         self.root = root
         self.folder = data.absolute() if data else root.path / ".visualprof"
         self._url, self._place, self._cache_bytes = database, store, cache_bytes
+        self._store_runs = store_runs
+        self.busy: Callable[[], set[str]] = set  # paths of files that are being read for longer than a moment
         self._file = self.folder / DATABASE
         self.read_only = read_only
         self.intervals = intervals or Intervals()
@@ -248,8 +252,8 @@ class Remote:
         from visualprof.remote.queue.opening import open_queue  # with the libraries of the database: 0.2 s
 
         return open_queue(
-            self.folder, self.root.path, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only,
-            self._place, self._cache_bytes,
+            self.folder, self.root, secret, self._notifier, self.intervals.lease_s, self._url, self.read_only,
+            self._place, self._cache_bytes, self._store_runs, lambda: self.busy(),
         )  # fmt: skip
 
     def _known_token(self) -> str:

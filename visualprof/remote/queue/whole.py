@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
     from visualprof.remote.queue.tasks.jobs import Jobs
     from visualprof.remote.queue.tasks.leases import Leases
     from visualprof.remote.queue.tasks.logs import Logs
+    from visualprof.remote.queue.tasks.mirror import Mirror
     from visualprof.remote.queue.tasks.notifier import Notifier
     from visualprof.remote.queue.tasks.relay import Relay
     from visualprof.remote.queue.tasks.removal import Removal
@@ -29,7 +30,7 @@ if TYPE_CHECKING:  # the API names it before it is opened, and opening it loads 
 class Queue:
     """Everything. number: of the database's file, None for a URL. upkeep: None where nothing is changed.
 
-    relay: None where no other server can tell of work.
+    relay: None where no other server can tell of work. mirror: None without a bucket.
     """
 
     database: Database
@@ -50,6 +51,7 @@ class Queue:
     arrivals: Arrivals
     upkeep: Upkeep | None = None
     relay: Relay | None = None
+    mirror: Mirror | None = None
 
     def keep(self, name: str, read: Read) -> tuple[str, int]:
         """Stores an uploaded file, for which jobs may wait; its sha256 and size.
@@ -67,6 +69,8 @@ class Queue:
 
     def close(self) -> None:
         """Ends its threads and its connections."""
+        if self.mirror:
+            self.mirror.close()
         if self.relay:
             self.relay.close()
         if self.upkeep:

@@ -269,6 +269,8 @@ def _row(report: Report, runs: set[str]) -> ReportRow:
 
 def _point(logdir: LogDirectory, now: Listing, report: Report, point: Point) -> PointAnswer:
     """Everything about a point; a trace that is still being parsed is waited for by a 503."""
+    if report.latencies:
+        logdir.bring(report.latencies)
     latencies = read_latencies(report, point)
     charts = {"histogram": histogram(latencies, point), "samples": over_time(latencies, point.duration_ns)}
     profile, trace, location = _profile(logdir, now, report, point)

@@ -41,7 +41,7 @@ class Results:
 
     def __init__(self, root: Root) -> None:
         self._root = root
-        self._kept: dict[tuple[str, int, int], Report | None] = {}
+        self._kept: dict[tuple[str, int, int], Report] = {}
 
     def of_all(self, tasks: Sequence[Task]) -> tuple[list[ResultRow], list[Verdict]]:
         """The results of tasks, and what is to be known of them beside each other."""
@@ -53,11 +53,12 @@ class Results:
         if task.run is None:
             return None
         key = (task.run, task.attempt, task.updated_ns)
-        if key not in self._kept:
+        report = self._kept.get(key) or self._read(task.run)
+        if report:
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
-            self._kept[key] = self._read(task.run)
-        return self._kept[key]
+            self._kept[key] = report
+        return report
 
     def _read(self, run: str) -> Report | None:
         parts = {name: file for name in PARTS if (file := _file(self._root, run, name))}

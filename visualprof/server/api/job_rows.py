@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import islice, takewhile
+from pathlib import Path
 from typing import Annotated, NamedTuple, cast
 
 import msgspec
@@ -325,6 +326,13 @@ class JobList:
         )
 
 
+def _published(queue: Queue, task: Task, attempt: int) -> Path | None:
+    """The log in a run of the bucket, where this server has no other."""
+    if queue.mirror is None or task.run is None or attempt != task.attempt or queue.logs.path(task, attempt).is_file():
+        return None
+    return queue.mirror.log(task.run)
+
+
 def _soon_removed(queue: Queue) -> dict[str, int]:
     soon = queue.database.now_ns() + _SOON_NS
     return {job: at_ns for job, at_ns in queue.retention.due().items() if at_ns < soon}
@@ -343,11 +351,11 @@ def _point_row(task: Task, point: dict[str, object]) -> PointRow:
 def piece(queue: Queue, name: str, query: LogQuery) -> LogAnswer:
     """What the request asks for: bytes from `offset`, or the last ones when it is negative.
 
-    Raises: NotFound.
+    Raises: NotFound. NotReady: it is being fetched. StoreDown.
     """
     task = queue.jobs.of_task(name, who().viewer).task(name)
     attempt = task.attempt if query.attempt is None else query.attempt
-    data, begin, size = queue.logs.read(task, attempt, query.offset)
+    data, begin, size = queue.logs.read(task, attempt, query.offset, published=_published(queue, task, attempt))
     ended = attempt < task.attempt or task.state in FINAL
     lead = _lead(data) if begin else 0
     more = begin + len(data) < size or not ended

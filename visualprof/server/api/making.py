@@ -48,10 +48,17 @@ class Making:
                 task = queue.jobs.of_task(name).task(name)
             except NotFound:  # removed meanwhile
                 continue
-            if task.run and (self._remote.root.path / task.run).is_dir():
+            if task.run and self._is_there(queue, task.run):
                 place = self._shown(task.run)
                 made[name] = replace(self._made[name], id=place, folder=place, state=task.state)
         return made
+
+    def _is_there(self, queue: Queue, run: str) -> bool:
+        if queue.mirror:
+            queue.mirror.look()
+            if queue.mirror.holds(run):
+                return True
+        return (self._remote.root.path / run).is_dir()
 
     def _report(self, job: Job, task: Task, agent: Agent | None, points: list[dict[str, object]], run: str) -> Report:
         from visualprof.remote.queue.tasks.finish import documents  # with the libraries of the database

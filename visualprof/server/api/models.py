@@ -165,6 +165,8 @@ class Models:
         if found[0].uploaded and not found[1].is_file():
             for _, fetch in self._others:
                 fetch(found[1])
+        if not found[0].uploaded:
+            self._logdir.bring(str(found[1]))
         return self.read(found, WAIT_S)
 
     def read(self, entry: Entry, wait_s: float) -> ModelGraph:
@@ -225,6 +227,8 @@ class Models:
 
         Raises: UnknownFormat: by its name it should be one. SourceError.
         """
+        if file.known:
+            return file.known.format if file.known.kind == "other" else ""
         key, heads = _version(file), self._heads
         if key not in heads:
             try:

@@ -128,7 +128,7 @@ class Store:
         del size
         place(self.path(key), target)
         with target.open("rb") as file:
-            return _digest(file.read)[0]
+            return digest_of(file.read)[0]
 
     def append(self, key: str, offset: int, read: Read, limit: int) -> int:
         """Adds bytes at the end, which must be at `offset`; the new size. A piece that does not fit is not kept.
@@ -214,10 +214,10 @@ def _receive(path: Path, read: Read, limit: int) -> tuple[str, int]:
             file.write(piece)
             return piece
 
-        return _digest(taken)
+        return digest_of(taken)
 
 
-def _digest(read: Read) -> tuple[str, int]:
+def digest_of(read: Read) -> tuple[str, int]:
     """sha256 and size of a stream."""
     digest, size = hashlib.sha256(), 0
     while piece := read(CHUNK):

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Container, Generator, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 PART = 16 << 20  # larger files come in parts
 AHEAD = 32  # addresses of parts at once: they are good for 15 minutes
 _PAUSE_S = 15.0
+_PATIENCE_S, _SLOWEST = 60.0, 256 << 10  # for a file, and bytes a second that it must come with
 _IN_USE_NS = 60 * 10**9
 _LARGE = 1 << 30  # a service copies larger ones in pieces of a quarter of it
 _GONE = {"404", "NoSuchKey", "NoSuchUpload", "NotFound"}
@@ -52,7 +53,7 @@ class Bucket(Store):
 
     def __init__(self, folder: Path, signer: Signer, place: Place, most_bytes: int) -> None:
         super().__init__(folder, signer)
-        self._place, self._most = place, most_bytes
+        self.place, self._most = place, most_bytes
         self._s3, self._signing = _client(place, place.endpoint), _client(place, place.public)
         self._filling = [threading.Lock() for _ in range(64)]
         self._again = 0.0  # not asked before: requests that all wait for a service would leave none for pages
@@ -76,9 +77,9 @@ class Bucket(Store):
             if not path.is_file():
                 with self._arriving() as part:
                     if self._download(key, part)[1] != path.name:
-                        raise VisualprofError(f"{key} is damaged in {self._place}", "upload the file again")
+                        raise VisualprofError(f"{key} is damaged in {self.place}", "upload the file again")
                     self._keep(part, path)
-        _used(path)
+        used(path)
         return path
 
     def put(self, read: Read, limit: int) -> tuple[str, int]:
@@ -88,8 +89,8 @@ class Bucket(Store):
         """
         digest, size = super().put(read, limit)
         with super().path(f"blobs/{digest}").open("rb") as file, self._asked():
-            self._s3.upload_fileobj(file, self._place.bucket, self._full(f"blobs/{digest}"))
-        self._trim()
+            self._s3.upload_fileobj(file, self.place.bucket, self._full(f"blobs/{digest}"))
+        self.trim()
         return digest, size
 
     def adopt(self, key: str, size: int, sha256: str = "") -> str:
@@ -159,6 +160,14 @@ class Bucket(Store):
             return hashlib.sha256().hexdigest()
         return self._download(key, target, size)[1]
 
+    def keep(self, path: Path, key: str) -> None:
+        """Puts a file of a run into the bucket.
+
+        Raises: StoreDown.
+        """
+        with path.open("rb") as file, self._asked():
+            self._s3.upload_fileobj(file, self.place.bucket, self._full(key))
+
     def delete(self, prefix: str) -> None:
         """Removes the copy of a blob, or what is arriving.
 
@@ -170,11 +179,11 @@ class Bucket(Store):
         below = self._full(prefix) + ("" if prefix.count("/") == 2 else "/")
         for key in self._keys("list_objects_v2", "Contents", below):
             with self._asked():
-                self._s3.delete_object(Bucket=self._place.bucket, Key=key["Key"])
+                self._s3.delete_object(Bucket=self.place.bucket, Key=key["Key"])
         for upload in self._keys("list_multipart_uploads", "Uploads", below):
             with self._asked(), contextlib.suppress(NotFound):
                 self._s3.abort_multipart_upload(
-                    Bucket=self._place.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+                    Bucket=self.place.bucket, Key=upload["Key"], UploadId=upload["UploadId"]
                 )
 
     def purge(self, blob: str) -> None:
@@ -190,6 +199,19 @@ class Bucket(Store):
         if room == "incoming":
             found += [row["Key"] for row in self._keys("list_multipart_uploads", "Uploads", below)]
         return sorted({key.removeprefix(below).partition("/")[0] for key in found})
+
+    def run_files(self, age_s: float = float("-inf")) -> set[str]:
+        """Keys of files of runs that have been there for longer than so many seconds.
+
+        Raises: StoreDown.
+        """
+        rows, prefix = self._keys("list_objects_v2", "Contents", self._full("runs/")), self.place.prefix
+        return {r["Key"].removeprefix(prefix) for r in rows if time.time() - r["LastModified"].timestamp() > age_s}
+
+    def remove_run_file(self, key: str) -> None:
+        """Removes a file of a run that no row names."""
+        with self._asked():
+            self._s3.delete_object(**self._at(key))
 
     def age_s(self, blob: str) -> float:
         """Since when a blob is there; 0 without it."""
@@ -211,10 +233,10 @@ class Bucket(Store):
             return self._signing.generate_presigned_url(operation, {**self._at(key), **facts}, ExpiresIn=PUT_S)
 
     def _full(self, key: str) -> str:
-        return f"{self._place.prefix}{key}"
+        return f"{self.place.prefix}{key}"
 
     def _at(self, key: str) -> dict[str, str]:
-        return {"Bucket": self._place.bucket, "Key": self._full(key)}
+        return {"Bucket": self.place.bucket, "Key": self._full(key)}
 
     def _head(self, key: str) -> dict[str, Any] | None:
         with contextlib.suppress(NotFound), self._asked():
@@ -241,7 +263,7 @@ class Bucket(Store):
 
     def _keys(self, operation: str, rows: str, below: str) -> list[dict[str, Any]]:
         with self._asked():
-            pages = self._s3.get_paginator(operation).paginate(Bucket=self._place.bucket, Prefix=below)
+            pages = self._s3.get_paginator(operation).paginate(Bucket=self.place.bucket, Prefix=below)
             return [row for page in pages for row in page.get(rows, [])]
 
     def _copy(self, key: str, to: str, tag: str) -> None:
@@ -250,14 +272,17 @@ class Bucket(Store):
         pieces = transfer.TransferConfig(multipart_threshold=_LARGE, multipart_chunksize=_LARGE // 4)
         same = {"CopySourceIfMatch": tag}
         with self._asked():
-            self._s3.copy(self._at(key), self._place.bucket, self._full(to), ExtraArgs=same, Config=pieces)
+            self._s3.copy(self._at(key), self.place.bucket, self._full(to), ExtraArgs=same, Config=pieces)
 
     def _download(self, key: str, target: Path, most: int = 1 << 62) -> tuple[str, str]:
         """Writes a file, not much more than `most` bytes of it; its tag and sha256."""
         digest, left = hashlib.sha256(), most
         with self._asked(), target.open("wb") as file:
             answer = self._s3.get_object(**self._at(key))
+            end = time.monotonic() + _PATIENCE_S + answer["ContentLength"] / _SLOWEST
             while left >= 0 and (piece := answer["Body"].read(CHUNK)):
+                if time.monotonic() > end:
+                    raise StoreDown(f"the store {self.place} is too slow")
                 digest.update(piece)
                 file.write(piece)
                 left -= len(piece)
@@ -277,21 +302,32 @@ class Bucket(Store):
     def _keep(self, part: Path, path: Path) -> None:
         part.chmod(0o444)  # results are links to it
         part.replace(path)
-        self._trim()
+        self.trim()
 
-    def _trim(self) -> None:
-        """Removes the copies that were used the longest ago."""
-        found: list[tuple[int, int, Path]] = []
-        for path in (self._folder / "blobs").iterdir():
+    def trim(self, others: Iterable[Path] = (), busy: Container[str] = ()) -> bool:
+        """Removes the copies that were used the longest ago; is there still too much, as all else is in use?
+
+        Args:
+            others: copies outside this folder.
+            busy: paths of those that are being read.
+        """
+        folder, found = self._folder / "blobs", dict[tuple[int, int], tuple[int, int, list[Path]]]()
+        for path in (*(folder.iterdir() if folder.is_dir() else ()), *others):
             with contextlib.suppress(FileNotFoundError):
                 status = path.stat()
-                found.append((max(status.st_atime_ns, status.st_mtime_ns), status.st_size, path))
-        over = sum(size for _, size, _ in found) - self._most
-        for used, size, path in sorted(found):
-            if over <= 0 or used > time.time_ns() - _IN_USE_NS:
+                latest = max(status.st_atime_ns, status.st_mtime_ns)
+                # The copy of a model and that in a run are one file.
+                found.setdefault((status.st_dev, status.st_ino), (latest, status.st_size, []))[2].append(path)
+        over = sum(size for _, size, _ in found.values()) - self._most
+        for latest, size, paths in sorted(found.values()):
+            if over <= 0 or latest > time.time_ns() - _IN_USE_NS:
                 break
-            path.unlink(missing_ok=True)
-            over -= size
+            if not any(str(path) in busy for path in paths):
+                for path in paths:
+                    with contextlib.suppress(PermissionError):  # another system's way to say that it is being read
+                        path.unlink(missing_ok=True)
+                over -= size
+        return over > 0
 
     @contextlib.contextmanager
     def _asked(self) -> Generator[None]:
@@ -302,25 +338,25 @@ class Bucket(Store):
         exceptions: Any = import_module("botocore.exceptions")
         began = time.monotonic()
         if began < self._again:
-            raise StoreDown(f"the store {self._place} does not answer")
+            raise StoreDown(f"the store {self.place} does not answer")
         try:
             yield
         except (exceptions.ClientError, exceptions.BotoCoreError) as error:
-            answer: dict[str, Any] = getattr(error, "response", {})
+            answer: dict[str, Any] = getattr(error, "response", None) or {}  # None where a connection broke
             code, status = (
                 answer.get("Error", {}).get("Code", ""),
                 answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0),
             )
             if code in _GONE:
-                raise NotFound(f"{self._place} has no such file") from error
-            _log.warning("%s: %s", self._place, error)
+                raise NotFound(f"{self.place} has no such file") from error
+            _log.warning("%s: %s", self.place, error)
             if not code:  # it is left alone for as long as it kept us waiting
                 self._again = time.monotonic() + min(time.monotonic() - began, _PAUSE_S)
-            why = f"the store {self._place} answers {code}" if code else f"the store {self._place} does not answer"
+            why = f"the store {self.place} answers {code}" if code else f"the store {self.place} does not answer"
             raise StoreDown(why, refused=400 <= status < 429) from error
 
 
-def _used(path: Path) -> None:
+def used(path: Path) -> None:
     """Now, by the time of access: results are the same file, and the time of change is theirs, too."""
     with contextlib.suppress(FileNotFoundError):
         os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))

@@ -19,7 +19,7 @@ from visualprof.errors import NotFound
 from visualprof.remote.protocol import FINAL, JOB_SCHEMA
 from visualprof.remote.queue.check.names import REQUIRED, model_name
 from visualprof.remote.queue.check.shapes import points_of_spec
-from visualprof.remote.queue.refusals import DiskFull, Stale, Unfit
+from visualprof.remote.queue.refusals import DiskFull, Stale, StoreDown, Unfit
 from visualprof.remote.queue.store.agents import Agents
 from visualprof.remote.queue.store.blobs import Blobs
 from visualprof.remote.queue.store.database import Database
@@ -28,7 +28,8 @@ from visualprof.remote.queue.store.records import Agent, Job, Task
 from visualprof.remote.queue.store.tables import points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs, touch
 from visualprof.remote.queue.tasks.leases import Leases, Report
-from visualprof.remote.queue.tasks.logs import Logs
+from visualprof.remote.queue.tasks.logs import LOG, Logs
+from visualprof.remote.queue.tasks.mirror import Mirror
 from visualprof.remote.queue.tasks.points import FILE as POINTS
 from visualprof.remote.queue.tasks.points import read_points
 from visualprof.remote.queue.tasks.results import Results
@@ -55,6 +56,7 @@ class Finisher:
         agents: Agents,
         blobs: Blobs,
         logs: Logs,
+        mirror: Mirror | None = None,
     ) -> None:
         self._database = database
         self._jobs = jobs
@@ -63,6 +65,7 @@ class Finisher:
         self._agents = agents
         self._blobs = blobs
         self._logs = logs
+        self._mirror = mirror
         self._locks = [threading.Lock() for _ in range(64)]
 
     def finish(self, agent: Agent, task: str, token: str, report: Report) -> None:
@@ -113,18 +116,27 @@ class Finisher:
             measured = read_points(folder / POINTS) if folder else None
             if job and report.state == "succeeded":
                 _refuse_part(len(measured or ()), job)
+            kept = self._results.keep(folder, run, task, job.request) if folder and run and job else []
             # The folder is renamed inside the transaction: a lease that is over can neither end nor publish.
             with self._database.write() as connection:
                 self._leases.end(connection, agent, task.id, token, report, run, measured)
                 self._results.forget(connection, task)
                 if folder and run:
+                    self._results.note(connection, task, kept)
                     self._results.publish(folder, run)
+            self._published(kept)
         finally:
             self._results.discard(folder)
+
+    def _published(self, kept: list[dict[str, Any]]) -> None:
+        if kept and self._mirror:
+            self._mirror.look()
 
     def _remove_arrived(self, task: Task) -> None:
         try:
             self._results.remove_arrived(task)
+        except StoreDown as error:
+            _log.warning("what arrived of %s is removed later: %s", task.id, error.error)
         except Exception:  # noqa: BLE001 - the task has ended; what is left over is removed at the next start
             _log.exception("removing what arrived of %s failed", task.id)
 
@@ -139,11 +151,14 @@ class Finisher:
         try:
             self._write(folder, job, task, measured)
             run = self._results.vacant(job.id, f"{job.folder}/{task.spec.id}")
+            kept = self._results.keep(folder, run, task, job.request)
             same = (tasks.c.id == task.id) & (tasks.c.attempt == task.attempt) & (tasks.c.state == task.state)
             with self._database.write() as connection:  # nobody may have tried it again meanwhile
                 if connection.execute(update(tasks).where(same).values(run=run)).rowcount:
                     touch(connection, job.id)
+                    self._results.note(connection, task, kept)
                     self._results.publish(folder, run)
+            self._published(kept)
         finally:
             self._results.discard(folder)
 
@@ -161,7 +176,7 @@ class Finisher:
         place(self._blobs.path(model.blob), folder / file)
         log = self._logs.path(task, task.attempt)
         if log.is_file():
-            place(log, folder / "log.txt")
+            place(log, folder / LOG)
 
 
 def _refuse_part(points: int, job: Job) -> None:

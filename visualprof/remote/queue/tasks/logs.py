@@ -14,6 +14,7 @@ from visualprof.remote.queue.store.records import Task
 from visualprof.remote.queue.store.tables import tasks
 from visualprof.remote.queue.tasks.jobs import touch
 
+LOG = "log.txt"  # in the folder of a result
 CAP = 16 << 20
 PIECE = 256 << 10
 _NOTED = update(tasks).where(tasks.c.id == bindparam("of"), tasks.c.attempt == bindparam("of_attempt"))
@@ -51,15 +52,19 @@ class Logs:
             self._note(task, size, max(cut, task.log_cut))
         return size, cut > 0
 
-    def read(self, task: Task, attempt: int, offset: int, limit: int = PIECE) -> tuple[bytes, int, int]:
+    def read(
+        self, task: Task, attempt: int, offset: int, limit: int = PIECE, published: Path | None = None
+    ) -> tuple[bytes, int, int]:
         """A piece, where it begins, and the whole size; a negative offset counts from the end.
+
+        published: where it is as a part of the result instead.
 
         Raises: NotFound: no such attempt.
         """
         if not 0 <= attempt <= task.attempt:
             raise NotFound(f"task {task.id} has no attempt {attempt}")
         try:
-            with self.path(task, attempt).open("rb") as file:
+            with (published or self.path(task, attempt)).open("rb") as file:
                 size = file.seek(0, 2)
                 begin = max(size + offset, 0) if offset < 0 else min(offset, size)
                 file.seek(begin)

@@ -23,6 +23,7 @@ from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.records import Job
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, points, tasks
 from visualprof.remote.queue.tasks.jobs import Jobs
+from visualprof.remote.queue.tasks.mirror import run_of
 from visualprof.remote.queue.tasks.results import Results
 
 
@@ -63,10 +64,11 @@ class Removal:
         """
         job = self._jobs.one(name)
         with self._database.read() as connection:
-            own = _own_blobs(connection, job)
+            own, kept = _own_blobs(connection, job), _kept(connection, [job])
         runs, others = self._runs(job), set(job.request.blobs) - set(own)
-        paths = [*(self._root / run for run in runs), *self._files(job, own)]
-        return Freed(runs, _size(paths, list(map(self._store.local, others)) if job.owner else None))
+        paths = [*(self._root / run for run in runs if run not in kept), *self._files(job, own)]
+        size = _size(paths, list(map(self._store.local, others)) if job.owner else None)
+        return Freed(sorted({*runs, *kept}), size + sum(kept.values()))
 
     def frees_together(self, names: Sequence[str]) -> int:
         """Bytes on the disk that removing these jobs frees, for who may know of all files.
@@ -75,9 +77,9 @@ class Removal:
         """
         of = [self._jobs.one(name) for name in names]
         with self._database.read() as connection:
-            unneeded = _unneeded_without(connection, of)
-        runs = [self._root / run for job in of for run in self._runs(job)]
-        return _size(
+            unneeded, kept = _unneeded_without(connection, of), _kept(connection, of)
+        runs = [self._root / run for job in of for run in self._runs(job) if run not in kept]
+        return sum(kept.values()) + _size(
             [*runs, *(file for job in of for file in self._files(job, ())), *map(self._store.local, unneeded)], None
         )
 
@@ -127,6 +129,16 @@ def _own_blobs(connection: Connection, job: Job) -> list[str]:
     others = exists().where(jobs.c.id != job.id, same, jobs.c.request.contains(blobs.c.sha256))
     mine = blobs.c.sha256.in_(list(job.request.blobs))
     return list(connection.execute(select(blobs.c.sha256).where(mine, ~others)).scalars())
+
+
+def _kept(connection: Connection, of: Sequence[Job]) -> dict[str, int]:
+    """The results of jobs that are in the bucket, with their bytes there."""
+    mine = artefacts.c.task.in_([task.id for job in of for task in job.tasks])
+    rows = connection.execute(select(artefacts).where(mine, artefacts.c.key.startswith("runs/")))
+    kept = Counter[str]()
+    for row in rows:
+        kept[run_of(row.key)] += row.size_bytes
+    return kept
 
 
 def _unneeded_without(connection: Connection, of: Sequence[Job]) -> list[str]:

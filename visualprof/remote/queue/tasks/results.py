@@ -21,7 +21,9 @@ from visualprof.remote.queue.refusals import Unfit, disk
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.files import Part, Store, place
 from visualprof.remote.queue.store.records import Task
+from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts
+from visualprof.remote.queue.tasks.mirror import keep
 from visualprof.remote.queue.tasks.told import Announced
 
 MAX_HEAD = 4 << 20  # of the required files
@@ -48,12 +50,14 @@ class Results:
     Args:
         database, store: of the queue.
         root: the log directory.
+        bucket: where the files of runs are kept; None keeps them in the log directory.
     """
 
-    def __init__(self, database: Database, store: Store, root: Path) -> None:
+    def __init__(self, database: Database, store: Store, root: Path, bucket: Bucket | None = None) -> None:
         self._database = database
         self._store = store
         self._root = root
+        self._bucket = bucket
         self.partial = root / ".visualprof" / "results.partial"
 
     def announce(self, task: Task, files: Sequence[Announced]) -> list[Upload]:
@@ -122,6 +126,20 @@ class Results:
         except (OSError, ValueError, RecursionError):
             return False
         return head.get("job") == job and not target.is_symlink()
+
+    def keep(self, folder: Path, run: str, task: Task, request: Request) -> list[dict[str, Any]]:
+        """Puts a prepared folder into the bucket, where runs are kept there; rows for `note`.
+
+        Raises: StoreDown.
+        """
+        return keep(self._bucket, folder, run, task, request.blobs) if self._bucket else []
+
+    @staticmethod
+    def note(connection: Connection, task: Task, kept: list[dict[str, Any]]) -> None:
+        """Takes note of what is kept of a task, in place of what was kept or announced before."""
+        connection.execute(delete(artefacts).where(artefacts.c.task == task.id))
+        if kept:
+            connection.execute(insert(artefacts), kept)
 
     def publish(self, folder: Path, run: str) -> None:
         """Puts a prepared folder in its place; an earlier result there gives way.

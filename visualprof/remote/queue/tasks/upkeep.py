@@ -19,6 +19,7 @@ from visualprof.remote.queue.store.files import Store
 from visualprof.remote.queue.store.quotas import end_use
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import DAY_NS, rules_of
+from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artefacts, blobs, holders, jobs, tasks, uploads
 from visualprof.remote.queue.tasks.jobs import touch
 from visualprof.remote.queue.tasks.notifier import Notifier
@@ -27,6 +28,7 @@ _log = logging.getLogger(__name__)
 
 UPLOAD_NS = 3600 * 10**9
 REMOVE_EVERY_S = 3600
+_STRAY_S = 24 * 3600  # files of a run are there before it is: a large one takes its time
 _OLD_S = 3600  # younger files may be the work of another server on the same folder
 
 
@@ -203,6 +205,18 @@ def _remove_unnamed(database: Database, store: Store) -> None:
         if name not in known and store.age_s(name) > _OLD_S:  # else it is being uploaded
             _log.info("removing blobs/%s, which nobody needs any more", name)
             store.purge(name)
+    if isinstance(store, Bucket):
+        _remove_old_runs(database, store)
+
+
+def _remove_old_runs(database: Database, store: Bucket) -> None:
+    """Files of runs that were removed or replaced, or never published."""
+    old = store.run_files(_STRAY_S)
+    with database.read() as connection:
+        named = select(artefacts.c.key).where(artefacts.c.key.startswith("runs/"))
+        old.difference_update(connection.execute(named).scalars())
+    for key in old:
+        store.remove_run_file(key)
 
 
 def unused_for(days: int, now: int) -> ColumnElement[bool]:
@@ -232,9 +246,10 @@ def _live(connection: Connection, now: int) -> set[str]:
     arriving = connection.execute(select(uploads.c.id)).scalars()
     rows = connection.execute(select(tasks.c.id, tasks.c.attempt).where(tasks.c.state.in_(("running", "waiting"))))
     live = {(row.id, row.attempt) for row in rows}
-    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).distinct()).all():
+    coming = artefacts.c.key.startswith("incoming/")
+    for row in connection.execute(select(artefacts.c.task, artefacts.c.attempt).where(coming).distinct()).all():
         if (row.task, row.attempt) not in live:
-            connection.execute(delete(artefacts).filter_by(task=row.task, attempt=row.attempt))
+            connection.execute(delete(artefacts).where(coming).filter_by(task=row.task, attempt=row.attempt))
     return {f"{task}-{attempt}" for task, attempt in live}.union(arriving)
 
 

@@ -16,6 +16,11 @@ describe("result_location", () => {
     if (timeline?.spans[0]) timeline.spans[0].state = "parsing";
     expect(result_location(one)).toBeNull();
   });
+  it("is the overview of one that nobody has begun to read, which comes when it is opened", () => {
+    const one = run(["timeline", []]);
+    for (const worker of one.workers) for (const span of worker.spans) span.state = "waiting";
+    expect(result_location(one)).toEqual({ path: "/overview", query: { run: "j/s" } });
+  });
   it("is nowhere until something of it was read", () => {
     expect(result_location(run(["timeline", []]))).toBeNull();
     expect(result_location(undefined)).toBeNull();

@@ -4,9 +4,13 @@ import type { Run } from "../../api/model";
 
 const PAGES = ["overview", "profile", "trace"] as const;
 
-/** Null until the watcher has read it, all of it: the first file that is ready may be the one that says least. */
+/** Null while the server reads it, until it has all of it: the first file that is ready may be the one that says least.
+ * What nobody has begun to read is perhaps in a store, and comes when it is opened. */
 export function result_location(run: Run | undefined): RouteLocationRaw | null {
-  if (!run || run.workers.some((worker) => worker.spans.some((span) => span.state === "waiting" || span.state === "parsing"))) return null;
+  if (!run) return null;
+  const states = new Set(run.workers.flatMap((worker) => worker.spans.map((span) => span.state)));
+  if (states.has("waiting") && states.size === 1) return { path: "/overview", query: { run: run.id } };
+  if (states.has("waiting") || states.has("parsing")) return null;
   for (const page of PAGES) {
     for (const [place, worker] of run.workers.entries()) {
       for (const [number, span] of worker.spans.entries()) {

@@ -1,0 +1,187 @@
+"""Files that are kept elsewhere: listed always, here and parsed once somebody asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from visualprof.errors import NotReady, VisualprofError
+from visualprof.reader.cache import Cache
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Span
+from visualprof.reader.logdir.pool import Listener
+from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
+from visualprof.reader.logdir.summary import Failure, Summary
+
+SUMMARY = Summary("f", "kineto", "pytorch", -1, 1, 1, (), ("overview",), (), False)
+DOWN = NotReady("the store does not answer")
+
+
+class FakeParser:
+    """Keeps jobs until the test ends them."""
+
+    def __init__(self) -> None:
+        self.waiting: list[str] = []
+        self.listener: Listener[Summary] | None = None
+
+    def start(self, listener: Listener[Summary]) -> None:
+        self.listener = listener
+
+    def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        assert Path(path).is_file(), "it is read only when it is there"
+        self.waiting.append(key)
+
+    def hurry(self, key: str) -> None: ...
+
+    def cancel(self, key: str) -> None:
+        self.waiting = [waiting for waiting in self.waiting if waiting != key]
+
+    def close(self) -> None: ...
+
+    def end(self, outcome: Summary | Failure = SUMMARY) -> None:
+        assert self.listener
+        self.listener.finished(self.waiting.pop(), outcome)
+
+
+class Site:
+    """A log directory with one file that is elsewhere. wanted: fetches under way."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "runs"
+        self.folder.mkdir()
+        self.path = self.folder / "j" / "s" / "timeline.json"
+        self.known = True
+        self.wanted: list[Callable[[VisualprofError | None], object]] = []
+        self.parser = FakeParser()
+        self.begin(folder)
+
+    def begin(self, folder: Path) -> None:
+        """A server, or the next one."""
+        self.logdir = LogDirectory([self.folder], self.parser, Cache(folder / "cache", 1 << 30), events=False)
+        self.logdir.elsewhere = self
+        self.logdir.rescan()
+
+    def files(self) -> list[LogFile] | None:
+        root, verdict = Root(self.folder, ""), Verdict("profile", "kineto")
+        version = Version(2, 10**18, 0)
+        of = LogFile(str(self.path), "j/s/timeline.json", root, "j/s", "timeline.json", version, verdict)
+        return [of] if self.known else None
+
+    def fetch(self, path: str, then: Callable[[VisualprofError | None], object]) -> None:
+        assert path == str(self.path)
+        self.wanted.append(then)
+
+    def bring(self, path: str) -> None:
+        raise DOWN
+
+    def come(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(b"{}")
+        self.wanted.pop()(None)
+
+    @property
+    def span(self) -> Span:
+        return self.logdir.listing().find("j/s")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+def test_it_is_listed_and_left_alone_until_somebody_asks(site: Site) -> None:
+    assert (site.span.state, site.span.format, site.wanted, site.parser.waiting) == ("waiting", "kineto", [], [])
+    site.logdir.show("j/s")
+    site.logdir.show("j/s")
+    assert (len(site.wanted), site.parser.waiting) == (1, []), "it is fetched once"
+    assert site.logdir.busy() == {str(site.path)}
+    site.come()
+    site.parser.end()
+    assert (site.span.state, site.span.summary, site.logdir.busy()) == ("ready", SUMMARY, set())
+
+
+def test_that_it_came_or_went_is_no_change(site: Site) -> None:
+    site.logdir.show("j/s")
+    site.come()
+    site.parser.end()
+    revision = site.logdir.revision
+    site.logdir.rescan()
+    site.path.unlink()
+    site.logdir.rescan()
+    assert (site.logdir.revision, site.span.state) == (revision, "ready")
+
+
+def test_what_cannot_be_fetched_now_says_why_and_is_asked_for_again(site: Site) -> None:
+    site.logdir.show("j/s")
+    site.wanted.pop()(DOWN)
+    assert (site.span.state, site.span.failure) == ("waiting", Failure(DOWN.error, DOWN.hint, 503))
+    site.logdir.show("j/s")
+    assert len(site.wanted) == 1
+    site.come()
+    site.parser.end()
+    assert (site.span.state, site.span.failure) == ("ready", None)
+
+
+def test_what_can_never_be_fetched_has_failed(site: Site) -> None:
+    site.logdir.show("j/s")
+    site.wanted.pop()(VisualprofError("it is damaged", "restore it"))
+    assert (site.span.state, site.span.failure and site.span.failure.error) == ("failed", "it is damaged")
+    site.logdir.show("j/s")
+    assert not site.wanted
+
+
+def test_columns_that_are_gone_are_read_again_from_elsewhere(site: Site) -> None:
+    site.logdir.show("j/s")
+    site.come()
+    site.parser.end()
+    site.path.unlink()
+    for _ in range(3):
+        assert site.logdir.open(site.span) is None
+        site.wanted.pop()(DOWN)
+        assert (site.span.state, site.span.summary) == ("ready", SUMMARY), "as often as it takes"
+    assert site.logdir.open(site.span) is None
+    site.come()
+    assert len(site.parser.waiting) == 1
+
+
+def test_a_file_that_goes_while_it_waits_to_be_read_is_fetched_again(site: Site) -> None:
+    site.logdir.show("j/s")
+    site.come()
+    site.path.unlink()
+    site.parser.end(Failure("No such file", ""))
+    assert (site.span.state, len(site.wanted)) == ("waiting", 1)
+
+
+def test_what_was_found_out_before_is_kept_until_it_is_known_what_there_is(site: Site, tmp_path: Path) -> None:
+    site.logdir.show("j/s")
+    site.come()
+    site.parser.end()
+    site.path.unlink()
+    site.known = False
+    site.begin(tmp_path)
+    assert site.logdir.listing().runs == ()
+    site.known = True
+    site.logdir.rescan()
+    assert (site.span.state, site.span.summary, site.wanted) == ("ready", SUMMARY, [])
+
+
+def test_a_later_result_is_fetched_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.logdir.show("j/s")
+    site.come()
+    site.parser.end()
+    site.path.unlink()
+    [file] = site.files() or []
+    later = LogFile(file.path, file.file, file.root, file.folder, file.name, Version(3, 2 * 10**18, 0), file.known)
+    monkeypatch.setattr(site, "files", lambda: [later])
+    site.logdir.rescan()
+    assert (site.span.state, site.span.summary) == ("waiting", None)
+    site.logdir.show("j/s")
+    assert len(site.wanted) == 1
+
+
+def test_who_reads_a_file_itself_is_told_why_it_is_not_there(site: Site) -> None:
+    with pytest.raises(NotReady, match="does not answer"):
+        site.logdir.bring(os.fspath(site.path))
