@@ -115,7 +115,7 @@ class Agents:
 
     def known(self, known: tuple[str, str]) -> bool:
         """Are these the id and the token of an agent?"""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return connection.execute(select(agents.c.id).where(_known(known))).first() is not None
 
     @staticmethod
@@ -139,7 +139,7 @@ class Agents:
         Raises: Untrusted.
         """
         digest = hashed(token)
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
@@ -164,17 +164,17 @@ class Agents:
 
     def revision(self) -> int:
         """Grows with every change of an agent."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return revision(connection, "agents")
 
     def names(self) -> dict[str, str]:
         """Of all, by id."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return {row.id: row.name for row in connection.execute(_NAMES)}
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return [agent_of(row, self._database.ahead_ns) for row in connection.execute(visible_agents(viewer))]
 
     def change(

@@ -95,7 +95,7 @@ class Blobs:
     def names(self, wanted: Iterable[str]) -> dict[tuple[str, str | None], str]:
         """What files are called by each of those who uploaded them, by sha256 and owner: others' names are secrets."""
         some = select(holders).where(holders.c.sha256.in_(list(wanted)))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return {(row.sha256, row.owner): row.name for row in connection.execute(some)}
 
     def path(self, sha256: str) -> Path:
@@ -120,14 +120,14 @@ class Blobs:
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
     def known(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
         """Rows of files of which something was found."""
         some = select(blobs).where(blobs.c.sha256.in_(wanted), blobs.c.inspected.is_not(None))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return {row.sha256: row for row in connection.execute(some)}
 
     def models(self, most: int, viewer: str | None) -> Sequence[AnyRow]:
@@ -136,7 +136,7 @@ class Blobs:
         if viewer is not None:
             mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
             of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return connection.execute(of_model.limit(most)).all()
 
     def forget(self, sha256: str) -> None:
@@ -150,7 +150,7 @@ class Blobs:
     def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
         files = sorted({sha256 for sha256, _ in wanted})
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             rows = {row.sha256: row for row in connection.execute(_FACTS, {"named": files})}
         names, here = self.names(files), {key: rows[key[0]] for key in wanted if key[0] in rows}
         return {key: (names.get(key, str(row.name)), _graph(row.inspected)) for key, row in here.items()}

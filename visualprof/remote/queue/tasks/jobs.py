@@ -84,7 +84,7 @@ class Jobs:
                     refuse_job(connection, owner)
                     identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
-            with self._database.read() as connection:
+            with self._database.look() as connection:
                 before = _with_key(connection, owner, request.key)
             if before is None:
                 raise
@@ -98,7 +98,7 @@ class Jobs:
 
         Raises: Conflict: its key belongs to another request.
         """
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             before = _with_key(connection, owner, request.key)
         return _same(before, request, _digest(_text(request))) if before else None
 
@@ -146,7 +146,7 @@ class Jobs:
 
     def arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             pending = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated"))
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
@@ -160,7 +160,7 @@ class Jobs:
 
     def revision(self) -> int:
         """Grows with every change of a job."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return revision(connection)
 
     def since(self, known: int) -> Since:
@@ -172,7 +172,7 @@ class Jobs:
 
     def ids(self) -> set[str]:
         """Of all jobs."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
@@ -186,7 +186,7 @@ class Jobs:
         runs = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
         live = select(runs, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
         live = live.where(tasks.c.state.in_(("initiated", "waiting", "running")))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             rows = connection.execute(live).all()
         waiting = [row.submitted_ns for row in rows if not row.runs]
         return len(waiting), len(rows) - len(waiting), min(waiting, default=None)
@@ -220,7 +220,7 @@ class Jobs:
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
         if not any(attempts.values()):  # none ever ran
             return out
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
@@ -229,7 +229,7 @@ class Jobs:
     def counts(self, of: list[Job]) -> dict[str, int]:
         """Points of the last attempt of each task of these jobs."""
         some = len(of) <= _MANY
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             rows = (
                 connection.execute(_COUNTS_OF, {"named": [job.id for job in of]})
                 if some
