@@ -108,7 +108,7 @@ class Visible:
     def own_name(self, sha256: str) -> str | None:
         """By which whoever asks uploaded a file; None where they did not."""
         queue = self._remote.existing()
-        return queue.blobs.names([sha256]).get((sha256, who().viewer)) if queue else None
+        return queue.blobs.names([sha256], who().viewer).get(sha256) if queue else None
 
     def refuse_bytes(self, more: int) -> None:
         """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.

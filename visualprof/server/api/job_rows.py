@@ -233,10 +233,9 @@ class JobList:
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._shown(queue, [job], counts)[0]
-        waits = {} if job.state in FINAL else self._told(queue)
-        mine = {task.id: waits[task.id] for task in job.tasks if task.id in waits}
+        waits = {} if job.state in FINAL else self._told(queue, name)
         removed_ns = queue.retention.due(name).get(name)
-        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, mine, job.kept, removed_ns)
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, waits, job.kept, removed_ns)
 
     def keep(self, name: str, kept: bool) -> JobAnswer:
         """A job stays, whatever the server's rules say, or does not any more.
@@ -248,11 +247,11 @@ class JobList:
         self._leaving.forget()
         return self.one(name)
 
-    def _told(self, queue: Queue) -> dict[str, Wait]:
-        """Why tasks wait."""
+    def _told(self, queue: Queue, job: str = "") -> dict[str, Wait]:
+        """Why tasks wait, of a job or of all."""
         from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
 
-        return waits(queue.database, self._remote.intervals.lease_s)
+        return waits(queue.database, self._remote.intervals.lease_s, job)
 
     def _all_waits(self, queue: Queue) -> dict[str, Wait]:
         """Why jobs wait: that which is the first of its tasks to be taken."""
@@ -281,7 +280,7 @@ class JobList:
 
     def _shown(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
-        names = queue.agents.names()
+        names = queue.agents.names({task.agent for job in jobs for task in job.tasks if task.agent})
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(

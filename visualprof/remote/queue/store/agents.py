@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_NAMES = select(agents.c.id, agents.c.name)
+_NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("named", expanding=True)))
 _OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
 _BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
@@ -167,10 +167,13 @@ class Agents:
         with self._database.look() as connection:
             return revision(connection, "agents")
 
-    def names(self) -> dict[str, str]:
-        """Of all, by id."""
+    def names(self, wanted: Iterable[str]) -> dict[str, str]:
+        """Of those that are there, by id."""
+        named = list(wanted)
+        if not named:
+            return {}
         with self._database.look() as connection:
-            return {row.id: row.name for row in connection.execute(_NAMES)}
+            return {row.id: row.name for row in connection.execute(_NAMES, {"named": named})}
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""

@@ -20,8 +20,24 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
-_FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+_named = bindparam("named", expanding=True)
+_held = (holders.c.sha256 == blobs.c.sha256) & holders.c.owner.in_(bindparam("owners", expanding=True))
+_FACTS = (  # of each file, with the names that some give it
+    select(blobs.c.sha256, blobs.c.name, blobs.c.inspected, holders.c.owner, holders.c.name.label("own_name"))
+    .outerjoin(holders, _held)
+    .where(blobs.c.sha256.in_(_named))
+)
+_NAMES = select(holders).where(holders.c.sha256.in_(_named), holders.c.owner == bindparam("of"))
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class _Inspected(msgspec.Struct):
+    """As much of what was found in a file as lists of jobs need: the rest is long."""
+
+    graph: str | None = None
+
+
+_INSPECTED = msgspec.json.Decoder(_Inspected)
 
 
 class Blobs:
@@ -92,11 +108,13 @@ class Blobs:
         for sha256 in gone:
             self._store.delete(f"blobs/{sha256}")
 
-    def names(self, wanted: Iterable[str]) -> dict[tuple[str, str | None], str]:
-        """What files are called by each of those who uploaded them, by sha256 and owner: others' names are secrets."""
-        some = select(holders).where(holders.c.sha256.in_(list(wanted)))
+    def names(self, wanted: Iterable[str], owner: str | None) -> dict[str, str]:
+        """What somebody calls those of the files that they uploaded, by sha256: others' names are secrets."""
+        if owner is None:
+            return {}
         with self._database.look() as connection:
-            return {(row.sha256, row.owner): row.name for row in connection.execute(some)}
+            rows = connection.execute(_NAMES, {"named": list(wanted), "of": owner})
+            return {row.sha256: row.name for row in rows}
 
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
@@ -149,11 +167,13 @@ class Blobs:
 
     def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
-        files = sorted({sha256 for sha256, _ in wanted})
+        named, owners = ({one[i] for one in wanted if one[i] is not None} for i in (0, 1))
         with self._database.look() as connection:
-            rows = {row.sha256: row for row in connection.execute(_FACTS, {"named": files})}
-        names, here = self.names(files), {key: rows[key[0]] for key in wanted if key[0] in rows}
-        return {key: (names.get(key, str(row.name)), _graph(row.inspected)) for key, row in here.items()}
+            rows = connection.execute(_FACTS, {"named": sorted(named), "owners": sorted(owners)}).all()
+        files = {row.sha256: (str(row.name), _graph(row.inspected)) for row in rows}
+        own = {(row.sha256, row.owner): str(row.own_name) for row in rows if row.owner is not None}
+        known = {key: files[key[0]] for key in wanted if key[0] in files}
+        return {key: (own.get(key, name), graph) for key, (name, graph) in known.items()}
 
 
 def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
@@ -173,4 +193,4 @@ def _key(sha256: str) -> str:
 
 
 def _graph(inspected: str | None) -> str | None:
-    return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
+    return _INSPECTED.decode(inspected).graph if inspected else None

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, func, insert, select, update
+from sqlalchemy import Connection, Engine, ScalarSelect, bindparam, create_engine, event, func, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -208,6 +208,11 @@ def migrate(database: Database, name: str, folder: Path = _MIGRATIONS, to: str =
 def changed(connection: Connection, name: str = "jobs") -> int:
     """Counts one change of the named kind and gives the new revision."""
     return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
+
+
+def of_kind(name: str) -> ScalarSelect[int]:
+    """The present revision of the named kind, in a statement that asks for more."""
+    return select(revisions.c.revision).where(revisions.c.name == name).scalar_subquery()
 
 
 def revision(connection: Connection, name: str = "jobs") -> int:

@@ -17,7 +17,7 @@ from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.database import Database, changed, revision
+from visualprof.remote.queue.store.database import Database, changed, of_kind, revision
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
@@ -30,7 +30,8 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 
 # Statements are made once: making one takes longer than running it.
 _ALL = select(jobs)
-_COUNT = select(func.count()).select_from(jobs)
+_number = select(func.count()).select_from(jobs).scalar_subquery()
+_NOW = select(of_kind("jobs").label("revision"), of_kind("shared").label("shared"), _number.label("number"))
 _LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
 _TASKS = select(tasks).order_by(tasks.c.seq)
 _TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
@@ -167,8 +168,8 @@ class Jobs:
         """What changed after a revision."""
         with self._database.read() as connection:
             later = _jobs(connection, _LATER, {"known": known})
-            count = connection.execute(_COUNT).scalar_one()
-            return Since(revision(connection), revision(connection, "shared"), later, count)
+            now = connection.execute(_NOW).one()
+            return Since(now.revision, now.shared, later, now.number)
 
     def ids(self) -> set[str]:
         """Of all jobs."""
