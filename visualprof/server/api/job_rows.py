@@ -21,7 +21,7 @@ from visualprof.server.identity import who
 from visualprof.server.lately import Lately
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
-from visualprof.server.visible import Visible
+from visualprof.server.visible import Told, Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
 
@@ -173,6 +173,7 @@ class JobList:
         self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
+        self._told_of = Told()
         self._of: Queue | None = None
         self._waits = Lately(self._all_waits, _WAITS_S)
         self._leaving = Lately(_soon_removed, _LEAVING_S)
@@ -204,12 +205,13 @@ class JobList:
 
     def listing(self, since: int | None = None) -> JobsAnswer:
         """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
-        queue = self._remote.existing()
+        queue, viewer = self._remote.existing(), who().viewer
         problem = self._remote.problem  # which it may just have met
         with self.refreshed(queue):
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
-            new = list(takewhile(lambda kept: since is None or kept.revision > since, reversed(rows.values())))
+            begin = -1 if since is None else self._told_of.begin(viewer, since)
+            new = list(takewhile(lambda kept: kept.revision > begin, reversed(rows.values())))
         seen = self._visible.rule
         mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
         waits, leaving = (self._waits.of(queue), self._leaving.of(queue)) if queue else ({}, {})
@@ -217,7 +219,8 @@ class JobList:
         gone = {id: at_ns for id, at_ns in leaving.items() if id in rows and seen(rows[id].folder)}
         error, hint = problem or (None, None)
         jobs = cast("list[JobRow]", [kept.row for kept in mine])
-        return JobsAnswer(max(revision, 0), since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
+        told_revision = self._told_of.revision(viewer, since, max(revision, 0), bool(mine))
+        return JobsAnswer(told_revision, since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database, changed, revision
+from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, bookings, grants, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
@@ -102,7 +102,6 @@ class Agents:
             "seen_ns": now,
         }
         with self._database.write() as connection:
-            changed(connection, "agents")
             earlier = connection.execute(select(agents).where(_known(known))).first() if known[0] else None
             if earlier is None:
                 joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
@@ -162,11 +161,6 @@ class Agents:
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
 
-    def revision(self) -> int:
-        """Grows with every change of an agent."""
-        with self._database.look() as connection:
-            return revision(connection, "agents")
-
     def names(self, wanted: Iterable[str]) -> dict[str, str]:
         """Of those that are there, by id."""
         named = list(wanted)
@@ -210,7 +204,6 @@ class Agents:
             if standing == "out":  # `Upkeep` takes back what it has
                 held = update(tasks).where(tasks.c.agent == identity, tasks.c.state == "running")
                 connection.execute(held.values(lease_until_ns=0))
-            changed(connection, "agents")
 
     def remove(self, identity: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
         """Forgets an agent that is gone. allow: raises where whoever asks may not do it.
@@ -229,4 +222,3 @@ class Agents:
             connection.execute(delete(agents).where(agents.c.id == identity))
             for table in (grants, bookings):
                 connection.execute(delete(table).where(table.c.agent == identity))
-            changed(connection, "agents")

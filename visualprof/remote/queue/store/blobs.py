@@ -20,14 +20,15 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
-_named = bindparam("named", expanding=True)
 _held = (holders.c.sha256 == blobs.c.sha256) & holders.c.owner.in_(bindparam("owners", expanding=True))
 _FACTS = (  # of each file, with the names that some give it
     select(blobs.c.sha256, blobs.c.name, blobs.c.inspected, holders.c.owner, holders.c.name.label("own_name"))
     .outerjoin(holders, _held)
-    .where(blobs.c.sha256.in_(_named))
+    .where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
 )
-_NAMES = select(holders).where(holders.c.sha256.in_(_named), holders.c.owner == bindparam("of"))
+_NAMES = select(holders).where(
+    holders.c.sha256.in_(bindparam("named", expanding=True)), holders.c.owner == bindparam("of")
+)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -167,9 +168,9 @@ class Blobs:
 
     def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
-        named, owners = ({one[i] for one in wanted if one[i] is not None} for i in (0, 1))
+        named, owners = sorted({sha256 for sha256, _ in wanted}), sorted({owner or "" for _, owner in wanted})
         with self._database.look() as connection:
-            rows = connection.execute(_FACTS, {"named": sorted(named), "owners": sorted(owners)}).all()
+            rows = connection.execute(_FACTS, {"named": named, "owners": owners}).all()
         files = {row.sha256: (str(row.name), _graph(row.inspected)) for row in rows}
         own = {(row.sha256, row.owner): str(row.own_name) for row in rows if row.owner is not None}
         known = {key: files[key[0]] for key in wanted if key[0] in files}
