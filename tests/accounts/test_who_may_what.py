@@ -68,6 +68,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET views": (VIEWER, ""),
     "GET view/<name>": (VIEWER, "ann"),
     "GET charts/<name>": (VIEWER, "ann"),
+    "GET trend": (VIEWER, ""),
     "GET timeline/meta": (VIEWER, "ann"),
     "GET timeline/tile": (VIEWER, "ann"),
     "GET timeline/counter": (VIEWER, "ann"),
@@ -124,6 +125,7 @@ TABLE: dict[str, tuple[str, str]] = {
 BY_LINK = {
     "GET status", "GET runs", "GET runs/changes", "GET views", "GET view/<name>", "GET charts/<name>", "GET models",
     "GET models/match", "GET graph", "GET graph/node", "GET graph/profile", "GET graph/compare", "GET evaluation",
+    "GET trend",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
     "GET timeline/export", "GET timeline/alignment",

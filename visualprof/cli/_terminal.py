@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -128,6 +129,8 @@ def _cell(kind: Kind, value: Any) -> str:
 
 
 def _number(kind: Kind, value: float) -> str:
+    if kind == "moment":
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(value / 1e9))
     if kind == "ratio":
         return f"{value * 100:.1f} %"
     if kind in _SCALES:

@@ -31,6 +31,7 @@ from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
+from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import Views
 from visualprof.server.identity import identified
@@ -89,6 +90,7 @@ def create_app(
         Links(visible, reports),
         NoticesOf(settings, accounts),
         Evaluation(logdir, visible, reports),
+        Trends(logdir, visible, reports),
         OpenApi(),
         AgentLink(remote, accounts),
         AgentFiles(remote),

@@ -9,6 +9,8 @@ import "./styles/tokens.css";
 import "./styles/base.css";
 
 watch(language, (wanted) => void speak(wanted));
+// What a number means is read by whoever points at it.
+for (const gesture of ["pointermove", "keydown"]) addEventListener(gesture, () => void speak(language.value, true), { once: true });
 
 const app = createApp(App).use(router).directive("tip", vTip);
 

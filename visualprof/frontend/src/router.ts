@@ -23,6 +23,6 @@ export const router = createRouter({
   ],
 });
 
-// These do without the words of the other pages.
-const EARLY = new Set(["overview", "operator", "kernel", "trace"]);
-router.beforeResolve(async (to) => (EARLY.has(String(to.name)) ? undefined : await speak(language.value, true)));
+// It does without the words of the other pages, and without those that say what a number means.
+const FIRST = "overview";
+router.beforeResolve(async (to) => (to.name === FIRST ? undefined : await speak(language.value, true)));

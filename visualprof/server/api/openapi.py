@@ -36,6 +36,7 @@ from visualprof.server.api.runs import Runs
 from visualprof.server.api.session import Session
 from visualprof.server.api.teams import Teams
 from visualprof.server.api.timeline import Timeline
+from visualprof.server.api.trend import Trends
 from visualprof.server.api.uploads import Uploads
 from visualprof.server.api.views import ChartsAnswer, Parameter, Views, parameters
 from visualprof.server.routes import Resource, Route, get
@@ -59,7 +60,7 @@ class OpenApi(Resource):
 
 RESOURCES: tuple[type[Resource], ...] = (
     Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
-    NoticesOf, Evaluation, Retention, Health,
+    NoticesOf, Evaluation, Trends, Retention, Health,
     OpenApi,
 )  # fmt: skip
 

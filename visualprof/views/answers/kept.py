@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from visualprof.views import View
     from visualprof.views.answers.table import Answer
 
-_ANSWERS = ("../views", "../views/measure", "../views/answers")  # whose code says, with the reader's, what an answer is
+_ANSWERS = (
+    "../views",
+    "../views/measure",
+    "../views/answers",
+    "../views/trend",
+)  # whose code says, with the reader's, what an answer is
 _LONG_S = 0.03
 _MOST_BYTES = 8 << 20
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`

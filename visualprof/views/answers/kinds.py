@@ -28,6 +28,7 @@ Kind = Literal[
     "flo",
     "flop_rate",  # FLO/s
     "joule",
+    "moment",  # Unix epoch, ns
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -70,6 +71,7 @@ Bandwidths = Annotated[Column, _column("rate", "number")]
 Operations = Annotated[Column, _column("flo", "number")]
 OperationRates = Annotated[Column, _column("flop_rate", "number")]
 Energies = Annotated[Column, _column("joule", "number")]
+Moments = Annotated[Column, _column("moment", "number")]
 
 Word = Annotated[str, _of("word")]
 Identifier = Annotated[int, _of("id")]
@@ -80,6 +82,7 @@ Duration = Annotated[int, _of("ns")]
 Size = Annotated[int, _of("bytes")]
 Bandwidth = Annotated[float, _of("rate")]
 Energy = Annotated[float, _of("joule")]
+Moment = Annotated[int, _of("moment")]
 
 
 @cache

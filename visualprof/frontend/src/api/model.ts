@@ -100,4 +100,5 @@ export type ReportRow = Schemas["ReportRow"];
 export type ReportsAnswer = Schemas["ReportsAnswer"];
 export type Verdict = Schemas["Verdict"];
 export type EvaluationAnswer = WithCharts<Schemas["EvaluationAnswer"]>;
+export type TrendAnswer = WithCharts<Schemas["TrendAnswer"]>;
 export type PointAnswer = WithCharts<Schemas["PointAnswer"]>;

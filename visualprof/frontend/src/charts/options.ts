@@ -1,6 +1,6 @@
 // Server options to ECharts options, in two pure steps: tokens become values, then the page's look is laid over.
 import type { Json, JsonObject } from "../api/model";
-import { bytes, count, duration, intensity, operation_rate, rate, ratio } from "../lib/format";
+import { bytes, count, duration, intensity, moment, operation_rate, rate, ratio } from "../lib/format";
 import { abbreviate, escape_html } from "../lib/text";
 import { dress_axis, dress_legend, objects, tooltip_look, type Context, type Option, type Resolved, type ValueFormatter } from "./look";
 import { category_color, INK, series_colors } from "./palette";
@@ -8,7 +8,7 @@ import { dress_lines, dress_scatter } from "./plane";
 
 const FONT = getComputedStyle(document.documentElement).getPropertyValue("--sans") || "sans-serif";
 
-const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio, rate, flop_rate: operation_rate, intensity };
+const FORMATTERS: Record<string, (value: number) => string> = { ns: duration, bytes, count, ratio, rate, flop_rate: operation_rate, intensity, moment };
 
 /** ECharts hands formatters a number, a list or an event object, depending on where they stand. */
 function value_formatter(name: string): ValueFormatter {

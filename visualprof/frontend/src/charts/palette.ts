@@ -3,7 +3,7 @@
 import type { ThemeName } from "../lib/color";
 
 const HUES: readonly (readonly [light: string, dark: string, names: string])[] = [
-  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median"],
+  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median measured"],
   ["#e0872b", "#f0a04f", "infer_shape memcpy wait gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
   ["#8557c9", "#ab85e8", "node_creation communication comm transfer optimizer_state"],
@@ -20,11 +20,11 @@ const HUES: readonly (readonly [light: string, dark: string, names: string])[] =
   ["#9a6f8a", "#c49ab4", "session"],
   ["#8fb6cf", "#4f7d97", "op_part"],
   ["#7f8794", "#8d97a6", "step"],
-  ["#b9493f", "#de7469", "overhead"],
+  ["#b9493f", "#de7469", "overhead worse"],
   ["#3f7fd6", "#6ea6f2", "forward"],
   ["#d9783a", "#ef9a62", "backward"],
-  ["#559c4b", "#7fc374", "optimizer"],
-  ["#a0a8b5", "#7b8494", "reserved"],
+  ["#559c4b", "#7fc374", "optimizer better"],
+  ["#a0a8b5", "#7b8494", "reserved doubtful"],
   ["#c94f6d", "#ec7f99", "input"],
   ["#1d2430", "#e3e8ef", "limit"],
 ];

@@ -190,7 +190,7 @@ export function dress_scatter(option: Option, format: ValueFormatter, context: C
     xAxis: dress_log(x_axis, axis_format(x_axis) ?? format, context, true, along(all, 0)),
     yAxis: dress_log(y_axis, axis_format(y_axis) ?? format, context, false, along(all, 1)),
     series: objects(option["series"]).map((one) =>
-      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
+      one["type"] === "scatter" ? { ...one, ...(one["label"] ? { labelLayout: { hideOverlap: true }, label: { ...(one["label"] as Option), color: ink.muted, fontSize: 10 } } : {}), itemStyle: { ...objects(one["itemStyle"])[0], opacity: 0.75, borderColor: ink.surface, borderWidth: 1 }, emphasis, cursor: "pointer" } : one,
     ),
   };
 }

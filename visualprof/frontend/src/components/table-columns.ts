@@ -17,7 +17,7 @@ export interface Column {
 
 const NUMBER_PX = 80;
 const SECOND_NAME_PX = 150;
-const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116 };
+const WIDTHS: Partial<Record<Kind, number>> = { name: 200, text: 160, word: 70, dims: 84, id: 56, flag: 60, count: 60, rate: 94, flo: 94, flop_rate: 116, moment: 140 };
 const NUMBER_ROOM = 1.5;
 
 // As wide as their texts, up to this: short ones at least, names at most.

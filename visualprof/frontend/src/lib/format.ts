@@ -79,6 +79,13 @@ export function energy(joules: number): string {
   return scaled(joules * 1e6, 1000, ["µJ", "mJ", "J", "kJ", "MJ"]);
 }
 
+const DATE = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
+
+/** A moment of the Unix epoch as 2026-11-22 09:30, which reads the same in every language. */
+export function moment(ns: number): string {
+  return DATE.format(ns / 1e6);
+}
+
 // Kinds that can be compared by size: how they read, and the unit of their exact values.
 const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, unit: string]>> = {
   ns: [duration, " ns"],
@@ -89,6 +96,7 @@ const NUMBERS: Partial<Record<Kind, readonly [text: (value: number) => string, u
   ratio: [ratio, " %"],
   count: [count, ""],
   joule: [energy, " J"],
+  moment: [moment, " ns"],
 };
 
 export function is_number(kind: Kind): boolean {

@@ -1,0 +1,152 @@
+"""Runs of one name over time."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta
+
+from visualprof.reader.logdir.directory import LogDirectory
+from visualprof.reader.logdir.listing import Run, Span
+from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.views import Results
+from visualprof.server.routes import Query, Resource, get
+from visualprof.server.visible import Visible
+from visualprof.views.answers import kinds
+from visualprof.views.answers.charts import Option
+from visualprof.views.answers.kept import KeptAnswer
+from visualprof.views.answers.table import Selection, page
+from visualprof.views.trend.figures import VIEW, Figures
+from visualprof.views.trend.series import MOST, Measured, Trend, drawn, measured_in, measured_of, series_named, trend
+
+
+class TrendQuery(Query):
+    """Which figure, and which series is drawn."""
+
+    hint = "figures and series are listed by /api/v1/trend"
+
+    metric: Annotated[str, Meta(description="a figure, e.g. step.total; the first that is known when absent")] = ""
+    series: Annotated[str, Meta(description="the one that is drawn; the first when absent")] = ""
+
+
+class TrendAnswer(Trend):
+    """A figure of runs over time. measurements: of the series that is drawn. waiting: recordings still to be looked at.
+
+    charts: trend.
+    """
+
+    shown: str
+    waiting: kinds.Count
+    charts: dict[str, Option]
+
+
+class Following:
+    """Figures of recordings, worked out one after another by a thread while somebody asks for them."""
+
+    def __init__(self, logdir: LogDirectory) -> None:
+        self._logdir = logdir
+        self._known: dict[str, Figures] = {}
+        self._asked: dict[str, Span] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def of(self, spans: Iterable[Span]) -> dict[str, Figures]:
+        """What is known by now of parsed spans, by fingerprint; the others are next."""
+        asked = {span.summary.fingerprint: span for span in spans if span.summary}
+        with self._lock:
+            known = {name: self._known[name] for name in asked if name in self._known}
+            self._asked = {name: span for name, span in asked.items() if name not in known}
+            if self._asked and self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="trend", daemon=True)
+                self._thread.start()
+        return known
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._asked:
+                    self._thread = None
+                    return
+                fingerprint, span = self._asked.popitem()
+            figures = self._figures(fingerprint, span)
+            if figures is not None:
+                with self._lock:
+                    self._known[fingerprint] = figures
+
+    def _figures(self, fingerprint: str, span: Span) -> Figures | None:
+        """Of one span; None where its columns are gone, which are read again then."""
+        place = KeptAnswer(self._logdir.cache, VIEW, VIEW.parse({}), (fingerprint,))
+        kept = place.load()
+        if kept is None:
+            trace = self._logdir.cache.load(fingerprint) or self._logdir.open(span)
+            if trace is None:
+                return None
+            kept = place.worked_out(lambda: VIEW.compute(trace, VIEW.parse({})))
+        assert isinstance(kept, Figures)
+        return kept
+
+
+class Trends(Resource):
+    """The route over what the log directories hold."""
+
+    def __init__(self, logdir: LogDirectory, visible: Visible, reports: Reports) -> None:
+        self._visible, self._reports = visible, reports
+        self._following, self._results = Following(logdir), Results()
+
+    @get("/trend", refuses={400: "there is no such figure"}, needs="link")
+    def trend(self, query: TrendQuery) -> TrendAnswer:
+        """A figure of everything that was measured more than once, what became worse first."""
+        listing, (revision, reports) = self._visible.listing(), self._reports.current()
+        recordings = _several(listing.runs)
+        spans = [span for _, _, span in recordings]
+        known = self._following.of(spans)
+        waiting = sum(span.state in ("waiting", "parsing") for span in spans)
+        waiting += sum(span.summary is not None and span.summary.fingerprint not in known for span in spans)
+
+        def measured() -> Iterable[Measured]:
+            for run, worker, span in recordings:
+                figures = known.get(span.summary.fingerprint) if span.summary else None
+                if figures:
+                    yield measured_in(run.id, run.name, span.version.mtime_ns, figures, worker, span.id)
+            for report in reports:
+                yield from measured_of(report)
+
+        def worked_out() -> TrendAnswer:
+            whole = trend(measured(), query.metric)
+            names = list(whole.series.columns.series)
+            shown = query.series if query.series in names else next(iter(names), "")
+            return TrendAnswer(
+                metric=whole.metric,
+                metrics=whole.metrics,
+                alone=whole.alone + len(listing.runs) - len({run.id for run, _, _ in recordings}),
+                series=whole.series,
+                measurements=page(whole.measurements, Selection(equal={"series": shown})),
+                shown=shown,
+                waiting=waiting,
+                charts={"trend": option} if (option := drawn(whole, shown)) else {},
+            )
+
+        key = (self._visible.version, listing.revision, revision, len(known), waiting, query.metric, query.series)
+        answer = self._results.get(key, worked_out)
+        assert isinstance(answer, TrendAnswer)
+        return answer
+
+
+def _several(runs: Iterable[Run]) -> list[tuple[Run, str, Span]]:
+    """The newest recordings of each name that more than one has, with run and worker; of several ranks the first."""
+    every = [
+        (series_named(run.id, run.name), (run, run.workers[0].id, span))
+        for run in runs
+        for span in run.workers[0].spans
+    ]
+    every.sort(key=lambda one: -one[1][2].version.mtime_ns)
+    count, taken = Counter(name for name, _ in every), Counter[str]()
+    out = list[tuple[Run, str, Span]]()
+    for name, recording in every:
+        taken[name] += 1
+        if count[name] > 1 and taken[name] <= MOST:
+            out.append(recording)
+    return out

@@ -1,0 +1,80 @@
+"""The few numbers by which runs are followed over time. Source: docs/views.md#trend."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from visualprof.reader.results.points import Point
+from visualprof.reader.trace import Trace
+from visualprof.views import Params, View
+from visualprof.views.answers.kinds import Kind
+from visualprof.views.answers.table import Answer
+from visualprof.views.measure.devices import device_summary
+from visualprof.views.measure.memory import curve, devices_of
+from visualprof.views.measure.steps import PARTS, breakdown, busy, exposed, step_windows
+
+YEAR_2000_NS = 946_684_800 * 10**9
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """What a number is. worse: by which change, 1 for more and -1 for less."""
+
+    kind: Kind
+    worse: int
+
+
+FIGURES = {
+    "step.total": Figure("ns", 1),
+    **{f"step.{part}": Figure("ns", 1) for part in PARTS},
+    "device.utilization": Figure("ratio", -1),
+    "memory.peak": Figure("bytes", 1),
+    "evaluation.p50": Figure("ns", 1),
+    "evaluation.p99": Figure("ns", 1),
+    "evaluation.qps": Figure("count", -1),
+    "evaluation.samples_per_s": Figure("count", -1),
+}
+
+
+class Figures(Answer):
+    """What a recording tells, by name. at_ns: Unix epoch of its start, None where the file has no such clock."""
+
+    figures: dict[str, float]
+    at_ns: int | None = None
+
+
+def needs(trace: Trace) -> bool:
+    """Any step, or any memory event."""
+    return len(trace.steps) > 0 or len(trace.allocs.ts) > 0
+
+
+def compute(trace: Trace, params: Params) -> Figures:
+    """Those that a recording tells.
+
+    step.total: median of its steps; step.PART: mean of a step; device.utilization: mean of its devices;
+    memory.peak: of the device with the most.
+    """
+    out = dict[str, float]()
+    windows = step_windows(trace)
+    total = windows.end - windows.start
+    if len(trace.steps) and (total > 0).any():
+        out["step.total"] = float(np.median(total[total > 0]))
+        parts = breakdown(exposed(busy(trace, np.ones(len(trace.events), bool))), windows)
+        out |= {f"step.{name}": float(spent.mean()) for name, spent in parts.items() if spent.any()}
+        used = [device.utilization for device in device_summary(trace, windows) if device.utilization is not None]
+        if used:
+            out["device.utilization"] = sum(used) / len(used)
+    peaks = [int(curve(trace, device).allocated.max(initial=0)) for device in devices_of(trace)]
+    if max(peaks, default=0) > 0:
+        out["memory.peak"] = float(max(peaks))
+    origin, (start, _) = trace.meta.clock_origin_ns, trace.span_ns
+    return Figures(figures=out, at_ns=origin + start if origin >= 0 and origin + start > YEAR_2000_NS else None)
+
+
+def figures_of_point(point: Point) -> dict[str, float]:
+    """Those of a measured size."""
+    told = {"p50": point.p50_ns, "p99": point.p99_ns, "qps": point.qps, "samples_per_s": point.samples_per_s}
+    return {f"evaluation.{name}": float(value) for name, value in told.items() if value}
+
+
+VIEW = View("figures", 0, needs, Params, compute)  # no page of its own: kept like an answer
