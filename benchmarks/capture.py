@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from visualprof.capture import OPERATOR, SCOPE, CaptureWarning, Options, begin, profile
+from visualprof import capture
+from visualprof.capture import OPERATOR, SCOPE, CaptureWarning, Listener, Options, begin, listen, profile, watch
 from visualprof.capture.topics import Topics
 
 SIZES = (256, 512, 512, 256, 10)  # of the layers
@@ -56,22 +57,38 @@ def main() -> None:
     for _ in range(20):
         step()
     print(f"{args.framework} {about}, Python {platform.python_version()}, {args.rounds} rounds of {args.steps} steps\n")
-    print(f"inactive step(): {inactive_ns()} ns; plain step: {_plain(step, args.steps) * 1e3 / args.steps:.2f} ms\n")
+    print(f"inactive step(): {inactive_ns()} ns; plain step: {_plain(step, args.steps) * 1e3 / args.steps:.2f} ms")
+    print("step() while it listens, watches: {} ns, {} ns\n".format(*map(listening_ns, (listen, watch))))
     print("| options | CPU time / plain [quartiles] | kB/step | begin, end ms | file after ms |")
     print("| --- | --- | --- | --- | --- |")
     for name, options in SETS[args.framework].items():
         print(_row(name, step, args, {"model": model, "monitor": False, **options}), flush=True)
 
 
-def inactive_ns(count: int = 200_000) -> int:
-    """What a step costs while nothing is recorded: best of five."""
-    recording = profile("unused", wait=1 << 40).step
+def inactive_ns() -> int:
+    """What a step costs while nothing is recorded."""
+    return _step_ns(profile("unused", wait=1 << 40).step)
+
+
+def listening_ns(begin: Callable[..., Listener]) -> int:
+    """What a step costs while the process listens; CPU time, with that of the thread beside."""
+    folder = tempfile.mkdtemp()
+    listener = begin(folder, monitor=False)
+    try:
+        return _step_ns(capture.step)
+    finally:
+        listener.stop()
+        shutil.rmtree(folder)
+
+
+def _step_ns(step: Callable[[], object], count: int = 200_000) -> int:
+    """CPU time of a step, best of five."""
     took: list[int] = []
     for _ in range(5):
-        start = time.perf_counter_ns()
+        start = time.process_time_ns()
         for _ in range(count):
-            recording()
-        took.append((time.perf_counter_ns() - start) // count)
+            step()
+        took.append((time.process_time_ns() - start) // count)
     return min(took)
 
 

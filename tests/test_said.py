@@ -28,9 +28,9 @@ ELSEWHERE = re.compile(
 #: Calls and names whose texts are no sentences for a page: logs, descriptions of the API, SQL, names of counters.
 UNSAID = re.compile(
     r"_log\.\w+|logging\b.*|re\.\w+|pattern|msgspec\.field|Meta|AttributeError|TypeError|Format|ModelFormat|change|get|extra\.get"
-    r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast"
+    r"|[\w.]+\.(execute|exec_driver_sql|startswith|removeprefix|describe|track|filterwarnings)|describe|For|If|field|cast|warn"
     r"|.*\.encode"
-    r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|NO_SPACE)"
+    r"|=(HOST|ON_GPU|REASON_BITS|SPAN|NO_JOB|NO_REPORT|CHANGED|INSTALL|PRESSURE_COUNTER|POLICY|LIMITS|CONVERTED|PRECISIONS|_MISSING|NO_SPACE|_FITS)"
     r"|=(_Placed|command|token|lines|connects|settings|builder\.producer|response\.headers\[.*|properties\[.*|.*\.properties\[.*)"
 )
 
@@ -42,7 +42,16 @@ SQL = re.compile(r"(SELECT|BEGIN|SET|LISTEN|CREATE DATABASE|REPEATABLE READ|POST
 def sentences() -> dict[str, str]:
     """Each with the place where it stands."""
     found: dict[str, str] = {}
-    rooms = ["errors.py", "accounts/**/*.py", "reader/**/*.py", "views/**/*.py", "server/**/*.py", "remote/**/*.py"]
+    rooms = [
+        "errors.py",
+        "accounts/**/*.py",
+        "reader/**/*.py",
+        "views/**/*.py",
+        "server/**/*.py",
+        "remote/**/*.py",
+        "capture/live.py",
+        "capture/asked.py",
+    ]
     for path in sorted(file for room in rooms for file in PACKAGE.glob(room)):
         place = path.relative_to(PACKAGE).as_posix()
         if not ELSEWHERE.match(place) or place == "remote/agent/faults.py":

@@ -11,8 +11,10 @@ import pytest
 from teams import MODEL_FILE, Browser, Team, machine
 from werkzeug.test import TestResponse
 
+from tests.live_files import heartbeat
 from visualprof.accounts.notices.rows import tell
 from visualprof.remote.queue.uploads import graph_of
+from visualprof.server.session_token import HEADER
 
 pytestmark = pytest.mark.both_databases
 
@@ -65,6 +67,9 @@ TABLE: dict[str, tuple[str, str]] = {
     "GET runs": (VIEWER, ""),
     "GET runs/changes": (VIEWER, ""),
     "POST reload": (MEMBER, ""),
+    "GET live": (VIEWER, ""),
+    "POST live/record": (MEMBER, "ann"),
+    "GET live/steps": (VIEWER, "ann"),
     "GET views": (VIEWER, ""),
     "GET view/<name>": (VIEWER, "ann"),
     "GET charts/<name>": (VIEWER, "ann"),
@@ -128,13 +133,14 @@ BY_LINK = {
     "GET trend",
     "GET evaluation/overlay", "GET evaluation/point", "GET timeline/meta", "GET timeline/tile", "GET timeline/counter",
     "GET timeline/strings", "GET timeline/event", "GET timeline/search", "GET timeline/longest", "GET timeline/window",
-    "GET timeline/export", "GET timeline/alignment",
+    "GET timeline/export", "GET timeline/alignment", "GET live", "GET live/steps",
 }  # fmt: skip
 
 # What a request carries besides its address. RUN is that of ann's job.
 QUERIES = {
     "GET runs/access": "run=RUN",
     "GET links": "run=RUN",
+    "GET live/steps": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
     "GET models/match": "run=RUN",
@@ -168,6 +174,7 @@ BODIES: dict[str, Any] = {
     "POST account/tokens": {"name": "ci"},
     "PUT account/contact": {"kinds": [], "language": "en", "mail": False, "webhook": ""},
     "POST notices/read": {"upto": 1},
+    "POST live/record": {"run": "RUN"},
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},
@@ -273,7 +280,7 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
     browser, team = asked.team.browser(name), asked.team
     with team.remote.opened().database.write() as connection:
         tell(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
-    paths = ("runs", "runs/changes", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
+    paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
     for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):
@@ -283,7 +290,8 @@ def test_no_list_tells_of_what_is_anothers(asked: Asked, name: str) -> None:
 
 def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
     questions = [route for route, (_, whose) in TABLE.items() if whose and route.startswith("GET")]
-    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
+    # The run has no such thing.
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}
     for name in ("ann", "root"):
         browser = asked.team.browser(name)
         answers = {route: asked.by(browser, route) for route in questions if route not in absent}
@@ -316,6 +324,26 @@ def test_a_run_is_shared_with_a_project_and_with_everybody(asked: Asked) -> None
     assert team_runs(eve) == {"shared", team.run}
     team.browser("root").ask("PUT", "runs/access", json={"run": "shared", "visibility": "private"})
     assert team_runs(eve) == {team.run}
+
+
+def test_steps_of_a_run_are_recorded_by_its_owner_and_of_nobodys_by_every_member(asked: Asked) -> None:
+    team, (ann, bob, eve) = asked.team, (asked.team.browser(name) for name in ("ann", "bob", "eve"))
+
+    def answers(run: str) -> list[int]:
+        heartbeat(team.site.folder / run, 0)
+        team.site.logdir.rescan()
+        by = []
+        for browser in (eve, bob, ann):
+            by.append(browser.ask("POST", "live/record", json={"run": run}).status_code)
+            told = browser.ask("GET", "live").get_json()["runs"]
+            assert [one["recordable"] for one in told if one["run"] == run] == [by[-1] in (201, 409)] * (by[-1] != 404)
+        return by
+
+    assert answers("shared") == [403, 201, 409]
+    ann.ask("PUT", "runs/access", json={"run": team.run, "visibility": "public"})
+    assert answers(team.run) == [403, 403, 201]
+    forged = ann.ask("POST", "live/record", json={"run": team.run}, headers={HEADER: "x"})
+    assert forged.status_code == 401
 
 
 def test_a_known_file_opens_nothing(asked: Asked) -> None:

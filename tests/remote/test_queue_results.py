@@ -16,7 +16,7 @@ from queue_sites import MODEL, announced, member, opened, point, request, result
 from sqlalchemy import update
 
 from visualprof.errors import VisualprofError
-from visualprof.reader.logdir.scan import Root, walk
+from visualprof.reader.logdir.scan import LogFile, Root, walk
 from visualprof.remote.protocol import Input, Lease, Spec, Sweep
 from visualprof.remote.queue.check.names import MAX_FILE, MAX_FILES
 from visualprof.remote.queue.refusals import DiskFull, Oversize, Stale, Unfit
@@ -510,9 +510,9 @@ def test_nothing_of_the_queue_is_shown_as_a_file_of_the_log_directory(bench: Ben
     bench.send(files)
     (bench.root / ".visualprof" / "results.partial" / "x").mkdir(parents=True)
     (bench.root / ".visualprof" / "results.partial" / "x" / "timeline.json").write_text("[]")
-    assert [found.file for found in walk(Root(bench.root, ""))] == []
+    assert list(walk(Root(bench.root, ""))) == []
     bench.finish(files)
-    shown = {found.file for found in walk(Root(bench.root, ""))}
+    shown = {found.file for found in walk(Root(bench.root, "")) if isinstance(found, LogFile)}
     assert shown == {f"{bench.lease.run}/{name}" for name in (*files, "net.onnx")}
 
 

@@ -95,13 +95,22 @@ def _agreed(ranks: Any, wanted: str) -> str:
 @cache
 def _born(pid: int) -> str:
     """Start of a process of this host, `2026-11-22_13-55-01_4211`; that of this moment where the system hides it."""
+    ticks = started(pid)
     try:
-        ticks = int(Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[19])
         boot = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime"))
-        at = int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
+        at = int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK") if ticks else time.time()
     except (OSError, ValueError, StopIteration, AttributeError):
         at = time.time()
     return f"{time.strftime('%Y-%m-%d_%H-%M-%S', time.localtime(at))}_{pid}"
+
+
+def started(pid: int) -> int | None:
+    """Start of a process of this host in ticks after that of the system; None where there is none, or it is hidden."""
+    try:
+        said = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        return None if said[0] in ("Z", "X") else int(said[19])  # dead, but nobody has asked for its status
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 @dataclass

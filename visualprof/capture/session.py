@@ -179,6 +179,11 @@ class Recording:
         _settle_dumps(timeout_s)
         return self.path if self.path and self.path.exists() else None
 
+    @property
+    def is_being_written(self) -> bool:
+        """A child writes the file."""
+        return any(dump.path == self.path for dump in _dumps)
+
     def _stop(self, whole: bool, background: bool = True) -> None:
         with _lock:
             if self.state is not State.RECORDING:
@@ -333,9 +338,12 @@ def _write_and_end(write: Callable[[], None], said: int) -> None:
 def _settle_dumps(timeout_s: float, path: Path | None = None) -> None:
     """Waits for the files that are being written, or for this one."""
     until = time.monotonic() + timeout_s
-    for dump in [dump for dump in _dumps if path in (None, dump.path) and dump.over(until)]:
-        _dumps.remove(dump)
-        dump.close()
+    for dump in [dump for dump in _dumps if path in (None, dump.path)]:
+        if dump.over(until):
+            with _lock:  # the thread of `listen` waits too
+                if dump in _dumps:
+                    _dumps.remove(dump)
+                    dump.close()
 
 
 def _finish() -> None:

@@ -64,7 +64,7 @@ class _File(NamedTuple):
 def _measured(logdir: str) -> Iterator[Measured]:
     """What was recorded and measured below a folder; of several ranks the first."""
     from visualprof.reader.logdir.listing import profiles
-    from visualprof.reader.logdir.scan import Problem, roots, walk
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
     from visualprof.views.trend.series import measured_in, measured_of
 
@@ -78,7 +78,7 @@ def _measured(logdir: str) -> Iterator[Measured]:
             print(f"visualprof: left out: {figures}", file=sys.stderr)
         else:
             yield measured_in(file.run, file.name, file.mtime_ns, figures, file.worker, file.span)
-    parts = [file for file in walk(roots([logdir])[0]) if not isinstance(file, Problem) and file.name in PARTS]
+    parts = [file for file in walk(roots([logdir])[0]) if isinstance(file, LogFile) and file.name in PARTS]
     for folder, found in folders(parts).items():
         report = read_report(folder, found)
         yield from measured_of(report) if report else ()

@@ -127,10 +127,10 @@ def _subject(kind: Subject, path: str) -> object:
     """What a view of no trace looks at: a model, or the reports below a folder."""
     if kind == "model":
         return model_at(path)
-    from visualprof.reader.logdir.scan import Problem, roots, walk
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
 
-    files = [file for file in walk(roots([path])[0]) if not isinstance(file, Problem) and file.name in PARTS]
+    files = [file for file in walk(roots([path])[0]) if isinstance(file, LogFile) and file.name in PARTS]
     reports = [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
     if not reports:
         raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")

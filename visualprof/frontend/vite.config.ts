@@ -17,7 +17,7 @@ const slim_i18n: Plugin = {
 };
 
 /** Words that only some pages need: `en.json?late` is these sections of `en.json`, `en.json?early` the others. */
-const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server"]);
+const LATE = new Set(["memory", "distributed", "profile", "graph", "run", "agents", "evaluation", "trend", "metric", "verdict", "account", "session", "server", "live"]);
 
 const split_locales: Plugin = {
   name: "split-locales",
@@ -32,7 +32,7 @@ const split_locales: Plugin = {
 
 /** The page in few files: what every page needs, what draws, and one for each page (tests/e2e/test_page_weight.py). */
 const GROUPS = [
-  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|log-in|session-dialog|person-menu|share-run|notice-bell|link-menu)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
+  { name: "shared", test: /node_modules\/(@vue|vue|vue-router|vue-i18n|@intlify|@tanstack)\/|src\/(api|charts\/(?!engine|picture)|components|lib|locales\/\w+\.ts|router|shell\/(?!empty-state|log-in|session-dialog|person-menu|share-run|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue)|vite\/preload-helper|rolldown\/runtime/, priority: 1 },
   { name: "engine", test: /src\/charts\/engine\.ts/ },
 ];
 

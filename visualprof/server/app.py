@@ -20,6 +20,7 @@ from visualprof.server.api.evaluation import Evaluation, Reports
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import Jobs
 from visualprof.server.api.links import Links
+from visualprof.server.api.live import Live
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs, Models
 from visualprof.server.api.notices import NoticesOf
@@ -74,6 +75,7 @@ def create_app(
     app.extensions[PREPARE] = jobs.prepare
     resources = (
         Runs(logdir, visible, reader, settings.language, settings.read_only, settings.private),
+        Live(visible, settings.read_only),
         Views(logdir, visible, models, reports),
         Timeline(logdir, visible),
         Graphs(logdir, visible, models, settings.read_only),

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.known import Known
-from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, new_span
+from visualprof.reader.logdir.listing import Arrangement, Changes, Listing, Span, beside, new_span
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.scan import LogFile, Problem, Verdict, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
@@ -236,6 +236,7 @@ class LogDirectory:
                     self._forget(name)
                 for entry in self._files.values():
                     self._stop_growing(entry)
+                self._arrangement.accompany(beside(items))
                 self._report([item for item in items if isinstance(item, Problem)])
             return time.monotonic() - began
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.layout import Place, natural, place, standing
-from visualprof.reader.logdir.scan import LogFile, Problem, Version, examine, roots, walk
+from visualprof.reader.logdir.scan import SERIES, LiveFolder, LogFile, Problem, Root, Version, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Summary
 
 # So many runs that are gone are remembered at least, for those who ask what changed.
@@ -42,8 +42,7 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def run(self) -> str:
         """Id of its run."""
-        prefix, below = self.log_file.root.prefix, self.place.run
-        return f"{prefix}/{below}" if prefix and below != "." else prefix or below
+        return run_id(self.log_file.root, self.place.run)
 
     @property
     def version(self) -> Version:
@@ -65,17 +64,31 @@ class Worker(msgspec.Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What is there of a run besides its recordings; it may be all that there is.
+
+    modified_ns: of its folder. live: path of its `.live`, "" without one. series: paths of its times of steps.
+    """
+
+    root: Root
+    modified_ns: int
+    live: str = ""
+    series: tuple[str, ...] = ()
+
+
 class Run(msgspec.Struct, frozen=True):
-    """What ran together; workers in order of rank, then name."""
+    """What ran together; workers in order of rank, then name, none while nothing is recorded."""
 
     id: str
     name: str
     workers: tuple[Worker, ...]
+    beside: Beside | None = None
 
     @property
     def modified_ns(self) -> int:
         """Time of the newest file."""
-        return max(span.version.mtime_ns for worker in self.workers for span in worker.spans)
+        files = (span.version.mtime_ns for worker in self.workers for span in worker.spans)
+        return max(files, default=self.beside.modified_ns if self.beside else 0)
 
 
 class Listing(msgspec.Struct, frozen=True):
@@ -91,6 +104,8 @@ class Listing(msgspec.Struct, frozen=True):
         Raises: NotFound.
         """
         chosen = _pick(self.runs, run, "run")
+        if not chosen.workers:
+            raise NotFound(f"the run {run!r} has no recording yet", "record some steps of it: visualprof record")
         return _pick(_pick(chosen.workers, worker, f"worker of run {run!r}").spans, span, f"span of run {run!r}")
 
 
@@ -127,7 +142,9 @@ class Arrangement:
 
     def __init__(self) -> None:
         self.revision = self._oldest = time.time_ns() // 1000
+        # Of every run that is listed; empty where all there is stands beside.
         self._spans: dict[str, dict[str, Span]] = {}
+        self._beside: dict[str, Beside] = {}
         self._order: list[tuple[tuple[Any, ...], str]] = []
         # Runs as they were last asked for, and the revisions of all runs, gone ones too, the latest last.
         self._runs: dict[str, Run] = {}
@@ -138,21 +155,35 @@ class Arrangement:
 
     def put(self, span: Span) -> None:
         """Shows a span, in place of an earlier one of the same file."""
-        spans = self._spans.get(span.run)
-        if spans is None:
-            spans = self._spans[span.run] = {}
-            insort(self._order, (natural(span.run), span.run))
-        spans[span.log_file.file] = span
+        self._listed(span.run)[span.log_file.file] = span
         self._touch(span.run)
 
     def drop(self, span: Span) -> None:
         """Shows a span no more."""
-        spans = self._spans[span.run]
-        del spans[span.log_file.file]
-        if not spans:
-            del self._spans[span.run]
-            del self._order[bisect_left(self._order, (natural(span.run), span.run))]
-        self._touch(span.run)
+        del self._spans[span.run][span.log_file.file]
+        self._unlist(span.run)
+
+    def accompany(self, beside: dict[str, Beside]) -> None:
+        """What there is of runs besides recordings, all of it, in place of what there was."""
+        before, self._beside = self._beside, beside
+        for run in before.keys() | beside.keys():
+            if before.get(run) != beside.get(run):
+                self._listed(run)
+                self._unlist(run)
+
+    def _listed(self, run: str) -> dict[str, Span]:
+        """The spans of a run, which is listed from now on."""
+        if run not in self._spans:
+            self._spans[run] = {}
+            insort(self._order, (natural(run), run))
+        return self._spans[run]
+
+    def _unlist(self, run: str) -> None:
+        """A run changed; one of which nothing is left is listed no more."""
+        if not self._spans[run] and run not in self._beside:
+            del self._spans[run]
+            del self._order[bisect_left(self._order, (natural(run), run))]
+        self._touch(run)
         if len(self._changed) > 2 * len(self._spans) + _GONE:
             self._changed = {run: at for run, at in self._changed.items() if run in self._spans}
             self._oldest = self.revision
@@ -197,7 +228,7 @@ class Arrangement:
 
     def _run(self, run: str) -> Run:
         if run not in self._runs:
-            self._runs[run] = _run(run, self._spans[run].values())
+            self._runs[run] = _run(run, self._spans[run].values(), self._beside.get(run))
         return self._runs[run]
 
     def _skipped(self, before: Listing | None) -> tuple[Problem, ...]:
@@ -206,14 +237,14 @@ class Arrangement:
         return tuple(sorted(self._problems.values(), key=lambda problem: natural(problem.file)))
 
 
-def _run(run: str, spans: Iterable[Span]) -> Run:
+def _run(run: str, spans: Iterable[Span], beside: Beside | None) -> Run:
     workers: dict[str, list[Span]] = {}
     for span in spans:
         workers.setdefault(span.place.worker, []).append(span)
     whole = [_worker(name, spans) for name, spans in workers.items()]
     whole.sort(key=lambda worker: (worker.rank < 0, worker.rank, standing(worker.id), natural(worker.id)))
-    name = run if run != "." else whole[0].spans[0].log_file.root.path.name or run
-    return Run(run, name, tuple(whole))
+    root = beside.root if beside else whole[0].spans[0].log_file.root
+    return Run(run, run if run != "." else root.path.name or run, tuple(whole), beside)
 
 
 def _worker(name: str, spans: list[Span]) -> Worker:
@@ -223,6 +254,26 @@ def _worker(name: str, spans: list[Span]) -> Worker:
         chosen = span.log_file.name if wanted in taken else wanted  # the same recording packed and unpacked
         taken[chosen] = replace(span, id=chosen)
     return Worker(name, next((span.rank for span in taken.values() if span.rank >= 0), -1), tuple(taken.values()))
+
+
+def run_id(root: Root, below: str) -> str:
+    """What a run is called; below: its root, "." for the root itself."""
+    return f"{root.prefix}/{below}" if root.prefix and below != "." else root.prefix or below
+
+
+def beside(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str, Beside]:
+    """What a walk found of runs besides their recordings."""
+    found: dict[str, Beside] = {}
+    for item in items:
+        if isinstance(item, LiveFolder):
+            run = run_id(item.root, item.folder or ".")
+            series = found[run].series if run in found else ()
+            found[run] = Beside(item.root, item.modified_ns, item.path, series)
+        elif isinstance(item, LogFile) and item.name.endswith(SERIES):
+            run = run_id(item.root, item.folder or ".")
+            known = found.get(run) or Beside(item.root, item.version.mtime_ns)
+            found[run] = replace(known, series=(*known.series, item.path))
+    return found
 
 
 def new_span(file: LogFile) -> Span:
@@ -237,6 +288,8 @@ def profiles(paths: Sequence[str | Path]) -> Listing:
         for item in walk(root):
             if isinstance(item, Problem):
                 arrangement.skip(item.file, item)
+                continue
+            if isinstance(item, LiveFolder):
                 continue
             verdict = examine(item)
             if verdict.kind in ("profile", "growing"):

@@ -36,6 +36,9 @@ _OTHER_NAME = re.compile(
 )
 # What a remote run leaves beside its profiles: JSON that is not worth a word.
 _RESULT_NAMES = frozenset({"job.json", "env.json", "status.json"})
+# Where the processes of a run that listen say what they do, and are told what to record.
+LIVE = ".live"
+SERIES = ".steps.bin"
 
 
 class Root(msgspec.Struct, frozen=True):
@@ -62,6 +65,15 @@ class LogFile(msgspec.Struct, frozen=True):
     folder: str
     name: str
     version: Version
+
+
+class LiveFolder(msgspec.Struct, frozen=True):
+    """The `.live` of a folder, by its real path below the root. modified_ns: of the folder that it is in."""
+
+    path: str
+    root: Root
+    folder: str
+    modified_ns: int
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -95,8 +107,12 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
-def walk(root: Root) -> Iterator[LogFile | Problem]:
-    """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links."""
+def walk(root: Root) -> Iterator[LogFile | LiveFolder | Problem]:
+    """Every regular file below a root, but nothing hidden or unfinished; each folder once, whatever the links.
+
+    Of what is hidden, the folders of live runs alone are told of, and only those that really are below the root: a
+    request is written there.
+    """
     if root.path.is_file():
         yield _log_file(root, "", root.path.name, str(root.path), root.path.stat())
         return
@@ -107,10 +123,10 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
     while plain or linked:
         path, folder = plain.pop() if plain else linked.pop()
         try:
-            status = os.stat(path)
-            if (status.st_dev, status.st_ino) in seen:
+            own = os.stat(path)
+            if (own.st_dev, own.st_ino) in seen:
                 continue
-            seen.add((status.st_dev, status.st_ino))
+            seen.add((own.st_dev, own.st_ino))
             children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
             yield Problem(_shown(root, folder) or str(root.path), f"cannot read this folder: {error.strerror}", "")
@@ -122,6 +138,8 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
             return
         for child in children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED):
+                if child.name == LIVE and is_own_folder(root, child.path):
+                    yield LiveFolder(child.path, root, folder, own.st_mtime_ns)
                 continue
             below = f"{folder}/{child.name}" if folder else child.name
             try:
@@ -132,6 +150,12 @@ def walk(root: Root) -> Iterator[LogFile | Problem]:
                     yield _log_file(root, folder, child.name, child.path, status)
             except OSError:  # a dangling link, a loop, or gone since it was listed
                 continue
+
+
+def is_own_folder(root: Root, path: str) -> bool:
+    """Is it a folder below the root, reached by no link?"""
+    real = root.path.resolve() / Path(path).relative_to(root.path)
+    return os.path.isdir(path) and os.path.realpath(path) == str(real)
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result) -> LogFile:

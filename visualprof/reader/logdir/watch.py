@@ -12,6 +12,8 @@ from watchdog import events
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
+from visualprof.reader.logdir.scan import LIVE, SERIES
+
 _log = logging.getLogger(__name__)
 
 # Not "modified": a file that is written fast would bring thousands a second. Growth is seen by the scans.
@@ -70,6 +72,9 @@ class Watcher(events.FileSystemEventHandler):
     def _is_shown(self, path: bytes | str) -> bool:
         """Does the walk look there? The work of remote runs, below `.visualprof`, changes many times a second."""
         whole = Path(os.fsdecode(path))
+        if whole.name.endswith(SERIES):  # written each second, for days
+            return False
+        whole = whole.parent if whole.name == LIVE else whole  # not what is in it, which changes as often
         below = [whole.relative_to(folder) for folder in self._folders if whole.is_relative_to(folder)]
         return not below or any(not any(part.startswith(".") for part in path.parts) for path in below)
 

@@ -26,6 +26,7 @@ from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.health import Health
 from visualprof.server.api.jobs import JobRefused, Jobs
 from visualprof.server.api.links import Links
+from visualprof.server.api.live import Live
 from visualprof.server.api.model_match import Matches
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.notices import NoticesOf
@@ -59,7 +60,7 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
+    Runs, Live, Views, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams, Links,
     NoticesOf, Evaluation, Trends, Retention, Health,
     OpenApi,
 )  # fmt: skip

@@ -79,12 +79,17 @@ class Worker(msgspec.Struct):
 
 
 class Run(msgspec.Struct):
-    """What ran together."""
+    """What ran together. workers: none while nothing is recorded.
+
+    live: processes of it listen, or did (`/live` says which). series: it has times of steps (`/live/steps`).
+    """
 
     id: str
     name: str
     frameworks: list[str]
     modified_ns: int
+    live: bool
+    series: bool
     workers: list[Worker]
 
 
@@ -210,7 +215,9 @@ def _run(run: listing.Run) -> Run:
         for worker in run.workers
     ]
     frameworks = {span.framework for worker in workers for span in worker.spans if span.framework}
-    return Run(run.id, run.name, sorted(frameworks), run.modified_ns, workers)
+    beside = run.beside
+    live, series = bool(beside and beside.live), bool(beside and beside.series)
+    return Run(run.id, run.name, sorted(frameworks), run.modified_ns, live, series, workers)
 
 
 def _span(span: listing.Span) -> Span:

@@ -155,7 +155,7 @@ function dress_bars(option: Option, format: ValueFormatter, context: Context): O
   };
 }
 
-// A chart of points may have lines beside them.
+// Of several kinds the first says what the chart is: points may have lines beside them, and lines points.
 const DRESSES: Record<string, typeof dress_bars> = { pie: dress_pie, scatter: dress_scatter, line: dress_lines };
 
 /** The complete option for `setOption`; the title is dropped, because the card around the chart carries it. */
@@ -164,7 +164,7 @@ export function chart_option(server: JsonObject, context: Context): Option {
   const format = unit_formatter(resolved) ?? value_formatter("count");
   const option: Option = { ...resolved, title: { show: false } };
   const kinds = objects(option["series"]).map((one) => String(one["type"]));
-  const kind = ["pie", "scatter", "line"].find((each) => kinds.includes(each)) ?? "bar";
+  const kind = kinds.find((each) => each in DRESSES) ?? "bar";
   const dressed = (DRESSES[kind] ?? dress_bars)(option, format, context);
   return { ...dressed, animation: false, textStyle: { fontFamily: FONT }, backgroundColor: "transparent", color: series_colors(context.theme) };
 }

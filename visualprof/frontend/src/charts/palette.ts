@@ -3,7 +3,7 @@
 import type { ThemeName } from "../lib/color";
 
 const HUES: readonly (readonly [light: string, dark: string, names: string])[] = [
-  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median measured"],
+  ["#2f74d0", "#5a9bf0", "compute kernel device_work computation allocated parameter runs median measured step_time"],
   ["#e0872b", "#f0a04f", "infer_shape memcpy wait gradient max"],
   ["#c2a414", "#dcc342", "memset temporary"],
   ["#8557c9", "#ab85e8", "node_creation communication comm transfer optimizer_state"],

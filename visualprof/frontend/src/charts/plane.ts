@@ -139,7 +139,11 @@ export function dress_lines(option: Option, format: ValueFormatter, context: Con
       splitLine: { show: false }, axisLine: { show: true, onZero: false, lineStyle: { color: ink.line } },
     },
     yAxis: { ...dress_axis(y_axis, y, context), ...y_marks },
-    series: series.map((one) => ({ ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { width: 1.5 }, cursor: "crosshair" })),
+    series: series.map((one) =>
+      one["type"] === "scatter"
+        ? { ...one, symbolSize: 9, itemStyle: { color: ink.text, borderColor: ink.surface, borderWidth: 1.5 }, cursor: "pointer" }
+        : { ...dress_marks(one, y, context, x_axis["type"] === "log"), symbol: "none", lineStyle: { width: 1.5, ...(one["lineStyle"] as Option | undefined) }, cursor: "crosshair" },
+    ),
   };
 }
 

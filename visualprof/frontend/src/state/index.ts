@@ -2,6 +2,7 @@ export * from "./address";
 export * from "./catalog";
 export * from "./chosen";
 export * from "./clock";
+export * from "./live";
 export * from "./person";
 export * from "./place";
 export * from "./polled";

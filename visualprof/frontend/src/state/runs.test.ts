@@ -4,7 +4,7 @@ import { router } from "../router";
 import { start_polling, updated } from "./runs";
 
 function run(id: string, modified_ns = 1): Run {
-  return { id, name: id, frameworks: [], modified_ns, workers: [] };
+  return { id, name: id, frameworks: [], modified_ns, live: false, series: false, workers: [] };
 }
 
 const unreadable = { file: "notes.json", error: "no profile", hint: null };

@@ -11,7 +11,7 @@ function span(id: string, steps: string[], state: Span["state"] = "ready"): Span
 }
 
 function run(id: string, modified_ns: number, spans: Span[]): Run {
-  return { id, name: id, frameworks: [], modified_ns, workers: [{ id: "w0", name: "w0", rank: 0, spans }] };
+  return { id, name: id, frameworks: [], modified_ns, live: false, series: false, workers: [{ id: "w0", name: "w0", rank: 0, spans }] };
 }
 
 const answer: ChangesAnswer = {

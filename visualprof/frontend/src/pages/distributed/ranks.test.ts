@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { imbalance, number_ranges, rank_means } from "./ranks";
+import { number_ranges } from "../../lib/ranges";
+import { imbalance, rank_means } from "./ranks";
 
 const columns = {
   rank: [1, 0, 0], worker: ["b", "a", "a"], step: ["1", "1", "2"], total_ns: [20, 10, 30],

@@ -60,17 +60,6 @@ export function imbalance(ranks: readonly RankMeans[]): Imbalance | null {
   return { most, least, excess: most.computation_ns / mean - 1 };
 }
 
-/** "0–3, 7": runs of numbers in few words. */
-export function number_ranges(numbers: readonly number[]): string {
-  const runs: [number, number][] = [];
-  for (const one of [...numbers].sort((a, b) => a - b)) {
-    const last = runs[runs.length - 1];
-    if (last && one <= last[1] + 1) last[1] = one;
-    else runs.push([one, one]);
-  }
-  return runs.map(([from, to]) => (from === to ? String(from) : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`)).join(", ");
-}
-
 export function devices_of(devices: readonly RankDevice[], rank: number): RankDevice[] {
   return devices.filter((one) => one.rank === rank);
 }

@@ -4,7 +4,7 @@ import { result_location } from "./result";
 
 function run(...workers: [id: string, views: string[]][]): Run {
   const span = (views: string[]) => ({ id: "1", name: "1", file: "", size_bytes: 0, modified_ns: 0, state: "ready" as const, progress: 1, format: null, framework: null, events: null, duration_ns: null, steps: [], views, warnings: [], error: null, hint: null });
-  return { id: "j/s", name: "j/s", frameworks: [], modified_ns: 0, workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })) };
+  return { id: "j/s", name: "j/s", frameworks: [], modified_ns: 0, live: false, series: false, workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })) };
 }
 
 describe("result_location", () => {

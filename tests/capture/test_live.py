@@ -1,0 +1,219 @@
+"""What live processes and whoever asks them say to each other by files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visualprof.capture import CaptureBusy, CaptureError, files, live
+from visualprof.capture.live import Ack, Beat, Request, Turn, Wish
+
+S = 10**9
+NOW = 1_000 * S
+
+
+def beat(rank: int = 0, **said: Any) -> Beat:
+    """A rank of two that has just said that it lives: of another machine, so that no process is looked for."""
+    whole: dict[str, Any] = {
+        "worker": f"rank{rank}_far_{rank + 5}", "rank": rank, "world_size": 2, "host": "far", "pid": rank + 5,
+        "where": "", "started": None, "framework": "torch", "can": ["memory"], "problem": "", "step": 100,
+        "step_ns": S, "fastest_ns": S, "stepped_ns": NOW, "watches": False, "state": "listening", "t_ns": NOW,
+        "monotonic_ns": 0,
+    }  # fmt: skip
+    return Beat(**(whole | said))
+
+
+def put(run: Path, *said: Beat | Request | Ack, worker: str = "") -> None:
+    folder = run / live.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in said:
+        name = f"{one.worker}.json" if isinstance(one, Beat) else f"ack.{worker}.json"
+        live.write(folder / (live.REQUEST if isinstance(one, Request) else name), one)
+
+
+def lively(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.time, "time_ns", lambda: NOW)
+
+
+def test_the_margin_is_two_steps_and_those_of_a_second_and_a_tenth() -> None:
+    assert live.margin(S) == 4
+    assert live.margin(100_000_000) == 2 + 11
+    assert live.margin(4_000_000) == 2 + 275
+
+
+def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_answers() -> None:
+    starts, read_by = live.agreed([beat(step=100), beat(1, step=103, fastest_ns=2 * S)])
+    assert starts == [103 + 4, 103 + 16, 103 + 64, 103 + 256]
+    assert read_by == [107 - 1, 119 - 4, 167 - 16, 359 - 64]
+    assert live.agreed([beat(step=100)], first=1_000)[0] == [1_000, 1_012, 1_060, 1_252]
+    with pytest.raises(CaptureError, match="first steps have not ended"):
+        live.agreed([beat(fastest_ns=None)])
+
+
+def test_who_lives_hangs_or_ended() -> None:
+    own: dict[str, Any] = {"where": live.where(), "pid": os.getpid(), "started": files.started(os.getpid())}
+    assert live.health(beat(**own), NOW + 9 * S) == ("listening", 0)
+    assert live.health(beat(state="ended"), NOW + S) == ("ended", S)
+    assert live.health(beat(), NOW + 11 * S) == ("silent", 11 * S)
+    assert live.health(beat(t_ns=NOW + 30 * S), NOW + 31 * S) == ("hung", 31 * S)
+    assert live.health(beat(t_ns=NOW + 30 * S, step_ns=2 * S), NOW + 31 * S) == ("listening", 0)  # 20 steps of 2 s
+    if live.where():
+        own["started"] = 1
+        assert live.health(beat(**own), NOW) == ("ended", 0)  # another process has its number
+        own["where"] = "elsewhere"
+        assert live.health(beat(**own), NOW) == ("listening", 0)
+
+
+@pytest.mark.skipif(not live.where(), reason="no /proc")
+def test_a_dead_process_that_nobody_waited_for_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        started = files.started(child.pid)
+        assert started
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert files.started(child.pid) is None
+        assert live.health(beat(where=live.where(), pid=child.pid, started=started), NOW)[0] == "ended"
+
+
+def test_ranks_are_asked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lively(monkeypatch)
+    single = beat(-1, worker="far_9", world_size=-1)
+    put(tmp_path, beat(), beat(1, step=101), single, beat(2, state="ended"), beat(3, t_ns=0), beat(4, problem="none"))
+    asked = live.ask(tmp_path, Wish(3, stacks=True), "command")
+    assert asked == live.request(tmp_path)
+    assert asked.workers == ["rank0_far_5", "rank1_far_6"]  # neither those that ended or are silent, nor that without
+    assert (asked.count, asked.starts[0]) == (3, 105)
+    assert asked.options == {"memory": True, "shapes": True, "stacks": True}
+    assert not list(tmp_path.rglob(".asking"))
+
+
+def test_processes_without_ranks_begin_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lively(monkeypatch)
+    first, second = (beat(-1, worker=f"far_{pid}", world_size=-1, fastest_ns=None) for pid in (7, 8))
+    put(tmp_path, first, second)
+    asked = live.ask(tmp_path, Wish(), "page")
+    assert (asked.workers, asked.starts) == (["far_7", "far_8"], [])
+    put(tmp_path, Ack(asked.id, "done", 1), worker="far_7")
+    with pytest.raises(CaptureBusy, match="5 steps are being recorded, asked for by page"):
+        live.ask(tmp_path, Wish(), "command")
+    put(tmp_path, Ack(asked.id, "refused", 1), worker="far_8")
+    assert live.ask(tmp_path, Wish(), "signal", "far_8").workers == ["far_8"]
+
+
+def test_nobody_is_asked_where_nobody_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lively(monkeypatch)
+    with pytest.raises(CaptureError, match="no process of this run listens"):
+        live.ask(tmp_path, Wish(), "page")
+    put(tmp_path, beat(problem="no framework is imported yet"))
+    with pytest.raises(CaptureError, match="nothing can be recorded: no framework"):
+        live.ask(tmp_path, Wish(), "page")
+    put(tmp_path, beat())
+    (tmp_path / live.FOLDER / ".asking").touch()
+    os.utime(tmp_path / live.FOLDER / ".asking", (NOW / S, NOW / S))
+    monkeypatch.setattr(live.time, "time", lambda: NOW / S + 9)
+    with pytest.raises(CaptureBusy, match="somebody else"):
+        live.ask(tmp_path, Wish(), "page")
+    monkeypatch.setattr(live.time, "time", lambda: NOW / S + 11)
+    assert live.ask(tmp_path, Wish(), "page")
+    for count in (0, 101):
+        with pytest.raises(CaptureError, match="cannot be recorded at a time"):
+            Wish(count)
+
+
+def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lively(monkeypatch)
+    states = ("asked", "armed", "recording", "done", "late", "ended", "silent", "hung")
+    for rank, state in enumerate(states):
+        said = {"state": "ended"} if state == "ended" else {"t_ns": NOW - 11 * S} if state == "silent" else {}
+        said |= {"stepped_ns": NOW - 30 * S} if state == "hung" else {}
+        put(tmp_path, beat(rank, **said))
+    names = [found.worker for found in live.beats(tmp_path)]
+    asked = Request("a1", "page", 5, Wish().options, [*names, "rank9_gone_1"], [], [], NOW, NOW + S)
+    for name, state in zip(names, states, strict=True):
+        answered = state in ("armed", "recording", "done", "late")
+        put(tmp_path, Ack("a1" if answered else "older", state, 3, None, "why", "a.gz"), worker=name)
+    turns = live.turns(tmp_path, asked, NOW)
+    assert [turn.state for turn in turns] == [*states, "ended"]
+    assert turns[3] == Turn(names[3], "done", "why", "a.gz")
+    put(tmp_path, Ack("a1", "done", 3, None, "", "../../secret"), worker=names[3])
+    assert live.answer(tmp_path, asked, names[3]) is None
+    put(tmp_path, Ack("a1", "done", 3, None, "", "a.gz"), worker=names[3])
+    assert turns[7] == Turn(names[7], "hung", since_ns=30 * S)
+    assert not live.is_over(tmp_path, asked, NOW)
+    late = live.turns(tmp_path, asked, NOW + 2 * S)
+    assert [turn.state for turn in late] == [
+        "late",
+        "late",
+        "recording",
+        "done",
+        "late",
+        "ended",
+        "late",
+        "late",
+        "ended",
+    ]
+    assert [turn.why for turn in late[6:8]] == ["nothing was heard of it", "it ended no step"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"id": 1}', "[" * 50_000, "x" * (live.MOST_BYTES + 1), '{"id": "\\ud800"}', "NaN", "\0"],
+)
+def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / live.FOLDER).mkdir()
+    (tmp_path / live.FOLDER / live.REQUEST).write_text(text)
+    (tmp_path / live.FOLDER / "x_1.json").write_text(text)
+    assert live.request(tmp_path) is None
+    assert live.beats(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"count": 0}, {"count": 101}, {"count": True}, {"count": 1.5}, {"starts": []},
+        {"starts": [5, 5], "read_by": [1, 2]},
+        {"starts": [5], "read_by": [5]}, {"starts": list(range(9, 14)), "read_by": list(range(5))}, {"options": {}},
+        {"options": {"memory": True, "shapes": True, "stacks": True, "logdir": True}}, {"workers": [1]},
+        {"options": {"memory": "/etc", "shapes": True, "stacks": True}}, {"id": "x" * 1001}, {"expires_ns": 1 << 63},
+    ],
+)  # fmt: skip
+def test_a_request_asks_for_nothing_else(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    good = Request("a1", "page", 5, Wish().options, ["x_1"], [5], [4], NOW, NOW)
+    put(tmp_path, good)
+    assert live.request(tmp_path) == good
+    path = tmp_path / live.FOLDER / live.REQUEST
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    assert live.request(tmp_path) is None
+
+
+def test_half_a_character_is_no_text(tmp_path: Path) -> None:
+    put(tmp_path, beat())
+    path = tmp_path / live.FOLDER / f"{beat().worker}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"host": "\ud800"}))
+    assert live.beats(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no links and pipes")
+def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    live.write(secret, beat())
+    run = tmp_path / "run"
+    put(run, beat(1))
+    (run / live.FOLDER / f"{beat().worker}.json").symlink_to(secret)
+    os.mkfifo(run / live.FOLDER / "pipe_1.json")
+    (run / live.FOLDER / "other_name.json").write_bytes(secret.read_bytes())  # a heartbeat under another's name
+    assert live.beats(run) == [beat(1)]
+    live.write(run / live.FOLDER / f"{beat().worker}.json", beat(step=7))
+    assert live.read(secret, Beat) == beat()
+    assert live.beats(run)[0] == replace(beat(), step=7)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / live.FOLDER).symlink_to(run / live.FOLDER)
+    assert live.beats(tmp_path / "linked") == []
+    assert live.folders(tmp_path) == live.folders(run) == [run]

@@ -1,0 +1,167 @@
+"""What a process does with a request, on the thread that trains: answers it, begins with all others, ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from visualprof.capture import live, session
+from visualprof.capture.files import Worker, warn
+from visualprof.capture.live import Ack, Request
+from visualprof.capture.options import CaptureError, Options
+from visualprof.capture.session import Recording
+
+NEVER = 1 << 62
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which worker of which run a process is, and what can be recorded of it: as `live.Beat` says them."""
+
+    worker: Worker
+    folder: Path
+    framework: str
+    can: list[str]
+    problem: str
+
+
+class Asked:
+    """One request at a time. marks: step and mark of what began and ended; written: what is being written.
+
+    Args:
+        options: of each recording, but for what a request chooses.
+    """
+
+    def __init__(self, options: Options, place: Place) -> None:
+        self._options = options
+        self._place = place
+        self._asked: Request | None = None
+        self._turn = 0
+        self._recording: Recording | None = None
+        self._thread = 0
+        self.ack = Ack("", "", 0)
+        self.marks: deque[tuple[int, int]] = deque()
+        self.written: deque[tuple[Recording, Ack]] = deque()
+
+    @property
+    def state(self) -> str:
+        """As `live.Beat` says it."""
+        return (
+            "recording" if self._recording else "armed" if self._asked else "writing" if self.written else "listening"
+        )
+
+    def wake(self, count: int) -> int:
+        """The step at which there is something to do next."""
+        if self._recording:
+            return count + 1
+        return self._asked.starts[self._turn] if self._asked else NEVER
+
+    def step(self, count: int) -> None:
+        """A step has ended; this one begins."""
+        if self._recording:
+            if threading.get_ident() == self._thread and not self._recording.step():
+                self._recorded(self._recording, count)
+        elif self._asked and count >= self._asked.starts[self._turn]:
+            self._start_or_wait(self._asked, count)
+
+    def consider(self, asked: Request, count: int) -> None:
+        """Answers a request: armed for the first start that it came in time for, late or refused."""
+        if self._recording:  # what it would record is recorded
+            return
+        if self._asked:
+            self.give_up("late", "another request took its place", count)
+        self._asked, self.ack = asked, Ack(asked.id, "", count)
+        refusal = self._place.problem
+        try:
+            session.arm(self._wanted(asked)).cancel()
+        except CaptureError as error:
+            refusal = refusal or str(error)
+        in_time = [turn for turn, step in enumerate(asked.read_by) if count <= step]
+        if refusal:
+            self.give_up("refused", refusal, count)
+        elif not asked.starts:
+            self._start(asked, count)
+        elif not in_time:
+            self.give_up("late", "it read the request after the last step to begin with", count)
+        else:
+            self._turn = in_time[0]
+            self._answer("armed")
+
+    def _start_or_wait(self, asked: Request, count: int) -> None:
+        """At a start: records, or waits for the next one where somebody is not ready for this one."""
+        acks = {name: live.answer(self._place.folder, asked, name) for name in asked.workers}
+        out = [name for name, ack in acks.items() if ack and ack.state in live.FINAL]
+        missing = [name for name, ack in acks.items() if not ack or ack.step > asked.read_by[self._turn]]
+        if out:
+            self.give_up("late", f"{', '.join(out)} cannot record with it", count)
+        elif not missing:
+            self._start(asked, count)
+        elif self._turn + 1 < len(asked.starts):
+            self._turn += 1
+        else:
+            self.give_up("late", f"{', '.join(missing)} did not answer in time", count)
+
+    def _start(self, asked: Request, count: int) -> None:
+        self._recording = session.begin(self._wanted(asked), count)
+        self._thread = threading.get_ident()
+        self.marks.append((count, live.NOTICED if asked.by == "watch" else live.ASKED))
+        self.ack = replace(self.ack, first=count)
+        self._answer("recording")
+
+    def _wanted(self, asked: Request) -> Options:
+        return replace(self._options, steps=asked.count, framework=self._place.framework, **asked.options)
+
+    def _recorded(self, recording: Recording, count: int) -> None:
+        self._asked = self._recording = None
+        self.marks.append((count, live.OVER))
+        if recording.path:
+            self.ack = replace(self.ack, file=recording.path.name)
+            self._answer("writing")
+            self.written.append((recording, self.ack))
+        else:
+            self._answer("failed", "it recorded nothing")
+
+    def give_up(self, state: str, why: str, count: int) -> None:
+        """Answers that nothing comes of it."""
+        recording, self._recording = self._recording, None
+        if recording:
+            recording.cancel()
+            self.marks.append((count, live.OVER))
+        if self._asked:
+            self._asked = None
+            self._answer(state, why)
+
+    def end(self, count: int) -> None:
+        """Ends with the process: with a file of what was recorded."""
+        if self._recording:
+            self._recording.stop()
+            self._recorded(self._recording, count)
+        self.give_up("failed", "the process ended", count)
+        for recording, _ in self.written:
+            recording.wait()
+        self.settle()
+
+    def settle(self) -> None:
+        """Says which files are there; on any thread."""
+        for _ in range(len(self.written)):
+            recording, ack = self.written.popleft()
+            if recording.wait(0):
+                ack = replace(ack, state="done")
+            elif recording.is_being_written:
+                self.written.append((recording, ack))
+                continue
+            else:
+                ack = replace(ack, state="failed", file="", why="its file was not written; the process said why")
+            if ack.id == self.ack.id:
+                self.ack = ack
+                self._answer(ack.state, ack.why)
+
+    def _answer(self, state: str, why: str = "") -> None:
+        self.ack = replace(self.ack, state=state, why=why[:1000], t_ns=time.time_ns())
+        try:
+            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", self.ack)
+        except OSError as error:
+            warn(f"an answer was not written: {error}")

@@ -1,0 +1,229 @@
+"""The thread beside the one that trains: heartbeat, requests, times of steps, ten times a second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from visualprof.capture import files, live
+from visualprof.capture.asked import Asked, Place
+from visualprof.capture.files import warn
+from visualprof.capture.live import Beat, Request, Wish
+from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
+
+RING = 1 << 16  # ends of steps that the thread beside may be behind
+POLL_S = live.POLL_NS / 1e9
+STOP_S = 5.0
+
+
+class Steps:
+    """When steps ended, on the thread that trains. count: how many; wake: the one at which there is more to do.
+
+    Args:
+        act: is called then with the count; it sets the next `wake`.
+    """
+
+    def __init__(self, act: Callable[[int], None]) -> None:
+        self._ring = array("q", bytes(8 * RING))
+        self._act = act
+        self.count = 0
+        self.wake = 1
+
+    def end(self) -> None:
+        """A step ends now."""
+        count = self.count
+        self._ring[count & (RING - 1)] = time.perf_counter_ns()
+        self.count = count = count + 1
+        if count >= self.wake:
+            self._act(count)
+
+    def begin(self, at_ns: int) -> None:
+        """The first step ended then."""
+        self._ring[0] = at_ns
+        self.count = 1
+
+    def ends(self, first: int, count: int) -> list[int]:
+        """When steps `first` to `count` - 1 ended, in ns of `perf_counter_ns`; those that are there still."""
+        return [self._ring[step & (RING - 1)] for step in range(max(first, count - RING + 1), count)]
+
+
+class Watcher(Protocol):
+    """What keeps the series of step times and asks for recordings by itself."""
+
+    def begin(self, place: Place, step: int, end_ns: int) -> None:
+        """This step begins now (`perf_counter_ns`); also again, where some were lost."""
+        ...
+
+    def take(self, durations: Sequence[int]) -> None:
+        """These steps ended, in ns."""
+        ...
+
+    def mark(self, mark: int) -> None:
+        """A recording begins with the next step, or is over: marks of `live`."""
+        ...
+
+    def wish(self, beat: Beat) -> Wish | None:
+        """What is to be recorded, where something is."""
+        ...
+
+    def flush(self) -> None:
+        """Writes what it has."""
+        ...
+
+
+class Beside:
+    """The thread. incoming: a request for the thread that trains, which empties it. signalled: SIGUSR2 came."""
+
+    def __init__(self, steps: Steps, place: Place, asked: Asked, watcher: Watcher | None) -> None:
+        self.incoming: Request | None = None
+        self.signalled = False
+        self._steps, self._place, self._asked, self._watcher = steps, place, asked, watcher
+        self._path = place.folder / live.FOLDER / f"{place.worker.name}.json"
+        self._started = files.started(place.worker.pid)
+        self._seen = 0
+        self._last_ns = 0
+        self._recent: deque[int] = deque(maxlen=128)
+        self._version = _version(place)  # what was asked before is for others
+        self._last_id = ""
+        self._beaten = 0, ""
+        self._said: set[str] = set()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="visualprof listen", daemon=True)
+
+    def start(self) -> None:
+        """Begins, on the thread that trains, when a step has ended."""
+        self._restart(self._steps.count)
+        self._thread.start()
+
+    def stop(self) -> bool:
+        """Ends the thread; False where it stands still with the file system."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+        return not self._thread.is_alive()
+
+    def last(self) -> None:
+        """Says that the process ends, after `stop`."""
+        self._look("ended")
+
+    def _run(self) -> None:
+        while not self._end.wait(POLL_S):
+            self._look()
+
+    def _look(self, state: str = "") -> None:
+        """A round; a folder that cannot be written now is tried again with the next one."""
+        try:
+            self._take()
+            self._tell_and_hear(state)
+        except OSError as error:
+            self._say(f"the live state was not written: {error}")
+
+    def _tell_and_hear(self, state: str) -> None:
+        self._asked.settle()
+        now = time.time_ns()
+        said = state or self._asked.state
+        if said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled:
+            self._beaten = now, said
+            beat = self._beat(said, now)
+            live.write(self._path, beat)
+            if self._watcher:
+                self._watcher.flush()
+            if not state:
+                self._ask(beat)
+        if not state:
+            self._look_for_request(now)
+
+    def _restart(self, count: int) -> None:
+        self._seen = count
+        (self._last_ns,) = self._steps.ends(count - 1, count)
+        if self._watcher:
+            self._watcher.begin(self._place, count, self._last_ns)
+
+    def _take(self) -> None:
+        """Steps that ended since the last time, with marks before the steps that they belong to."""
+        count = self._steps.count
+        ends = [self._last_ns, *self._steps.ends(self._seen, count)]
+        if len(ends) <= count - self._seen:  # this thread stood still for more steps than are kept
+            self._restart(count)
+            return
+        durations = [b - a for a, b in pairwise(ends)]
+        self._recent.extend(durations[-128:])
+        marks = self._asked.marks
+        while marks and marks[0][0] <= count:
+            step, mark = marks.popleft()
+            before = max(0, step - self._seen)
+            self._told(durations[:before], mark)
+            del durations[:before]
+            self._seen += before
+        self._told(durations)
+        self._seen, self._last_ns = count, ends[-1]
+
+    def _told(self, durations: list[int], mark: int = 0) -> None:
+        if self._watcher:
+            self._watcher.take(durations)
+            if mark:
+                self._watcher.mark(mark)
+
+    def _beat(self, state: str, now: int) -> Beat:
+        worker, place, recent = self._place.worker, self._place, sorted(self._recent)
+        clock_ns = time.perf_counter_ns()
+        return Beat(
+            worker=worker.name, rank=worker.rank, world_size=worker.world_size, host=worker.host, pid=worker.pid,
+            where=live.where(), started=self._started, framework=place.framework, can=place.can,
+            problem=place.problem[:1000], step=self._seen, step_ns=recent[len(recent) // 2] if recent else None,
+            fastest_ns=recent[len(recent) // 20] if recent else None, stepped_ns=now - (clock_ns - self._last_ns),
+            watches=self._watcher is not None, state=state, t_ns=now, monotonic_ns=clock_ns,
+        )  # fmt: skip
+
+    def _look_for_request(self, now: int) -> None:
+        """Wakes the thread that trains where somebody asks this worker."""
+        version = _version(self._place)
+        if version == self._version:
+            return
+        self._version = version
+        asked = live.request(self._place.folder)
+        if not version or (asked and asked.id == self._last_id):
+            return
+        if not asked:
+            self._say(f"{self._path.with_name(live.REQUEST)} is no request that can be understood")
+        elif asked.expires_ns < now:
+            self._say(f"a request of {asked.by} came too late and is not answered")
+        elif self._place.worker.name in asked.workers:
+            self._last_id, self.incoming = asked.id, asked
+            self._steps.wake = 0
+
+    def _ask(self, beat: Beat) -> None:
+        """Asks for what a signal or the watcher wants."""
+        signalled, self.signalled = self.signalled, False
+        wish = Wish() if signalled else self._watcher.wish(beat) if self._watcher else None
+        if not wish:
+            return
+        try:
+            live.ask(self._place.folder, wish, "signal" if signalled else "watch", self._place.worker.name)
+        except CaptureBusy:  # another rank was first: this one records with it
+            return
+        except CaptureError as error:
+            self._say(str(error))
+
+    def _say(self, text: str) -> None:
+        """A warning, each only once; where warnings are errors they do not end the thread."""
+        if text not in self._said:
+            self._said.add(text)
+            with contextlib.suppress(CaptureWarning):
+                warn(text)
+
+
+def _version(place: Place) -> tuple[int, ...]:
+    """Differs when the request may differ; empty without one."""
+    try:
+        status = os.lstat(place.folder / live.FOLDER / live.REQUEST)
+    except FileNotFoundError:
+        return ()
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,0 +1,26 @@
+// What ranks have in common, so that a thousand of them are a few lines.
+import type { LiveRecording } from "../api/model";
+
+const LASTS_NS = 10 * 60e9;
+/** As a recording goes on; what is wrong comes last. */
+const ORDER = ["asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "hung", "silent", "ended"];
+
+export interface Group<T> {
+  state: string;
+  members: T[];
+}
+
+/** Those of the same state together; without one they are left out. */
+export function groups<T>(all: readonly T[], state_of: (one: T) => string | null): Group<T>[] {
+  const found = new Map<string, T[]>();
+  for (const one of all) {
+    const state = state_of(one);
+    if (state !== null) found.set(state, [...(found.get(state) ?? []), one]);
+  }
+  return [...found].map(([state, members]) => ({ state, members })).sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state));
+}
+
+/** Is a recording still worth a word? While it goes on, and for ten minutes. */
+export function lasting(recording: LiveRecording, live: boolean, now_ms = Date.now()): boolean {
+  return (!recording.over && live) || now_ms * 1e6 - recording.asked_ns < LASTS_NS;
+}

@@ -1,0 +1,17 @@
+import { describe, expect, it } from "vitest";
+import type { LiveRecording, Run, Span } from "../api";
+import { recorded_span } from "./live";
+
+const span = (file: string): Span => ({ file, id: file }) as Span;
+const run = { workers: [{ id: "rank0", spans: [span("old0"), span("new0")] }, { id: "rank1", spans: [span("new1")] }] } as Run;
+const made = (...files: (string | null)[]) => ({ workers: files.map((file) => ({ file })) }) as LiveRecording;
+
+describe("recorded_span", () => {
+  it.each([
+    [made("new0", "new1"), "rank1", "new1"],
+    [made("new0", "new1"), null, "new0"],
+    [made("new0", null), "rank1", "new0"],
+    [made(null), "rank0", undefined],
+    [made("later"), "rank0", undefined],
+  ])("%#", (recording, preferred, file) => expect(recorded_span(run, recording, preferred)?.span.file).toBe(file));
+});

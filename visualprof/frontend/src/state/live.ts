@@ -1,0 +1,70 @@
+// Runs in which processes listen, polled while there are some; and the recording that this page asked for, which opens by itself.
+import { computed, effectScope, shallowRef, watch } from "vue";
+import { address, send, type LiveAnswer, type LiveProcess, type LiveRecording, type LiveRun, type NewRecording, type Run, type Span } from "../api";
+import { patch_query, query_value } from "./address";
+import { usePolled } from "./polled";
+import { runs } from "./runs";
+import { worker } from "./selection";
+
+const LIVE_MS = 1000;
+const CALM_MS = 10_000;
+
+const answer = shallowRef<LiveAnswer | null>(null);
+const awaited = shallowRef<{ run: string; id: string } | null>(null);
+let look: () => Promise<void> = async () => undefined;
+
+/** False until the server has said it once. */
+export const live_known = computed(() => answer.value !== null);
+
+/** By run. */
+export const live_runs = computed<ReadonlyMap<string, LiveRun>>(() => new Map(answer.value?.runs.map((one) => [one.run, one])));
+
+export const is_there = ({ state }: LiveProcess) => state !== "ended" && state !== "silent";
+
+export function is_live(run: string): boolean {
+  return live_runs.value.get(run)?.processes.some(is_there) ?? false;
+}
+
+/** What came of a recording: of the worker that is looked at, or else of the first one. */
+export function recorded_span(run: Run, recording: LiveRecording, preferred: string | null): { worker: string; span: Span } | null {
+  const files = new Set(recording.workers.map((one) => one.file));
+  const found = run.workers.flatMap((one) => one.spans.filter((span) => files.has(span.file)).map((span) => ({ worker: one.id, span })));
+  return found.find((one) => one.worker === preferred) ?? found[0] ?? null;
+}
+
+/** Whoever looks elsewhere by now is not led away. */
+function open_recorded(): void {
+  const { run: id, id: asked } = awaited.value ?? {};
+  const recording = id === undefined ? null : (live_runs.value.get(id)?.recording ?? null);
+  if (id === undefined || query_value("run") !== id || (recording && recording.id !== asked)) {
+    awaited.value = null;
+    return;
+  }
+  const run = runs.value.find((one) => one.id === id);
+  if (!run || !recording?.over) return;
+  const found = recorded_span(run, recording, worker.value?.id ?? null);
+  if (!found && recording.workers.some((one) => one.file)) return; // not listed yet
+  if (found && ["waiting", "parsing"].includes(found.span.state)) return;
+  awaited.value = null;
+  if (found) patch_query({ worker: found.worker, span: found.span.id, step: null }, true);
+}
+
+/** For as long as the page is open. */
+export function follow_live(): void {
+  effectScope(true).run(() => {
+    const { data, refresh } = usePolled<LiveAnswer>(
+      () => (runs.value.some((one) => one.live) ? address("live") : null),
+      (now) => (now?.runs.some((one) => is_live(one.run)) ? LIVE_MS : CALM_MS),
+    );
+    look = refresh;
+    watch(data, (now) => (answer.value = now), { flush: "sync" });
+    watch([data, runs], () => awaited.value && open_recorded());
+  });
+}
+
+/** Throws ApiError. */
+export async function record(wish: NewRecording): Promise<void> {
+  const made = await send<LiveRecording>("POST", address("live/record"), wish);
+  awaited.value = { run: wish.run, id: made.id };
+  await look();
+}

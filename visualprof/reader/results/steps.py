@@ -1,0 +1,96 @@
+"""Times of steps, `<worker>.steps.bin`, that a process keeps by itself; its form: `visualprof.capture.live`.
+
+The file is anybody's: one that does not keep to its form is refused, and no more is read than it may hold.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from visualprof.errors import SourceError
+from visualprof.reader.chrome.values import Json, json_object, whole
+from visualprof.reader.source import UNDECODABLE
+from visualprof.reader.trace import Ints
+
+KEY = "visualprof_steps"
+MAX_LINE = 1 << 16
+MAX_STEPS = 1 << 20
+MAX_NS = 10**18  # of all steps: 30 years
+ASKED, NOTICED, OVER = -1, -2, -3
+
+By = Literal["asked", "noticed"]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Steps that were recorded: from the one with this index in `StepTimes.durations` on; steps: None, not over yet."""
+
+    index: int
+    steps: int | None
+    by: By
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """How long each step of a process took.
+
+    first: number of the first step. begin_ns: epoch at which it began. durations: ns, end to end.
+    """
+
+    worker: str
+    first: int
+    begin_ns: int
+    durations: Ints
+    recorded: tuple[Recorded, ...]
+
+
+def read_steps(path: str) -> StepTimes:
+    """The times in a file.
+
+    Raises: SourceError: there is none, or it does not keep to its form.
+    """
+    name = Path(path).name
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SourceError(f"{name} is no plain file")
+            line, body = file.readline(MAX_LINE), file.read(8 * MAX_STEPS)
+    except OSError as error:
+        raise SourceError(f"{name}: cannot read: {error.strerror}") from error
+    head = _head(line)
+    first, begin_ns = whole(head.get("step")), whole(head.get("t_ns"))
+    if head.get(KEY) != 1 or first is None or begin_ns is None:
+        raise SourceError(f"{name} does not begin like times of steps")
+    numbers = np.frombuffer(body[: len(body) // 8 * 8], "<i8").astype(np.int64)
+    durations = numbers[numbers >= 0]
+    if numbers.min(initial=0) < OVER or durations.sum(dtype=np.float64) > MAX_NS:
+        raise SourceError(f"{name} is damaged", "it holds a time that no step takes")
+    return StepTimes(name.partition(".")[0], first, begin_ns, durations, _recorded(numbers))
+
+
+def _head(line: bytes) -> Json:
+    try:
+        return json_object(msgspec.json.decode(line))
+    except UNDECODABLE:
+        return {}
+
+
+def _recorded(numbers: Ints) -> tuple[Recorded, ...]:
+    """What lies between the marks; a recording that no mark ends went on until the next one began, or goes on."""
+    places = np.flatnonzero(numbers < 0)
+    marks = numbers[places].tolist()
+    begun = (places - np.arange(len(places))).tolist()  # durations before each mark
+    found: list[Recorded] = []
+    for number, (mark, index) in enumerate(zip(marks, begun, strict=True)):
+        if mark != OVER:
+            ended = begun[number + 1] - index if number + 1 < len(marks) else None
+            found.append(Recorded(index, ended, "asked" if mark == ASKED else "noticed"))
+    return tuple(found)

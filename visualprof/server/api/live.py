@@ -1,0 +1,294 @@
+"""Runs that are live: what their processes do, "record so many steps", and the times of their steps.
+
+All of it goes by files that the processes write and read (`visualprof.capture.live`), and that anybody else may write:
+what does not keep to its form is left out, and nothing is looked at that is not really below the log directories.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from visualprof.capture import live as files
+from visualprof.capture.options import CaptureBusy, CaptureError
+from visualprof.errors import Forbidden, NotFound
+from visualprof.reader.logdir.listing import Beside, Run
+from visualprof.reader.logdir.scan import is_own_folder
+from visualprof.reader.results.steps import By, StepTimes, read_steps
+from visualprof.server.identity import who
+from visualprof.server.routes import Query, Resource, change, get
+from visualprof.server.visible import Visible
+from visualprof.views.answers.charts import Option
+from visualprof.views.measure.step_times import step_times
+
+_FRESH_S, _OVER_S = 0.5, 10.0  # how old an answer may be, and that of a run in which nothing lives
+_SHARE = 20  # of the time at most a twentieth is spent on a run
+_SHOWN_NS = 3600 * 10**9  # so long those are named that ended
+
+Doing = Literal["listening", "armed", "recording", "writing", "ended", "silent", "hung"]
+Turn = Literal["asked", "armed", "recording", "writing", "done", "late", "refused", "failed", "ended", "silent", "hung"]
+
+
+class LiveProcess(msgspec.Struct):
+    """A process that listens. step: the one that runs. step_ns: median of the last steps, null before the first.
+
+    state: silent: nothing was heard of it for a while; hung: it lives, but ends no step. since_ns: for how long it is
+    so. problem: why nothing of it can be recorded. watches: it keeps the times of its steps.
+    """
+
+    worker: str
+    rank: int | None
+    world_size: int | None
+    host: str
+    pid: int
+    framework: str | None
+    state: Doing
+    since_ns: int
+    step: int
+    step_ns: int | None
+    seen_ns: int
+    watches: bool
+    problem: str | None
+
+
+class LiveTurn(msgspec.Struct):
+    """How far a process is with a recording. file: what it wrote, as `/runs` calls it."""
+
+    worker: str
+    rank: int | None
+    state: Turn
+    why: str | None
+    file: str | None
+
+
+class LiveRecording(msgspec.Struct):
+    """The newest recording that somebody asked for. by: page, command, signal or watch. over: no more comes of it."""
+
+    id: str
+    by: str
+    steps: int
+    asked_ns: int
+    over: bool
+    workers: list[LiveTurn]
+
+
+class LiveRun(msgspec.Struct):
+    """A run in which processes listen, or did within the last hour. recordable: whoever asks may record steps of it."""
+
+    run: str
+    recordable: bool
+    processes: list[LiveProcess]
+    recording: LiveRecording | None
+
+
+class LiveAnswer(msgspec.Struct):
+    """Every run that is live."""
+
+    runs: list[LiveRun]
+
+
+class NewRecording(msgspec.Struct, forbid_unknown_fields=True):
+    """Steps to be recorded by all processes of a run."""
+
+    run: str
+    steps: Annotated[int, Meta(ge=1, le=files.MOST_RECORDED)] = 5
+    memory: bool = True
+    shapes: bool = True
+    stacks: bool = False
+
+
+class StepTimesQuery(Query):
+    """Whose times."""
+
+    run: Annotated[str, Meta(description="id of a run")]
+    worker: Annotated[str, Meta(description="id of a worker; the first one that has times when absent")] = ""
+
+
+class RecordedSteps(msgspec.Struct):
+    """Steps that were recorded: from `step` on; steps: null while it goes on. by: why it began."""
+
+    step: int
+    steps: int | None
+    by: By
+
+
+class StepTimesAnswer(msgspec.Struct):
+    """The times of a process's steps. workers: all that have some. median_ns: null before the first step has ended."""
+
+    workers: list[str]
+    worker: str
+    first_step: int
+    steps: int
+    begin_ns: int
+    median_ns: int | None
+    recorded: list[RecordedSteps]
+    charts: dict[str, Option]
+
+
+class Live(Resource):
+    """The routes over the runs that are live."""
+
+    def __init__(self, visible: Visible, read_only: bool) -> None:
+        self._visible, self._read_only = visible, read_only
+        self._known: dict[str, tuple[float, LiveRun | None]] = {}  # by path: until when it is fresh
+        self._lock = threading.Lock()
+
+    @get("/live", needs="link")
+    def live(self) -> LiveAnswer:
+        """The runs in which processes listen, and what these do."""
+        now = [run for run in self._visible.listing().runs if run.beside and run.beside.live]
+        found = [row for run in now if run.beside and (row := self._look(run.id, run.beside))]
+        may = {row.run: self._may_record(row.run) for row in found}
+        return LiveAnswer([msgspec.structs.replace(row, recordable=may[row.run]) for row in found])
+
+    @change(
+        "POST", "/live/record", status=201,
+        refuses={
+            403: "the server is read-only, or the run another's", 404: "there is no such run, or nothing of it listens",
+            409: "another recording is not over, or nothing can be recorded",
+        },
+    )  # fmt: skip
+    def record(self, body: NewRecording) -> LiveRecording:
+        """Ask all processes of a run to record the same steps."""
+        if self._read_only:
+            raise Forbidden("the server is read-only", "start it without --read-only")
+        run = self._run(body.run)
+        if not run.beside or not is_own_folder(run.beside.root, run.beside.live or "."):
+            raise NotFound("no process of this run listens", "call capture.listen(...) where you train")
+        if not self._may_record(run.id):
+            raise Forbidden("only its owner and administrators record a run")
+        folder = Path(run.beside.live).parent
+        try:
+            asked = files.ask(folder, files.Wish(body.steps, body.memory, body.shapes, body.stacks), "page")
+        except CaptureError as error:
+            raise CaptureBusy(error.error, error.hint) from error
+        with self._lock:
+            self._known.pop(run.beside.live, None)
+        return _recording(run.id, folder, asked, time.time_ns())
+
+    @get("/live/steps", refuses={404: "there is no such run, or it has no times of steps"}, needs="link")
+    def steps(self, query: StepTimesQuery) -> StepTimesAnswer:
+        """How long the steps of a process took, over time."""
+        beside = self._run(query.run).beside
+        paths = {os.path.basename(path).partition(".")[0]: path for path in (beside.series if beside else ())}
+        if not paths:
+            raise NotFound("this run has no times of steps", "call capture.watch(...) where you train")
+        worker = query.worker or min(paths)
+        if worker not in paths:
+            raise NotFound(f"there are no times of steps of {worker[:200]!r}")
+        return _times(read_steps(paths[worker]), sorted(paths))
+
+    def _run(self, wanted: str) -> Run:
+        run = next((run for run in self._visible.listing().runs if run.id == wanted), None)
+        if run is None:
+            raise NotFound(f"there is no run called {wanted[:200]!r}")
+        return run
+
+    def _may_record(self, run: str) -> bool:
+        """Everybody may whose run it is, and, as of one that nobody put there by a job, all who change things."""
+        principal, accounts = who(), self._visible.accounts
+        if self._read_only or not principal.may("member"):
+            return False
+        access = accounts.sharing.of(self._visible.key(run)) if accounts else None
+        return access is None or access.owner is None or access.shared_by(principal)
+
+    def _look(self, run: str, beside: Beside) -> LiveRun | None:
+        """What goes on in a run; None where nothing did within the last hour."""
+        begun = time.monotonic()
+        with self._lock:
+            until, row = self._known.get(beside.live, (0.0, None))
+            if begun < until:
+                return row
+        fresh = _beats(beside.live) and is_own_folder(beside.root, beside.live)
+        row = _live_run(run, Path(beside.live).parent) if fresh else None
+        lives = row is not None and any(one.state != "ended" for one in row.processes)
+        end = time.monotonic()
+        with self._lock:
+            self._known[beside.live] = end + max(_FRESH_S if lives else _OVER_S, _SHARE * (end - begun)), row
+        return row
+
+
+def _beats(path: str) -> bool:
+    """Was anything written there within the last hour? Thousands of runs may have been live once."""
+    try:
+        return time.time_ns() - os.stat(path).st_mtime_ns < _SHOWN_NS
+    except OSError:
+        return False
+
+
+def _live_run(run: str, folder: Path) -> LiveRun | None:
+    now_ns = time.time_ns()
+    processes = [one for beat in files.beats(folder) if (one := _process(beat, now_ns))]
+    if not any(one.state != "ended" or now_ns - one.seen_ns < _SHOWN_NS for one in processes):
+        return None
+    asked = files.request(folder)
+    return LiveRun(run, False, processes, _recording(run, folder, asked, now_ns) if asked else None)
+
+
+def _process(beat: files.Beat, now_ns: int) -> LiveProcess | None:
+    state, since_ns = files.health(beat, now_ns)
+    if state not in get_args(Doing):
+        return None
+    return LiveProcess(
+        worker=beat.worker,
+        rank=_known(beat.rank),
+        world_size=_known(beat.world_size),
+        host=beat.host,
+        pid=beat.pid,
+        framework=beat.framework or None,
+        state=cast("Doing", state),
+        since_ns=since_ns,
+        step=beat.step,
+        step_ns=beat.step_ns,
+        seen_ns=beat.t_ns,
+        watches=beat.watches,
+        problem=beat.problem or None,
+    )
+
+
+def _recording(run: str, folder: Path, asked: files.Request, now_ns: int) -> LiveRecording:
+    ranks = {beat.worker: beat.rank for beat in files.beats(folder)}
+    turns = [turn for turn in files.turns(folder, asked, now_ns) if turn.state in get_args(Turn)]
+    over = all(turn.state in files.FINAL for turn in turns)
+    workers = [
+        LiveTurn(
+            worker=turn.worker,
+            rank=_known(ranks.get(turn.worker, -1)),
+            state=cast("Turn", turn.state),
+            why=turn.why or None,
+            file=_file(run, turn.file),
+        )
+        for turn in turns
+    ]
+    return LiveRecording(asked.id, asked.by, asked.count, asked.t_ns, over, workers)
+
+
+def _file(run: str, name: str) -> str | None:
+    """A file of the run as users see it."""
+    return (name if run == "." else f"{run}/{name}") if name else None
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None
+
+
+def _times(times: StepTimes, workers: Sequence[str]) -> StepTimesAnswer:
+    durations = times.durations
+    return StepTimesAnswer(
+        workers=list(workers),
+        worker=times.worker,
+        first_step=times.first,
+        steps=len(durations),
+        begin_ns=times.begin_ns,
+        median_ns=int(np.median(durations)) if len(durations) else None,
+        recorded=[RecordedSteps(times.first + one.index, one.steps, one.by) for one in times.recorded],
+        charts={name: option for name, option in (("steps", step_times(times)),) if option},
+    )
