@@ -36,7 +36,7 @@ UNSAID = re.compile(
 
 
 # Said to PostgreSQL, a shell, or in the API's own words.
-SQL = re.compile(r"(SELECT|SET|LISTEN|CREATE DATABASE|REPEATABLE READ|POST|visualprof agent) ?|\(extract\(")
+SQL = re.compile(r"(SELECT|BEGIN|SET|LISTEN|CREATE DATABASE|REPEATABLE READ|POST|visualprof agent) ?|\(extract\(")
 
 
 def sentences() -> dict[str, str]:
@@ -61,6 +61,7 @@ def sentences() -> dict[str, str]:
 
 def _texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    yield from _deeds(tree)
     for node in ast.walk(tree):
         text = _text(node)
         whole = not isinstance(parents.get(node), (ast.JoinedStr, ast.FormattedValue, ast.Expr))
@@ -69,6 +70,15 @@ def _texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
             continue
         if (len(words) > 1 or (words and re.search(r"[:(] ?{}", text))) and not UNSAID.fullmatch(_place(node, parents)):
             yield text.strip(" ;:\n"), getattr(node, "lineno", 0)
+
+
+def _deeds(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Rows of the log of what was done, with what stands in them; that alone is no sentence."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("note") and len(node.args) > 1:
+            action, subject = map(_text, node.args[-2:])
+            if action and len(re.findall(r"[A-Za-z]{2,}", subject)) == 1 and "{}" in subject:
+                yield f"{action}: {subject}", node.lineno
 
 
 def _text(node: ast.AST) -> str:
@@ -85,6 +95,11 @@ def _place(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
         return "=" + ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
     return type(node).__name__
+
+
+def test_what_was_done_stands_with_to_whom() -> None:
+    program = 'note(connection, actor, "invite person", f"{email} as {role}")\nnote(connection, actor, "log out", who)'
+    assert {text for text, _ in _texts(ast.parse(program))} == {"invite person", "invite person: {} as {}", "log out"}
 
 
 def slots(text: str) -> list[int]:

@@ -262,3 +262,50 @@ def test_a_file_that_was_tidied_up_is_its_former_owners_no_more(team: Team) -> N
     upload(team.browser("ann"), "anns.onnx", data)
     assert bob.ask("GET", "models").get_json()["models"] == []
     assert bob.ask("GET", "account").get_json()["used"]["upload_bytes"] == 0
+
+
+def test_the_work_of_others_shows_in_no_number(team: Team) -> None:
+    """Neither in lists that are asked for anew nor in what changed since: not before something of one's own does."""
+    ann, bob = team.browser("ann"), team.browser("bob")
+    paths = {"runs": "", "runs/changes": "since", "jobs": "since", "evaluation": "", "agents": ""}
+
+    def asked_for(known: dict[str, Any]) -> dict[str, Any]:
+        return {
+            path: bob.ask(
+                "GET", path, query_string={since: known[path]["revision"]} if since and known else {}
+            ).get_json()
+            for path, since in paths.items()
+        }
+
+    first = asked_for({})
+    before = asked_for(first)
+    draft = ann.ask("POST", "jobs/draft", json={"model": team.blob}).get_json()["request"]
+    job = ann.ask("POST", "jobs", json={**draft, "key": "more", "specs": [CPU]}).get_json()["job"]["id"]
+    ann.ask("POST", f"jobs/{job}/cancel")
+    machine(ann, "hers")
+    folder = team.remote.opened().jobs.one(job).folder
+    team.site.write(f"{folder}/cpu/trace.json", kineto())
+    assert f"{folder}/cpu" in {run["id"] for run in ann.ask("GET", "runs").get_json()["runs"]}
+    assert asked_for(first) == before
+    draft = bob.ask("POST", "jobs/draft", json={"model": upload(bob, "bobs.onnx", other_model())["blob"]}).get_json()
+    assert bob.ask("POST", "jobs", json={**draft["request"], "specs": [CPU]}).status_code == 201
+    assert asked_for(before)["jobs"]["revision"] > before["jobs"]["revision"]
+    assert len(asked_for(before)["jobs"]["jobs"]) == 1
+    team.site.write("mine/trace.json", kineto())
+    after = asked_for(before)
+    assert [run["id"] for run in after["runs/changes"]["runs"]] == ["mine"]
+    assert after["runs"]["revision"] > before["runs"]["revision"]
+
+
+def test_a_project_of_others_has_no_name_that_is_taken(team: Team) -> None:
+    ann, bob, root = (team.browser(name) for name in ("ann", "bob", "root"))
+    made = [who.ask("POST", "projects", json={"name": "Vision"}) for who in (ann, bob)]
+    assert [answer.status_code for answer in made] == [201, 201]
+    assert [len(answer.get_json()["projects"]) for answer in made] == [1, 1]
+    assert ann.ask("POST", "projects", json={"name": "vision"}).status_code == 409, "her own"
+    assert root.ask("POST", "projects", json={"name": "VISION"}).status_code == 409, "who sees both"
+    his = bob.ask("POST", "projects", json={"name": "speech"}).get_json()["projects"][0]
+    assert his["name"] == "speech"
+    assert bob.ask("PATCH", f"projects/{his['id']}", json={"name": "Vision"}).status_code == 409
+    names = [project["name"] for project in root.ask("GET", "projects").get_json()["projects"]]
+    assert names == ["speech", "Vision", "Vision"]

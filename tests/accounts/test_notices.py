@@ -249,6 +249,15 @@ def test_who_wants_no_more_gets_no_more(team: Team) -> None:
     assert count(team, deliveries) == 0
 
 
+def test_who_chose_before_a_kind_was_there_is_sent_it(team: Team) -> None:
+    """Until they say that they want it not."""
+    ann, row = team.browser("ann"), {"user": team.ids["ann"], "mail": False, "webhook": "", "language": "en"}
+    with team.accounts.database.write() as connection:
+        connection.execute(insert(contacts).values(**row, kinds='["job_failed"]', secret="", trouble=""))
+    assert ann.ask("GET", "account/contact").get_json()["kinds"] == ["job_failed", "regression"]
+    assert choose(ann, webhook="", kinds=["job_failed"])["kinds"] == ["job_failed"]
+
+
 def test_mail_in_the_language_of_its_reader(team: Team) -> None:
     team.remote.opened().retention.change(Rule("notices", "", None))
     ann, at_ns = team.browser("ann"), 1_700_000_000 * 10**9

@@ -66,6 +66,15 @@ def test_the_proxys_word_counts(ann: Proxied) -> None:
     assert ann.ask("GET", "runs").status_code == 401
 
 
+def test_nobody_is_invited_without_an_address(ann: Proxied) -> None:
+    """The code in the link would be of no use: the proxy's word makes the account."""
+    ann.accounts.users.create(SHELL, "root@example.org", "Root", "admin", None)
+    token = ann.ask("GET", "session", "root@example.org").get_json()["token"]
+    for email, status in (("", 400), (" ", 400), ("kim@example.org", 201)):
+        answer = ann.ask("POST", "invitations", "root@example.org", token=token, json={"email": email})
+        assert answer.status_code == status, email
+
+
 def test_anybody_elses_word_does_not(ann: Proxied) -> None:
     for peer in (STRANGER, "127.0.0.1", "::1", "11.0.0.1", ""):
         assert ann.person("ann@example.org", peer=peer) is None, peer

@@ -119,6 +119,17 @@ def test_the_job_of_a_chosen_run_is_shown(opened: Callable[..., Page], reports: 
     expect(points(page).get_by_role("row")).to_have_count(1 + sum(chosen))
 
 
+@pytest.mark.parametrize("text", ["", "no point\n{}\n"])
+def test_a_finished_report_without_a_point_says_so_and_leads_to_its_job(
+    serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits, text: str
+) -> None:
+    folder = tmp_path / "results"
+    (result(folder, "s", 1e6, job="j9", profiled=False) / "points.jsonl").write_text(text)
+    page = visit(serve(folder), "evaluation", reports="resnet10-j9/s")
+    notice = page.get_by_role("status").filter(has_text="no point of it can be read")
+    expect(notice.get_by_role("link", name="See why")).to_have_attribute("href", re.compile("job=j9"))
+
+
 def test_a_report_of_a_failed_task_says_so_and_leads_to_its_job(
     serve: Callable[..., Dashboard], tmp_path: Path, visit: Visits
 ) -> None:

@@ -320,10 +320,8 @@ def test_an_agent_with_a_task_is_not_forgotten(client: FlaskClient, agent: Agent
 
 
 def test_an_agent_can_be_renamed_and_made_private(client: FlaskClient, agent: Agent) -> None:
-    before = answered(client).revision
     answer = client.patch(f"/api/v1/agents/{agent.id}", json={"public": False, "name": "new"})
     assert [(row["name"], row["public"]) for row in answer.get_json()["agents"]] == [("new", False)]
-    assert answered(client).revision > before
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,20 @@ def rows_of(
     return {table: sorted(tuple(row[i] for i in places[table]) for row in rows[table]) for table in some}
 
 
+@pytest.mark.both_databases
+def test_projects_of_one_name_have_two_in_an_earlier_schema(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as remote:
+        database, projects = remote.opened().database, metadata.tables["projects"]
+        with database.write() as connection:
+            of_two = [{"id": name, "name": "vision", "created_ns": 1} for name in ("aa", "bb")]
+            connection.execute(insert(projects), of_two)
+        for schema in ("0012", ""):
+            migrate(database, "it", to=schema)
+            with database.read() as connection:
+                found = connection.execute(text("SELECT name FROM projects ORDER BY id")).scalars().all()
+            assert found == ["vision", "vision bb"], schema
+
+
 def test_a_schema_that_never_was_changes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path / "runs") as remote:
         database = remote.opened().database

@@ -26,7 +26,10 @@ HOUR_NS = 3600 * 10**9
 def told(queue: Queue) -> dict[str, Wait]:
     """By the key of the job; each has one spec."""
     keys = {task.id: job.request.key for job in queue.jobs.since(-1).jobs for task in job.tasks}
-    return {keys[task]: wait for task, wait in waits(queue.database, 30).items()}
+    all_waits = waits(queue.database, 30)
+    for task, wait in all_waits.items():
+        assert waits(queue.database, 30, task.rpartition("-")[0])[task] == wait, "a job alone is told the same"
+    return {keys[task]: wait for task, wait in all_waits.items()}
 
 
 def book(queue: Queue, agent: Agent, user: str | None, until_ns: int) -> None:

@@ -16,7 +16,7 @@ from visualprof.accounts.records import Grant
 from visualprof.accounts.secret import short_id
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.queue.refusals import Conflict
-from visualprof.remote.queue.store.database import Database, changed
+from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import agents, bookings, grants, projects, users
 from visualprof.remote.queue.store.visibility import visible_agents
@@ -174,7 +174,6 @@ class Machines:
             raise NotFound(f"there is no agent {agent[:40]!r}")
         if row.owner != actor.user and not actor.principal.may("admin"):
             raise Forbidden(f"only its owner and administrators change {row.name}")
-        changed(connection, "agents")
         note(connection, actor, action, f"{row.name} ({row.id}): {what}")
         return row
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
 from visualprof.accounts.audit import note
 from visualprof.accounts.principal import Actor
@@ -26,8 +27,7 @@ class Projects:
 
     def of(self, viewer: str | None) -> list[Project]:
         """Those that somebody belongs to, or all for None, by name."""
-        mine = select(members.c.project).where(members.c.user == viewer)
-        chosen = select(projects) if viewer is None else select(projects).where(projects.c.id.in_(mine))
+        chosen = _visible(viewer)
         people = select(members.c.project, users).join(users, users.c.id == members.c.user).order_by(users.c.email)
         with self._database.read() as connection:
             rows = connection.execute(chosen.order_by(func.lower(projects.c.name))).all()
@@ -40,11 +40,11 @@ class Projects:
     def create(self, actor: Actor, name: str) -> str:
         """A new project with whoever makes it; its id.
 
-        Raises: BadParameter. Conflict: the name is taken.
+        Raises: BadParameter. Conflict: one of theirs is called so; of others' they learn nothing.
         """
         name, identity = _name(name), short_id()
         with self._database.write() as connection:
-            _refuse_taken(connection, name, "")
+            _refuse_taken(connection, actor, name, "")
             connection.execute(insert(projects).values(id=identity, name=name, created_ns=time.time_ns()))
             connection.execute(insert(members).values(project=identity, user=actor.user))
             note(connection, actor, "create project", name)
@@ -55,7 +55,7 @@ class Projects:
         name = _name(name)
         with self._database.write() as connection:
             before = belonging(connection, actor, project)
-            _refuse_taken(connection, name, project)
+            _refuse_taken(connection, actor, name, project)
             connection.execute(update(projects).where(projects.c.id == project).values(name=name))
             note(connection, actor, "rename project", f"{before.name} to {name}")
 
@@ -131,7 +131,13 @@ def _name(name: str) -> str:
     return name
 
 
-def _refuse_taken(connection: Connection, name: str, project: str) -> None:
+def _visible(viewer: str | None) -> Select[Any]:
+    """The projects that somebody belongs to, or all for None."""
+    mine = select(members.c.project).where(members.c.user == viewer)
+    return select(projects) if viewer is None else select(projects).where(projects.c.id.in_(mine))
+
+
+def _refuse_taken(connection: Connection, actor: Actor, name: str, project: str) -> None:
     same = (func.lower(projects.c.name) == name.lower()) & (projects.c.id != project)
-    if connection.execute(select(projects.c.id).where(same)).first():
+    if connection.execute(_visible(actor.principal.viewer).where(same)).first():
         raise Conflict(f"name: there is a project {name!r} already")

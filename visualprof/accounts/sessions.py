@@ -69,7 +69,7 @@ class Sessions:
     def of_cookie(self, cookie: str) -> Principal:
         """Who it is; nobody where the session is over."""
         sha256, now = secret.hashed(cookie), time.time_ns()
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_OF_COOKIE, {"secret": sha256}).first()
         if row is None or row.disabled or now - row.seen_ns > self._idle_ns or now - row.begun_ns > self._whole_ns:
             return NOBODY
@@ -81,7 +81,7 @@ class Sessions:
     def of_token(self, token: str) -> Principal:
         """Who it is; nobody where the token is not known or its time is over."""
         sha256, now = secret.hashed(token), time.time_ns()
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_OF_TOKEN, {"secret": sha256}).first()
         if row is None or row.disabled or row.expires_ns < now:
             return NOBODY
@@ -91,7 +91,7 @@ class Sessions:
     def of_user(self, user: str) -> list[Session]:
         """Somebody's sessions, the latest first."""
         query = select(sessions).where(sessions.c.user == user).order_by(sessions.c.seen_ns.desc())
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return [_session(row) for row in connection.execute(query)]
 
     def end(self, actor: Actor, session: str) -> None:
@@ -128,7 +128,7 @@ class Sessions:
     def tokens_of(self, user: str) -> list[Token]:
         """Somebody's tokens, the latest first."""
         query = select(api_tokens).where(api_tokens.c.user == user).order_by(api_tokens.c.created_ns.desc())
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return [_token(row) for row in connection.execute(query)]
 
     def end_token(self, actor: Actor, token: str) -> None:

@@ -56,7 +56,7 @@ class Sharing:
 
     def revision(self) -> int:
         """Grows with every change of who may see what was there before; `rule` knows all rows until now."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             now = {row.name: row.revision for row in connection.execute(_REVISIONS)}
             if now["runs"] != self._known:
                 with self._lock:
@@ -91,7 +91,7 @@ class Sharing:
     def _projects_of(self, viewer: str, shared: int) -> frozenset[str]:
         """Of somebody, at that revision or a later one."""
         del shared
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return frozenset(connection.execute(select(members.c.project).where(members.c.user == viewer)).scalars())
 
     def of(self, path: str) -> Access:
@@ -99,7 +99,7 @@ class Sharing:
         folders = [path]
         while "/" in folders[-1]:
             folders.append(folders[-1].rpartition("/")[0])
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             query = select(runs).where(runs.c.folder.in_(folders)).order_by(func.length(runs.c.folder).desc())
             row = connection.execute(query.limit(1)).first()
         return Access(row.folder, row.owner, row.visibility, row.project) if row else Access(path, None, "public", None)

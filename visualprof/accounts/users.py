@@ -102,7 +102,7 @@ class Users:
         email = email.strip().lower()
         self._passwords.refuse_crowd()
         count_attempt(self._database, address, email)
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(select(users).where(users.c.email == email)).first()
         kept = row.password if row and not row.disabled else None
         if not self._passwords.matches(password, kept) or row is None:
@@ -121,7 +121,7 @@ class Users:
         """
         self._passwords.refuse_crowd()
         count_attempt(self._database, actor.address, actor.principal.email)
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(select(users).where(users.c.id == actor.user)).one()
         if not self._passwords.matches(old, row.password):
             raise Untrusted("the old password is wrong")
@@ -172,12 +172,12 @@ class Users:
 
     def has_password(self, user: str) -> bool:
         """Does somebody log in by one?"""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return connection.execute(select(users.c.password).where(users.c.id == user)).scalar() is not None
 
     def all(self) -> list[User]:
         """Everybody by address."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return [_user(row) for row in connection.execute(select(users).order_by(users.c.email))]
 
     def change(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from visualprof.errors import Forbidden
 from visualprof.reader.logdir.directory import LogDirectory
@@ -21,6 +23,62 @@ if TYPE_CHECKING:
 _KEPT = 256  # people
 
 Rule = Callable[[str], bool]
+T = TypeVar("T")
+
+
+class Told:
+    """Which revision each person was told last, and how far nothing that they may see has changed since.
+
+    They are told no other one before that: the work of others does not show in a number.
+    """
+
+    def __init__(self) -> None:
+        self._of = _People[tuple[int, int]]()
+
+    def begin(self, viewer: str | None, since: int) -> int:
+        """From which revision on changes are to be looked at for whoever knows that one."""
+        told, until = self._of.get(viewer) or (since, since)
+        return until if told == since else since
+
+    def revision(self, viewer: str | None, since: int | None, now: int, changed: bool) -> int:
+        """What they are told at the revision `now`. changed: something is new for them."""
+        told = now if changed or since is None or viewer is None else since
+        self._of.keep(viewer, (told, now))
+        return told
+
+
+class Shown:
+    """The list that each person saw last, with the revision which they were told: it stays while the list does."""
+
+    def __init__(self) -> None:
+        self._of = _People[tuple[Sequence[object], int]]()
+
+    def revision(self, viewer: str | None, things: Sequence[object], now: int) -> int:
+        """What somebody is told of a list as it is at the revision `now`."""
+        before = self._of.get(viewer)
+        if before is None or before[0] != things:
+            before = things, now
+        self._of.keep(viewer, before)
+        return before[1]
+
+
+class _People(Generic[T]):
+    """Something of each of those who asked lately; of who sees everything nothing is kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: OrderedDict[str, T] = OrderedDict()
+
+    def get(self, viewer: str | None) -> T | None:
+        return None if viewer is None else self._of.get(viewer)
+
+    def keep(self, viewer: str | None, what: T) -> None:
+        if viewer is not None:
+            with self._lock:
+                self._of[viewer] = what
+                self._of.move_to_end(viewer)
+                if len(self._of) > _KEPT:
+                    self._of.popitem(last=False)
 
 
 class Visible:
@@ -33,6 +91,7 @@ class Visible:
         self._logdir, self._remote, self.accounts = logdir, remote, accounts
         self._rules = lru_cache(_KEPT)(self._rule_of)
         self._listings = lru_cache(_KEPT)(self._listing_of)
+        self._told, self._shown = Told(), Shown()
         self._shared = (-1, -1)  # the latest revision of what is shared, and that of the log directories it came with
 
     @property
@@ -53,11 +112,14 @@ class Visible:
             return self._logdir.changes(since)
         if self._shared[0] != revision:
             self._shared = revision, self._logdir.touch()
-        now = self._logdir.changes(None if since is None or since < self._shared[1] else since)
+        since = None if since is None or since < self._shared[1] else since
+        now = self._logdir.changes(since if since is None else self._told.begin(viewer, since))
+        since = since if now.since is not None else None
         rule = self.rule  # asked for after the runs: what says who may see one is there before it
         runs = tuple(run for run in now.runs if rule(run.id))
         removed = tuple(run for run in now.removed if rule(run))
-        return Changes(now.revision, now.since, runs, removed, None if now.since is not None else ())
+        told = self._told.revision(viewer, since, now.revision, bool(runs or removed))
+        return Changes(told, since, runs, removed, None if since is not None else ())
 
     @property
     def queue(self) -> Queue:
@@ -108,7 +170,7 @@ class Visible:
     def own_name(self, sha256: str) -> str | None:
         """By which whoever asks uploaded a file; None where they did not."""
         queue = self._remote.existing()
-        return queue.blobs.names([sha256]).get((sha256, who().viewer)) if queue else None
+        return queue.blobs.names([sha256], who().viewer).get(sha256) if queue else None
 
     def refuse_bytes(self, more: int) -> None:
         """Before an upload. more: its bytes, and others of whoever asks that the queue does not know.
@@ -131,10 +193,11 @@ class Visible:
 
     def _listing_of(self, revision: int, viewer: str, shared: int) -> Listing:
         """Of whoever asks now, at that revision or, where it has grown meanwhile, at a later one."""
-        del revision, viewer, shared
+        del revision, shared
         now = self._logdir.listing()
         rule = self.rule  # see `changes`
-        return Listing(now.revision, tuple(run for run in now.runs if rule(run.id)), ())
+        runs = tuple(run for run in now.runs if rule(run.id))
+        return Listing(self._shown.revision(viewer, runs, now.revision), runs, ())
 
 
 class Seen:

@@ -11,13 +11,15 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from visualprof.accounts import secret
 from visualprof.accounts.audit import note
-from visualprof.accounts.notices.kinds import Language
+from visualprof.accounts.notices.kinds import Kind, Language
 from visualprof.accounts.notices.webhook import target_of
 from visualprof.accounts.principal import Actor
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.tables import contacts, deliveries
 
 Channel = Literal["mail", "webhook"]
+SENT: tuple[Kind, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
+_FIRST = ("job_finished", "job_failed", "machine_lost")  # known to whoever chose before that was noted
 SECRET = "vp_h_"
 
 
@@ -25,7 +27,7 @@ SECRET = "vp_h_"
 class Contact:
     """What somebody has chosen. kinds: that are sent. trouble: why the last one was not sent, "" where it was."""
 
-    kinds: tuple[str, ...] = ("job_finished", "job_failed", "regression", "machine_lost")
+    kinds: tuple[Kind, ...] = SENT
     language: Language = "en"
     mail: bool = False
     webhook: str = ""
@@ -40,11 +42,15 @@ class Contact:
 
 
 def contact_of(connection: Connection, user: str) -> Contact:
-    """Somebody's choice; whoever has made none sees notices in the page alone."""
+    """Somebody's choice; whoever has made none sees notices in the page alone.
+
+    A kind of which they did not know when they chose is sent: they never said that it is not to be.
+    """
     row = connection.execute(select(contacts).where(contacts.c.user == user)).first()
     if row is None:
         return Contact()
-    kinds = tuple(json.loads(row.kinds))
+    chosen, known = json.loads(row.kinds), json.loads(row.known) if row.known else _FIRST
+    kinds: tuple[Kind, ...] = tuple(kind for kind in SENT if kind in chosen or kind not in known)
     return Contact(kinds, row.language, row.mail, row.webhook, row.secret, row.trouble, row.trouble_ns)
 
 
@@ -69,7 +75,8 @@ class Contacts:
         with self._database.write() as connection:
             before = contact_of(connection, actor.user or "")
             fresh = secret.new(SECRET)[0] if webhook and webhook != before.webhook else ""
-            values = {"kinds": json.dumps(kinds), "language": language, "mail": mail, "webhook": webhook}
+            values: dict[str, object] = {"kinds": json.dumps(kinds), "known": json.dumps(SENT), "language": language}
+            values |= {"mail": mail, "webhook": webhook}
             values |= {"secret": fresh or (before.secret if webhook else ""), "trouble": "", "trouble_ns": None}
             mine = contacts.c.user == actor.user
             if not connection.execute(update(contacts).where(mine).values(values)).rowcount:

@@ -226,11 +226,11 @@ def kept(remote: Remote, names: Sequence[str], owner: str | None) -> list[Upload
     queue = remote.existing()
     if queue is None:
         return []
-    rows, own = queue.blobs.known(names), queue.blobs.names(names)
+    rows, own = queue.blobs.known(names), queue.blobs.names(names, owner)
     return [
         Upload(
             name,
-            own.get((name, owner), str(rows[name].name)),
+            own.get(name, str(rows[name].name)),
             rows[name].size_bytes,
             from_json(msgspec.json.decode(rows[name].inspected)),
         )

@@ -88,7 +88,6 @@ class AgentsAnswer(msgspec.Struct):
     people have accounts.
     """
 
-    revision: int
     agents: list[AgentRow]
     command: str
     token_hidden: bool
@@ -220,10 +219,10 @@ class Agents(Resource):
 
     def _agents(self) -> AgentsAnswer:
         remote, by_code, queue = self._remote, self._accounts is not None, self._remote.existing()
-        number, rows = (queue.agents.revision(), self._rows(queue)) if queue else (0, [])
+        rows = self._rows(queue) if queue else []
         hidden = not (by_code or who().may("admin"))
         token = "" if remote.problem or by_code else " --token TOKEN" if hidden else f" --token {remote.token}"
-        return AgentsAnswer(number, rows, self._command(token), hidden, by_code, INSTALL, remote.local_agent)
+        return AgentsAnswer(rows, self._command(token), hidden, by_code, INSTALL, remote.local_agent)
 
     def _rows(self, queue: Queue) -> list[AgentRow]:
         busy, lease_s, me = _busy(queue), self._remote.intervals.lease_s, who()

@@ -22,9 +22,10 @@ from visualprof.remote.protocol import State
 from visualprof.server.answers import Polled, csv_file, row
 from visualprof.server.api.making import Making
 from visualprof.server.api.spans import columns_of
+from visualprof.server.identity import who
 from visualprof.server.remote_service import Remote
 from visualprof.server.routes import Query, Resource, get
-from visualprof.server.visible import Visible
+from visualprof.server.visible import Shown, Visible
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
@@ -139,6 +140,7 @@ class Reports:
     def __init__(self, logdir: LogDirectory, visible: Visible, remote: Remote) -> None:
         self._logdir, self._visible = logdir, visible
         self._making = Making(remote)
+        self._shown = Shown()
         self._made: dict[str, Report] = {}
         self._known: dict[str, tuple[_Versions, Report | None]] = {}
         self._seen = -1
@@ -157,7 +159,8 @@ class Reports:
             self._made = made
             reports = sorted((known | made).values(), key=lambda r: (-r.finished_ns, r.id))
             seen = self._visible.rule
-            return self._revision, [report for report in reports if seen(report.id)]
+            mine = [report for report in reports if seen(report.id)]
+            return self._shown.revision(who().viewer, mine, self._revision), mine
 
     def _look(self) -> None:
         now = folders(self._logdir.files(PARTS.__contains__))

@@ -22,7 +22,7 @@ from visualprof.server.identity import who
 from visualprof.server.lately import Lately
 from visualprof.server.remote_service import Queue, Remote
 from visualprof.server.routes import Query
-from visualprof.server.visible import Visible
+from visualprof.server.visible import Told, Visible
 from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.evaluation import MARGINS, Verdict, margin
 
@@ -174,6 +174,7 @@ class JobList:
         self._remote, self._visible = remote, visible
         self._results = Results(remote.root)
         self._lock = threading.Lock()
+        self._told_of = Told()
         self._of: Queue | None = None
         self._waits = Lately(self._all_waits, _WAITS_S)
         self._leaving = Lately(_soon_removed, _LEAVING_S)
@@ -205,12 +206,13 @@ class JobList:
 
     def listing(self, since: int | None = None) -> JobsAnswer:
         """The jobs that whoever asks may see, as far as they changed; polled by every open page."""
-        queue = self._remote.existing()
+        queue, viewer = self._remote.existing(), who().viewer
         problem = self._remote.problem  # which it may just have met
         with self.refreshed(queue):
             rows, revision = self._rows, self._revision
             since = since if since is not None and self._oldest <= since <= revision else None
-            new = list(takewhile(lambda kept: since is None or kept.revision > since, reversed(rows.values())))
+            begin = -1 if since is None else self._told_of.begin(viewer, since)
+            new = list(takewhile(lambda kept: kept.revision > begin, reversed(rows.values())))
         seen = self._visible.rule
         mine = sorted((kept for kept in new if seen(kept.folder)), key=lambda kept: (-kept.submitted_ns, kept.id))
         waits, leaving = (self._waits.of(queue), self._leaving.of(queue)) if queue else ({}, {})
@@ -218,7 +220,8 @@ class JobList:
         gone = {id: at_ns for id, at_ns in leaving.items() if id in rows and seen(rows[id].folder)}
         error, hint = problem or (None, None)
         jobs = cast("list[JobRow]", [kept.row for kept in mine])
-        return JobsAnswer(max(revision, 0), since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
+        told_revision = self._told_of.revision(viewer, since, max(revision, 0), bool(mine))
+        return JobsAnswer(told_revision, since, jobs, dict(islice(told, _TOLD)), gone, error, hint)
 
     def one(self, name: str) -> JobAnswer:
         """A job with its points.
@@ -234,10 +237,9 @@ class JobList:
         results, verdicts = self._results.of_all(job.tasks)
         counts = {task: len(measured) for task, measured in points.items()}
         shown = self._shown(queue, [job], counts)[0]
-        waits = {} if job.state in FINAL else self._told(queue)
-        mine = {task.id: waits[task.id] for task in job.tasks if task.id in waits}
+        waits = {} if job.state in FINAL else self._told(queue, name)
         removed_ns = queue.retention.due(name).get(name)
-        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, mine, job.kept, removed_ns)
+        return JobAnswer(shown, job.request, rows, unserved, results, verdicts, waits, job.kept, removed_ns)
 
     def keep(self, name: str, kept: bool) -> JobAnswer:
         """A job stays, whatever the server's rules say, or does not any more.
@@ -249,11 +251,11 @@ class JobList:
         self._leaving.forget()
         return self.one(name)
 
-    def _told(self, queue: Queue) -> dict[str, Wait]:
-        """Why tasks wait."""
+    def _told(self, queue: Queue, job: str = "") -> dict[str, Wait]:
+        """Why tasks wait, of a job or of all."""
         from visualprof.remote.queue.tasks.waiting import waits  # with the libraries of the database
 
-        return waits(queue.database, self._remote.intervals.lease_s)
+        return waits(queue.database, self._remote.intervals.lease_s, job)
 
     def _all_waits(self, queue: Queue) -> dict[str, Wait]:
         """Why jobs wait: that which is the first of its tasks to be taken."""
@@ -282,7 +284,7 @@ class JobList:
 
     def _shown(self, queue: Queue, jobs: list[Job], counts: dict[str, int]) -> list[JobRow]:
         files = queue.blobs.facts({(blob, job.owner) for job in jobs for blob in _shown_files(job)})
-        names = queue.agents.names()
+        names = queue.agents.names({task.agent for job in jobs for task in job.tasks if task.agent})
         return [self._row(job, files, names, counts) for job in jobs]
 
     def _row(

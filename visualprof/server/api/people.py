@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from visualprof.accounts.principal import Role
 from visualprof.accounts.records import Deed, Token, User
+from visualprof.errors import BadParameter
 from visualprof.server.answers import csv_file, row
 from visualprof.server.api.quotas import QuotaRow, UsedRow
 from visualprof.server.api.session import existing, with_passwords
@@ -92,7 +93,7 @@ class UserChange(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Invitation(msgspec.Struct, forbid_unknown_fields=True):
-    """Whom to invite; without an address whoever has the code."""
+    """Whom to invite; without an address whoever has the code, where people register by it."""
 
     email: str = ""
     role: Role = "member"
@@ -174,6 +175,8 @@ class People(Resource):
     @change("POST", "/invitations", status=201, refuses={400: "no address"}, needs="admin")
     def invite(self, body: Invitation) -> UsersAnswer:
         """A code by which somebody registers."""
+        if not body.email.strip() and (self._settings.user_header or self._settings.oidc):
+            raise BadParameter("email: people are invited here by their address alone, because others log them in")
         return self._everybody(existing(self._accounts).users.invite(actor(), body.email, body.role))
 
     @get("/audit", media=("application/json", "text/csv"), refuses={404: "there are no accounts"}, needs="admin")

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 from visualprof.errors import NotFound
 from visualprof.remote.protocol import Capabilities
 from visualprof.remote.queue.refusals import Conflict, Crowded, Oversize, PutOut, Untrusted
-from visualprof.remote.queue.store.database import Database, changed, revision
+from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.records import Agent, Standing, agent_of
 from visualprof.remote.queue.store.tables import agents, bookings, grants, tasks
 from visualprof.remote.queue.store.visibility import visible_agents
@@ -27,7 +27,7 @@ MAX_NEW = 60  # in a minute
 _MINUTE_NS = 60 * 10**9
 ID_LENGTH = 10
 _LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
-_NAMES = select(agents.c.id, agents.c.name)
+_NAMES = select(agents.c.id, agents.c.name).where(agents.c.id.in_(bindparam("named", expanding=True)))
 _OF_TOKEN = select(agents).where(agents.c.token_sha256 == bindparam("digest"))
 _BY_NAME = select(agents).order_by(agents.c.name, agents.c.id)
 
@@ -102,7 +102,6 @@ class Agents:
             "seen_ns": now,
         }
         with self._database.write() as connection:
-            changed(connection, "agents")
             earlier = connection.execute(select(agents).where(_known(known))).first() if known[0] else None
             if earlier is None:
                 joined = {"public": public} if join is None or local else {"public": False, "owner": join(connection)}
@@ -115,7 +114,7 @@ class Agents:
 
     def known(self, known: tuple[str, str]) -> bool:
         """Are these the id and the token of an agent?"""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return connection.execute(select(agents.c.id).where(_known(known))).first() is not None
 
     @staticmethod
@@ -139,7 +138,7 @@ class Agents:
         Raises: Untrusted.
         """
         digest = hashed(token)
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_OF_TOKEN, {"digest": digest}).first()
         if row is None or not token.startswith(TOKEN) or not hmac.compare_digest(row.token_sha256, digest):
             raise Untrusted("this agent is not registered here", "register it again, with the server's token")
@@ -162,19 +161,17 @@ class Agents:
         with self._database.write() as connection:
             connection.execute(update(agents).where(agents.c.id == agent.id).values(values))
 
-    def revision(self) -> int:
-        """Grows with every change of an agent."""
-        with self._database.read() as connection:
-            return revision(connection, "agents")
-
-    def names(self) -> dict[str, str]:
-        """Of all, by id."""
-        with self._database.read() as connection:
-            return {row.id: row.name for row in connection.execute(_NAMES)}
+    def names(self, wanted: Iterable[str]) -> dict[str, str]:
+        """Of those that are there, by id."""
+        named = list(wanted)
+        if not named:
+            return {}
+        with self._database.look() as connection:
+            return {row.id: row.name for row in connection.execute(_NAMES, {"named": named})}
 
     def all(self, viewer: str | None = None) -> list[Agent]:
         """Those that somebody may see, by name."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return [agent_of(row, self._database.ahead_ns) for row in connection.execute(visible_agents(viewer))]
 
     def change(
@@ -207,7 +204,6 @@ class Agents:
             if standing == "out":  # `Upkeep` takes back what it has
                 held = update(tasks).where(tasks.c.agent == identity, tasks.c.state == "running")
                 connection.execute(held.values(lease_until_ns=0))
-            changed(connection, "agents")
 
     def remove(self, identity: str, allow: Callable[[Connection], None] = lambda _: None) -> None:
         """Forgets an agent that is gone. allow: raises where whoever asks may not do it.
@@ -226,4 +222,3 @@ class Agents:
             connection.execute(delete(agents).where(agents.c.id == identity))
             for table in (grants, bookings):
                 connection.execute(delete(table).where(table.c.agent == identity))
-            changed(connection, "agents")

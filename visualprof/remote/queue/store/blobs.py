@@ -20,8 +20,25 @@ from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.tables import blobs, holders, jobs
 
 _FOUND = select(blobs.c.inspected).where(blobs.c.sha256 == bindparam("of"))
-_FACTS = select(blobs).where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+_held = (holders.c.sha256 == blobs.c.sha256) & holders.c.owner.in_(bindparam("owners", expanding=True))
+_FACTS = (  # of each file, with the names that some give it
+    select(blobs.c.sha256, blobs.c.name, blobs.c.inspected, holders.c.owner, holders.c.name.label("own_name"))
+    .outerjoin(holders, _held)
+    .where(blobs.c.sha256.in_(bindparam("named", expanding=True)))
+)
+_NAMES = select(holders).where(
+    holders.c.sha256.in_(bindparam("named", expanding=True)), holders.c.owner == bindparam("of")
+)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class _Inspected(msgspec.Struct):
+    """As much of what was found in a file as lists of jobs need: the rest is long."""
+
+    graph: str | None = None
+
+
+_INSPECTED = msgspec.json.Decoder(_Inspected)
 
 
 class Blobs:
@@ -92,11 +109,13 @@ class Blobs:
         for sha256 in gone:
             self._store.delete(f"blobs/{sha256}")
 
-    def names(self, wanted: Iterable[str]) -> dict[tuple[str, str | None], str]:
-        """What files are called by each of those who uploaded them, by sha256 and owner: others' names are secrets."""
-        some = select(holders).where(holders.c.sha256.in_(list(wanted)))
-        with self._database.read() as connection:
-            return {(row.sha256, row.owner): row.name for row in connection.execute(some)}
+    def names(self, wanted: Iterable[str], owner: str | None) -> dict[str, str]:
+        """What somebody calls those of the files that they uploaded, by sha256: others' names are secrets."""
+        if owner is None:
+            return {}
+        with self._database.look() as connection:
+            rows = connection.execute(_NAMES, {"named": list(wanted), "of": owner})
+            return {row.sha256: row.name for row in rows}
 
     def path(self, sha256: str) -> Path:
         """Where its bytes are.
@@ -120,14 +139,14 @@ class Blobs:
 
     def inspected(self, sha256: str) -> dict[str, Any] | None:
         """What inspection found; None when the file was not inspected, or is not here."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             text = connection.execute(_FOUND, {"of": sha256}).scalar()
         return msgspec.json.decode(text) if text else None
 
     def known(self, wanted: Sequence[str]) -> dict[str, AnyRow]:
         """Rows of files of which something was found."""
         some = select(blobs).where(blobs.c.sha256.in_(wanted), blobs.c.inspected.is_not(None))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return {row.sha256: row for row in connection.execute(some)}
 
     def models(self, most: int, viewer: str | None) -> Sequence[AnyRow]:
@@ -136,7 +155,7 @@ class Blobs:
         if viewer is not None:
             mine = (holders.c.sha256 == blobs.c.sha256) & (holders.c.owner == viewer)
             of_model = of_model.join(holders, mine).add_columns(holders.c.name.label("own_name"))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return connection.execute(of_model.limit(most)).all()
 
     def forget(self, sha256: str) -> None:
@@ -149,11 +168,13 @@ class Blobs:
 
     def facts(self, wanted: set[tuple[str, str | None]]) -> dict[tuple[str, str | None], tuple[str, str | None]]:
         """Of each file its owner's name for it, and its id on the Graph page, by sha256 and owner."""
-        files = sorted({sha256 for sha256, _ in wanted})
-        with self._database.read() as connection:
-            rows = {row.sha256: row for row in connection.execute(_FACTS, {"named": files})}
-        names, here = self.names(files), {key: rows[key[0]] for key in wanted if key[0] in rows}
-        return {key: (names.get(key, str(row.name)), _graph(row.inspected)) for key, row in here.items()}
+        named, owners = sorted({sha256 for sha256, _ in wanted}), sorted({owner or "" for _, owner in wanted})
+        with self._database.look() as connection:
+            rows = connection.execute(_FACTS, {"named": named, "owners": owners}).all()
+        files = {row.sha256: (str(row.name), _graph(row.inspected)) for row in rows}
+        own = {(row.sha256, row.owner): str(row.own_name) for row in rows if row.owner is not None}
+        known = {key: files[key[0]] for key in wanted if key[0] in files}
+        return {key: (own.get(key, name), graph) for key, (name, graph) in known.items()}
 
 
 def forget_unneeded(connection: Connection, names: Iterable[str]) -> list[str]:
@@ -173,4 +194,4 @@ def _key(sha256: str) -> str:
 
 
 def _graph(inspected: str | None) -> str | None:
-    return msgspec.json.decode(inspected, type=dict[str, Any]).get("graph") if inspected else None
+    return _INSPECTED.decode(inspected).graph if inspected else None

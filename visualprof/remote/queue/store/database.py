@@ -10,7 +10,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, create_engine, event, func, insert, select, update
+from sqlalchemy import Connection, Engine, ScalarSelect, bindparam, create_engine, event, func, insert, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
@@ -21,7 +21,7 @@ from visualprof.remote.queue.store.tables import REVISIONS, audit, metadata, rev
 
 _BUSY_S = 30
 _CONNECTIONS = 64  # more than the server has threads; they are opened as they are needed, and kept
-_WRITE = "visualprof_write"
+_BEGIN = "visualprof_begin"  # how a transaction of SQLite begins; "" is none
 UNUSABLE = "the database of jobs cannot be used: "
 _DAMAGED = "end the server, move jobs.sqlite away with its -wal and -shm files, and start it anew; runs are not lost"
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -51,8 +51,9 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self._looker = engine.execution_options(**{_BEGIN: ""})
         self._reader = engine
-        self._writer = engine.execution_options(**{_WRITE: True})
+        self._writer = engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
         self._turn = threading.Lock()
 
     @contextlib.contextmanager
@@ -62,6 +63,15 @@ class Database:
         Raises: Damaged.
         """
         with self._named(), self._reader.connect() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def look(self) -> Generator[Connection]:
+        """As `read`, where each statement may see another state: for one, which needs no transaction around it.
+
+        Raises: Damaged.
+        """
+        with self._named(), self._looker.connect() as connection:
             yield connection
 
     @contextlib.contextmanager
@@ -200,6 +210,11 @@ def changed(connection: Connection, name: str = "jobs") -> int:
     return int(connection.execute(_COUNTED, {"kind": name}).scalar_one())
 
 
+def of_kind(name: str) -> ScalarSelect[int]:
+    """The present revision of the named kind, in a statement that asks for more."""
+    return select(revisions.c.revision).where(revisions.c.name == name).scalar_subquery()
+
+
 def revision(connection: Connection, name: str = "jobs") -> int:
     """The present revision of the named kind."""
     return int(connection.execute(_REVISION, {"kind": name}).scalar_one())
@@ -220,7 +235,11 @@ def _configure(connection: Any, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Writers take the lock at once: one that read first could not get it any more, and would fail."""
-    write = connection.get_execution_options().get(_WRITE)
+    """Writers take the lock at once: one that read first could not get it any more, and would fail.
+
+    Who looks begins nothing: each statement of theirs is its own transaction.
+    """
+    begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
     driver: Any = connection.connection.driver_connection  # past SQLAlchemy, which takes ten times as long for it
-    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+    if begin:
+        driver.execute(begin)

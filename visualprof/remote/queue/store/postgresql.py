@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, String, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError
 from sqlalchemy.ext.compiler import compiles
 
 from visualprof.errors import BadParameter, VisualprofError
@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _OLDEST = 14
 _CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
+_FRESH_S = 1.0  # a connection that was used so lately is there
 _CONNECT = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Who hangs while others wait for it must not stop them for ever.
 _LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '300s'"
@@ -50,6 +51,7 @@ class PostgreSQL(Database):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        self._looker = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._reader = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._writer = engine
         self._since_ns: int | None = None
@@ -107,8 +109,10 @@ def open_database(url: str, file: Path) -> Database:
     except ImportError as error:
         raise VisualprofError("PostgreSQL needs psycopg", "pip install 'visualprof[team]'") from error
     given = {name: value for name, value in _CONNECT.items() if name not in address.query}
-    engine = create_engine(address, connect_args=given, pool_size=_CONNECTIONS, max_overflow=0, pool_pre_ping=True)
+    engine = create_engine(address, connect_args=given, pool_size=_CONNECTIONS, max_overflow=0, pool_use_lifo=True)
     event.listen(engine, "connect", _configure, insert=True)  # before SQLAlchemy asks it anything
+    event.listen(engine, "checkin", _noted)
+    event.listen(engine, "checkout", _refuse_dead)
     database = PostgreSQL(engine)
     try:
         migrate(database, f"the database {address.database or ''}".rstrip())
@@ -116,6 +120,25 @@ def open_database(url: str, file: Path) -> Database:
         engine.dispose()
         raise
     return database
+
+
+def _noted(_: Any, record: Any) -> None:
+    """A connection is given back."""
+    record.info["used"] = time.monotonic()
+
+
+def _refuse_dead(connection: Any, record: Any, _: Any) -> None:
+    """A connection is taken. One that lay idle is asked whether it still leads anywhere, which takes a round trip.
+
+    Raises: InvalidatePoolError: it does not, nor do others of its time; the pool then makes a new one.
+    """
+    if time.monotonic() - record.info.get("used", float("inf")) > _FRESH_S:
+        try:
+            connection.autocommit = True
+            connection.execute("")
+            connection.autocommit = False
+        except connection.Error as error:
+            raise InvalidatePoolError from error
 
 
 def _address(url: str) -> URL:

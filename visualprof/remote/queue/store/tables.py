@@ -288,7 +288,7 @@ projects = Table(
     "projects",
     metadata,
     Column("id", String(32), primary_key=True),
-    Column("name", String(200), nullable=False, unique=True),
+    Column("name", String(200), nullable=False),  # one of each among those that somebody sees
     Column("created_ns", BigInteger, nullable=False),
 )
 
@@ -360,6 +360,7 @@ contacts = Table(
     metadata,
     Column("user", String(32), ForeignKey("users.id"), primary_key=True),
     Column("kinds", Text, nullable=False),  # that are sent; the page shows all
+    Column("known", Text, nullable=True),  # those that there were to choose from: later ones are sent, too
     Column("language", String(8), nullable=False),
     Column("mail", Boolean, nullable=False),
     Column("webhook", String(1000), nullable=False),

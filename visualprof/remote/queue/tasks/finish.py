@@ -102,7 +102,7 @@ class Finisher:
 
     def salvage_left(self) -> None:
         """Does so for all: the disk may have been full before, or the store down."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             left = connection.execute(_LEFT).all()
         for task in left:
             self.salvage(task.id)
@@ -141,7 +141,7 @@ class Finisher:
             _log.exception("removing what arrived of %s failed", task.id)
 
     def _salvage(self, name: str) -> None:
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             left = connection.execute(_LEFT.where(tasks.c.id == name)).first()
         if left is None:
             return

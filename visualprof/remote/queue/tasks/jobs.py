@@ -17,7 +17,7 @@ from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
-from visualprof.remote.queue.store.database import Database, changed, revision
+from visualprof.remote.queue.store.database import Database, changed, of_kind, revision
 from visualprof.remote.queue.store.files import shown
 from visualprof.remote.queue.store.quotas import refuse_job
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_of
@@ -30,7 +30,8 @@ _PATIENCE_NS = 20 * 10**9  # what an agent takes to end a child, beside two leas
 
 # Statements are made once: making one takes longer than running it.
 _ALL = select(jobs)
-_COUNT = select(func.count()).select_from(jobs)
+_number = select(func.count()).select_from(jobs).scalar_subquery()
+_NOW = select(of_kind("jobs").label("revision"), of_kind("shared").label("shared"), _number.label("number"))
 _LATER = _ALL.where(jobs.c.revision > bindparam("known")).order_by(jobs.c.submitted_ns.desc(), jobs.c.id)
 _TASKS = select(tasks).order_by(tasks.c.seq)
 _TASKS_OF = _TASKS.where(tasks.c.job.in_(bindparam("named", expanding=True)))
@@ -84,7 +85,7 @@ class Jobs:
                     refuse_job(connection, owner)
                     identity = _insert(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
-            with self._database.read() as connection:
+            with self._database.look() as connection:
                 before = _with_key(connection, owner, request.key)
             if before is None:
                 raise
@@ -98,7 +99,7 @@ class Jobs:
 
         Raises: Conflict: its key belongs to another request.
         """
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             before = _with_key(connection, owner, request.key)
         return _same(before, request, _digest(_text(request))) if before else None
 
@@ -146,7 +147,7 @@ class Jobs:
 
     def arrived(self, sha256: str) -> None:
         """A file is here: jobs that only lacked it begin to wait for an agent."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             pending = jobs.c.id.in_(select(tasks.c.job).where(tasks.c.state == "initiated"))
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
@@ -160,19 +161,19 @@ class Jobs:
 
     def revision(self) -> int:
         """Grows with every change of a job."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return revision(connection)
 
     def since(self, known: int) -> Since:
         """What changed after a revision."""
         with self._database.read() as connection:
             later = _jobs(connection, _LATER, {"known": known})
-            count = connection.execute(_COUNT).scalar_one()
-            return Since(revision(connection), revision(connection, "shared"), later, count)
+            now = connection.execute(_NOW).one()
+            return Since(now.revision, now.shared, later, now.number)
 
     def ids(self) -> set[str]:
         """Of all jobs."""
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             return set(connection.execute(select(jobs.c.id)).scalars())
 
     def running(self, viewer: str | None = None) -> list[Job]:
@@ -186,7 +187,7 @@ class Jobs:
         runs = func.max(case((tasks.c.state == "running", 1), else_=0)).label("runs")
         live = select(runs, jobs.c.submitted_ns).join(tasks, tasks.c.job == jobs.c.id).group_by(jobs.c.id)
         live = live.where(tasks.c.state.in_(("initiated", "waiting", "running")))
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             rows = connection.execute(live).all()
         waiting = [row.submitted_ns for row in rows if not row.runs]
         return len(waiting), len(rows) - len(waiting), min(waiting, default=None)
@@ -220,7 +221,7 @@ class Jobs:
         attempts = {task.id: task.attempt for task in job.tasks if task.state != "waiting"}
         if not any(attempts.values()):  # none ever ran
             return out
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             for row in connection.execute(_POINTS_OF, {"named": list(out)}):
                 if row.attempt == attempts.get(row.task):
                     out[row.task].append(msgspec.json.decode(row.point))
@@ -229,7 +230,7 @@ class Jobs:
     def counts(self, of: list[Job]) -> dict[str, int]:
         """Points of the last attempt of each task of these jobs."""
         some = len(of) <= _MANY
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             rows = (
                 connection.execute(_COUNTS_OF, {"named": [job.id for job in of]})
                 if some

@@ -124,7 +124,7 @@ class Leases:
 
         Raises: Stale.
         """
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
         return self._held(agent, row, task, token)
 
@@ -158,7 +158,7 @@ class Leases:
 
         Raises: Stale: it ended otherwise, or the lease does not hold.
         """
-        with self._database.read() as connection:
+        with self._database.look() as connection:
             row = connection.execute(_TASK, {"of": task}).first()
         if row is None or row.state not in FINAL or not _same(row, agent.id, token):
             return self._held(agent, row, task, token)

@@ -20,8 +20,13 @@ FILE = "points.jsonl"
 _SAME = (points.c.task == bindparam("of")) & (points.c.attempt == bindparam("of_attempt"))
 _FORGOTTEN = delete(points).where(_SAME)
 _REPLACED = _FORGOTTEN.where(points.c.batch == bindparam("of_batch"))
-_KEPT = select(func.count()).select_from(points).where(_SAME)
 _NEW = insert(points)
+# One more, while there are fewer than a job can ask for.
+_kept = select(func.count()).select_from(points).where(_SAME).scalar_subquery()
+_columns = ("task", "attempt", "batch", "owner", "point")
+_ADDED = insert(points).from_select(
+    _columns, select(*(bindparam(name, type_=points.c[name].type) for name in _columns)).where(_kept < MAX_VALUES)
+)
 
 
 def read_points(file: Path) -> dict[int, str] | None:
@@ -47,9 +52,9 @@ def keep_point(connection: Connection, task: AnyRow, batch: int, point: Mapping[
     """
     same = {"of": task.id, "of_attempt": task.attempt}
     connection.execute(_REPLACED, {**same, "of_batch": batch})
-    if connection.execute(_KEPT, same).scalar_one() >= MAX_VALUES:
+    new = _row(task, batch, msgspec.json.encode(point).decode())
+    if not connection.execute(_ADDED, {**same, **new}).rowcount:
         raise Oversize(f"task {task.id} has {MAX_VALUES} points already", "a sweep has no more sizes")
-    connection.execute(_NEW, _row(task, batch, msgspec.json.encode(point).decode()))
 
 
 def replace_points(connection: Connection, task: AnyRow, measured: Mapping[int, str]) -> None:

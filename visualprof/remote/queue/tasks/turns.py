@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, or_, select, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, func, or_, select, tuple_
 
 from visualprof.remote.queue.check.matching import Free, device_names
 from visualprof.remote.queue.store.quotas import room_of
@@ -36,7 +37,10 @@ _FITTING = and_(
 _others = tasks.alias("others")
 _theirs = _others.c.owner.is_not_distinct_from(tasks.c.owner)
 _running = select(func.count()).select_from(_others).where(_others.c.state == "running", _theirs).scalar_subquery()
-_latest = select(func.coalesce(func.max(_others.c.started_ns), 0)).where(_theirs).scalar_subquery()
+_started = select(func.max(_others.c.started_ns))  # by its index, which PostgreSQL has none for `_theirs`
+_of_owner = _started.where(_others.c.owner == tasks.c.owner).scalar_subquery()
+_of_nobody = _started.where(_others.c.owner.is_(None), tasks.c.owner.is_(None)).scalar_subquery()
+_latest = func.coalesce(_of_owner, _of_nobody, 0)
 _TURNS = (
     select(tasks.c.priority, tasks.c.owner)
     .where(WAITS)
@@ -44,11 +48,8 @@ _TURNS = (
     .order_by(tasks.c.priority.desc(), _running, _latest, func.min(tasks.c.seq))
 )
 _NEXT_TURNS, _FITTING_TURNS = _TURNS.limit(2), _TURNS.where(_FITTING)
-_OF_TURN = (tasks.c.priority == bindparam("turn")) & tasks.c.owner.is_not_distinct_from(bindparam("whose"))
-_OF_USER = select(tasks).where(WAITS, _OF_TURN, _FITTING).order_by(tasks.c.seq)
-_WAITING = _OF_USER.limit(LOOKED_AT)
 # Of a user who may begin no further job: what is of jobs that run already.
-_GOING_ON = _OF_USER.where(tasks.c.job.in_(select(_others.c.job).where(_others.c.state == "running"))).limit(LOOKED_AT)
+_going_on = tasks.c.job.in_(select(_others.c.job).where(_others.c.state == "running"))
 
 
 def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]:
@@ -62,11 +63,24 @@ def in_turn(connection: Connection, offered: dict[str, Any]) -> Iterator[AnyRow]
 
 
 def _of_turn(connection: Connection, turn: AnyRow, offered: dict[str, Any]) -> Iterator[AnyRow]:
-    """As far as the user's quota allows."""
+    """As far as the user's quota allows. Mostly the first one is taken; the others are read where it is not."""
     room = room_of(connection, turn.owner)
-    if room.any_task:
-        statement = _WAITING if room.any_job else _GOING_ON
-        yield from connection.execute(statement, {**offered, "turn": turn.priority, "whose": turn.owner})
+    statement, seen = _waiting(turn.owner is not None, room.any_job), 0
+    for most in (1, LOOKED_AT) if room.any_task else ():
+        of_turn = {**offered, "turn": turn.priority, "whose": turn.owner, "most": most}
+        found = connection.execute(statement, of_turn).all()
+        yield from found[seen:]
+        if len(found) < most:
+            return
+        seen = most
+
+
+@lru_cache
+def _waiting(owned: bool, any_job: bool) -> Select[Any]:
+    """Tasks of one turn. Made once: making a statement takes longer than running it."""
+    whose = tasks.c.owner == bindparam("whose") if owned else tasks.c.owner.is_(None)
+    of_turn = select(tasks).where(WAITS, tasks.c.priority == bindparam("turn"), whose, _FITTING).order_by(tasks.c.seq)
+    return (of_turn if any_job else of_turn.where(_going_on)).limit(bindparam("most"))
 
 
 def offer(agent: Agent, free: Free) -> dict[str, Any]:

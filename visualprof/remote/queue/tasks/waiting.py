@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, true
+from sqlalchemy import Connection, and_, bindparam, distinct, func, or_, select, true
 
 from visualprof.remote.queue.check.matching import lacks
 from visualprof.remote.queue.store.database import Database
@@ -17,12 +17,20 @@ from visualprof.remote.queue.tasks.turns import OWNER, WAITS
 
 _wanted = (tasks.c.wanted_agent, tasks.c.platform, tasks.c.backend, tasks.c.version, tasks.c.device)
 _WAITING = (  # in the order in which each user's are taken
-    select(tasks.c.id, tasks.c.job, tasks.c.owner, tasks.c.state, *_wanted)
+    select(tasks.c.seq, tasks.c.priority, tasks.c.id, tasks.c.job, tasks.c.owner, tasks.c.state, *_wanted)
     .where(WAITS | (tasks.c.state == "initiated"))
     .order_by(tasks.c.priority.desc(), tasks.c.seq)
 )
+_OF_JOB = _WAITING.where(tasks.c.job == bindparam("of"))
+_not_later = or_(
+    tasks.c.priority > bindparam("turn"), and_(tasks.c.priority == bindparam("turn"), tasks.c.seq <= bindparam("first"))
+)
+_TURN = select(  # how many of somebody's jobs are taken no later than a task, and how many wait
+    func.count(distinct(tasks.c.job)).filter(_not_later), func.count(distinct(tasks.c.job))
+).where(WAITS, bindparam("whose") == OWNER)
 _GOING_ON = select(tasks.c.job).where(tasks.c.state == "running").distinct()
-_owners = select(OWNER.label("owner")).where(WAITS).distinct().subquery()
+_owners = select(OWNER.label("owner")).where(WAITS, or_(bindparam("of") == "", tasks.c.job == bindparam("of")))
+_owners = _owners.distinct().subquery()
 _SERVING = (  # which machines take whose tasks now
     select(agents.c.id, _owners.c.owner)
     .join(_owners, true())
@@ -31,26 +39,26 @@ _SERVING = (  # which machines take whose tasks now
 _BOOKED = select(bookings).where(bookings.c.from_ns <= bindparam("now"), bookings.c.until_ns > bindparam("now"))
 
 
-def waits(database: Database, lease_s: float) -> dict[str, Wait]:
+def waits(database: Database, lease_s: float, job: str = "") -> dict[str, Wait]:
     """Why each task waits that does, by its id, in the order in which each user's are taken.
 
-    lease_s: a machine that was not heard of for so long is not there.
+    Args:
+        database: of the queue.
+        lease_s: a machine that was not heard of for so long is not there.
+        job: of which it is asked alone, however many others wait; "" is of all.
     """
     with database.read() as connection:
-        rows = connection.execute(_WAITING).all()
+        rows = connection.execute(_OF_JOB if job else _WAITING, {"of": job}).all()
         if not rows:
             return {}
-        now = {"now": database.now_ns()}
+        now = {"now": database.now_ns(), "of": job}
         serving = {(row.id, row.owner) for row in connection.execute(_SERVING, now)}
         booked = {row.agent: row for row in connection.execute(_BOOKED, now)}
         owners = {row.owner for row in rows}
         known = {owner: _there(connection, owner, database.ahead_ns, lease_s) for owner in owners}
         rooms = {owner: room_of(connection, owner) for owner in owners}
         going_on = set(connection.execute(_GOING_ON).scalars())
-    turns = {owner: dict[str, int]() for owner in owners}  # the place of each waiting job among its owner's
-    for row in rows:
-        if row.state == "waiting":
-            turns[row.owner].setdefault(row.job, len(turns[row.owner]) + 1)
+        turns = {job: _turn(connection, rows[0])} if job else _turns(rows)
     obstacles: dict[tuple[object, ...], Wait | None] = {}
     told: dict[str, Wait] = {}
     for row in rows:
@@ -61,9 +69,24 @@ def waits(database: Database, lease_s: float) -> dict[str, Wait]:
         if kind not in obstacles:
             obstacles[kind] = _obstacle(row, known[row.owner], serving, booked)
         quota = _used_up(rooms[row.owner], row.job in going_on)
-        turn = turns[row.owner]
-        told[row.id] = obstacles[kind] or quota or Wait("turn", n=turn[row.job], of=len(turn))
+        told[row.id] = obstacles[kind] or quota or turns[row.job]
     return told
+
+
+def _turns(rows: Sequence[AnyRow]) -> dict[str, Wait]:
+    """The place of each waiting job among its owner's."""
+    waiting = [row for row in rows if row.state == "waiting"]
+    places: dict[str | None, dict[str, int]] = {row.owner: {} for row in waiting}
+    for row in waiting:
+        places[row.owner].setdefault(row.job, len(places[row.owner]) + 1)
+    return {job: Wait("turn", n=n, of=len(mine)) for mine in places.values() for job, n in mine.items()}
+
+
+def _turn(connection: Connection, first: AnyRow) -> Wait:
+    """That of one. first: of its tasks that wait."""
+    task = {"turn": first.priority, "first": first.seq, "whose": first.owner or ""}
+    n, of = connection.execute(_TURN, task).one()
+    return Wait("turn", n=n, of=of)
 
 
 def _there(connection: Connection, owner: str | None, ahead_ns: int, lease_s: float) -> list[Agent]:
