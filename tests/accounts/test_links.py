@@ -42,7 +42,8 @@ def test_every_route_by_link(asked: Asked) -> None:
     asked.subjects["MODEL"] = f"{team.run}/model.onnx"
     by_link = holder(team, team.browser("ann"), team.run)
     answers = {route: asked.by(by_link, route) for route, (needs, _) in TABLE.items() if needs != OPEN}
-    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter"}  # the run has no such thing
+    # The run has no such thing.
+    absent = {"GET evaluation/overlay", "GET evaluation/point", "GET timeline/counter", "GET live/steps"}
     shown = {route for route, status in answers.items() if status in (200, 409)}
     assert shown == BY_LINK - absent, {route: status for route, status in answers.items() if status not in (200, 404)}
     assert {status for route, status in answers.items() if route not in BY_LINK} == {404}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.server.sites import stepped
 # The second steps of both hold a "b", of 6 and of 16 us; only the base has a "gone". Steps count from 5 and from 6.
 NEW = stepped(5, [[("a", 4)], [("a", 5), ("b", 6), ("a", 7)]])
 BASE = stepped(6, [[("a", 14), ("gone", 15)], [("b", 16), ("a", 17)]])
-PAIR = {"run": "new", "base": "base"}
+PAIR: Any = {"run": "new", "base": "base"}
 
 
 @pytest.fixture
