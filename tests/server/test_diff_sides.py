@@ -33,7 +33,8 @@ def test_a_step_is_compared_with_one_of_another_name(make_site: MakeSite) -> Non
     site.write("new/trace.json", steps(15, 100, 250))
     step = diff(site, run="new", base="old", step="16", base_step="6")["step"]
     assert (step["base_ns"], step["new_ns"], step["significant"]) == (200_000, 250_000, None)
-    assert "16" in diff(site, 400, run="new", base="old", step="16")["error"]
+    assert diff(site, run="new", base="old", step="16")["step"] == step, "of the same place, when nothing is said"
+    assert "99" in diff(site, 400, run="new", base="old", step="99")["error"]
 
 
 def test_reports_are_compared_size_by_size(make_site: MakeSite) -> None:

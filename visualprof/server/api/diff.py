@@ -34,8 +34,10 @@ class DiffQuery(RowsQuery, kw_only=True):
     view: Annotated[
         Viewed | Literal["evaluation"], Meta(description="whose rows; of an evaluation the ids are those of reports")
     ] = "overview"
-    step: Annotated[str, Meta(description="one step of both, by name; all when absent")] = ""
-    base_step: Annotated[str, Meta(description="of the base, where that step has another name there")] = ""
+    step: Annotated[str, Meta(description="one step, by name; all when absent")] = ""
+    base_step: Annotated[str, Meta(description="of the base; of the same name, else of the same place when absent")] = (
+        ""
+    )
     group: Annotated[Literal["name", "shape"], Meta(description="operators by name, or name and input shapes")] = "name"
 
 
@@ -53,9 +55,18 @@ class Diffs(Resource):
             base_report, new_report = self._reports.find(query.base), self._reports.find(query.run)
             points = compare_reports(query.base, [base_report], query.run, [new_report])
             return cast("DiffAnswer | Response", shown("diff", points, query, rows))
-        base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or query.step)
+        base = self._side(query, query.base, query.base_worker, query.base_span, query.base_step or self._beside(query))
         new = self._side(query, query.run, query.worker, query.span, query.step)
         return cast("DiffAnswer | Response", shown("diff", compare(query.view, base, new), query, rows))
+
+    def _beside(self, query: DiffQuery) -> str:
+        """The base's step beside the one that is asked for: of its name, else of its place."""
+        listing = self._visible.listing()
+        own = listing.find(query.run, query.worker, query.span).summary
+        far = listing.find(query.base, query.base_worker, query.base_span).summary
+        if not own or not far or query.step in far.steps or query.step not in own.steps:
+            return query.step
+        return (far.steps[: own.steps.index(query.step) + 1] or ("",))[-1]
 
     def _side(self, query: DiffQuery, run: str, worker: str, span_id: str, step: str) -> Named:
         """One of the two.
