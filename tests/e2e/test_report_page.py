@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import re
 import shutil
@@ -143,3 +144,21 @@ def test_the_button(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visi
     file = tmp_path / "saved.html"
     download.value.save_as(file)
     settled(opened(file))
+
+
+def test_the_button_takes_the_base_along(
+    tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits, opened: Opened
+) -> None:
+    for name in ("before", "after"):
+        shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / name)
+    later = next((tmp_path / "runs" / "after").iterdir())
+    later.write_bytes(gzip.compress(gzip.decompress(later.read_bytes()) + b" "))  # not the same file
+    dashboard = serve(tmp_path / "runs")
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "overview", run="after", base="before")
+    expect(page.get_by_text("Step of the base").first).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report", exact=True).click()
+    file = tmp_path / "saved.html"
+    download.value.save_as(file)
+    expect(opened(file).get_by_text("Step of the base").first).to_be_visible()
