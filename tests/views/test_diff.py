@@ -285,3 +285,23 @@ def test_kernels_of_one_family_have_one_name(name: str, family: str) -> None:
 )  # fmt: skip
 def test_operators_of_one_family_have_one_name(name: str, family: str) -> None:
     assert operator_family(name) == family
+
+
+def products(first_us: int, second_us: int, batch: int) -> list[Event]:
+    """Steps of two convolutions; their inputs are (batch, 3, 8, 8) and (batch, 4, 8, 8)."""
+    events: list[Event] = []
+    for number in range(STEPS):
+        at = 1000 * number
+        events.append(step(number, at, 900))
+        for begin, us, channels in ((at + 10, first_us, 3), (at + 400, second_us, 4)):
+            one = host("cpu_op", "aten::conv2d", begin, us)
+            events.append(one | {"args": {"Input Dims": [[batch, channels, 8, 8], [8, channels, 3, 3]]}})
+    return events
+
+
+def test_the_input_is_that_of_the_first_product_whichever_takes_longer(write: Write) -> None:
+    base = write(products(300, 200, 2), "base.json")
+    alike = diffed(base, write(products(200, 300, 2), "new.json"))["notes"]
+    assert not {"inputs", "batch"} & {note["id"] for note in alike}
+    larger = diffed(base, write(products(300, 200, 4), "larger.json"))["notes"]
+    assert {"id": "batch", "base": "2", "new": "4", "ratio": None} in larger

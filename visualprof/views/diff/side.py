@@ -20,7 +20,7 @@ from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.collectives import collectives
 from visualprof.views.measure.findings import cpu_pressure
 from visualprof.views.measure.groups import group
-from visualprof.views.measure.intervals import covered
+from visualprof.views.measure.intervals import EVER, covered
 from visualprof.views.measure.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.steps import MADE_OF, PARTS, Windows, breakdown, busy, exposed, step_index, step_windows
 from visualprof.views.measure.tensor_core import can_use_tensor_core, names_with
@@ -78,7 +78,8 @@ class StepTimes(Columns):
 class Facts(msgspec.Struct):
     """What makes two recordings alike or not; "" and None are unknown.
 
-    marked: the steps are marked in the file. input, precision: shape and type of what the products take, by their time.
+    marked: the steps are marked in the file. input: shape of what the first product takes; precision: type of what the
+    products take for the most time.
     """
 
     framework: str
@@ -175,22 +176,29 @@ def _facts(trace: Trace, windows: Windows) -> Facts:
         host=meta.host,
         marked=len(trace.steps) > 0,
         truncated=meta.truncated,
-        input=_of_products(trace, "input_shapes", _SHAPE),
+        input=_of_products(trace, "input_shapes", _SHAPE, first=True),
         precision=_of_products(trace, "input_types", _TYPE),
         cpu_pressure_ratio=cpu_pressure(trace),
         system_cpu_ratio=meta.system_cpu_ratio if meta.system_cpu_ratio >= 0 else None,
     )
 
 
-def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str]) -> str:
-    """What convolutions and matrix products take first, that of the most time; "" where it is unknown."""
+def _of_products(trace: Trace, argument: str, wanted: re.Pattern[str], first: bool = False) -> str:
+    """What convolutions and matrix products take first: most of their time, or the first of them; "" where unknown."""
     times = operator_times(trace, launches(trace))
     products = np.flatnonzero(names_with(trace, trace.events.name[times.rows], can_use_tensor_core))
-    texts = trace.arg(argument, times.rows[products], 0).astype(np.int64)
-    spent = (times.device_total if times.device_total.any() else times.host_total)[products]
-    total = np.bincount(texts, spent * (texts > 0))
-    first = wanted.search(trace.strings[int(total.argmax())]) if total.any() else None
-    return first[1].replace(" ", "") if first else ""
+    rows = times.rows[products]
+    texts = trace.arg(argument, rows, 0).astype(np.int64)
+    if not texts.any():
+        return ""
+    if first:
+        began = np.where((texts > 0) & (trace.events.step[rows] >= 0), trace.events.ts[rows], EVER.max)
+        text = int(texts[began.argmin()])
+    else:
+        spent = (times.device_total if times.device_total.any() else times.host_total)[products]
+        text = int(np.bincount(texts, spent * (texts > 0)).argmax())
+    told = wanted.search(trace.strings[text])
+    return told[1].replace(" ", "") if told else ""
 
 
 def _cells(trace: Trace, spent: _Spent, steps: int, params: SideParams) -> tuple[Pieces, Cells]:
