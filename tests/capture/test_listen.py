@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -412,7 +413,8 @@ def test_the_command_ends_with_what_came_of_it(
                 worker=f"rank{rank}_far_{rank + 5}",
             )
 
-    monkeypatch.setattr("visualprof.cli.record.time.sleep", later)
+    clock = SimpleNamespace(sleep=later, time_ns=time.time_ns)  # of the command: other threads sleep on
+    monkeypatch.setattr("visualprof.cli.record.time", clock)
     assert main(["record", str(tmp_path), "--wait"]) == 1
     told = capsys.readouterr()
     assert f"rank0_far_5: {tmp_path / 'a.gz'}" in told.out

@@ -140,7 +140,8 @@ def test_a_report_without_a_run_is_shared_like_one(team: Dashboard, root: str, v
 def test_a_laptop_knows_no_accounts(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "overview")
     page.locator("main h1").first.wait_for()
-    expect(page.get_by_role("button", name="Share")).to_have_count(0)
+    expect(page.locator(".selectors").get_by_role("button", name="Report")).to_be_visible()
+    expect(page.locator(".selectors").get_by_role("button", name="Share")).to_have_count(0)
 
 
 def signed_in(visit: Visits, team: Dashboard, root: str, page: str, **how: Any) -> Page:

@@ -170,6 +170,7 @@ while True:
 @pytest.mark.slow
 def test_two_real_ranks_are_recorded_by_a_click(serve: Callable[..., Dashboard], visit: Visits, tmp_path: Path) -> None:
     pytest.importorskip("torch")
+    visit.tolerate("status of 409")  # the monitor's file comes before the recording, and has no overview
     import socket
 
     with socket.socket() as probe:

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 FORM = "postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 _OLDEST = 14
 _CONNECTIONS = 24  # a server of PostgreSQL has 100 by default, for all replicas
-_FRESH_S = 1.0  # a connection that was used so lately is there
+_FRESH_S = 0.1  # a connection that was used so lately is there
 _CONNECT = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Who hangs while others wait for it must not stop them for ever.
 _LIMITS = "SET lock_timeout = '30s'; SET idle_in_transaction_session_timeout = '300s'"
