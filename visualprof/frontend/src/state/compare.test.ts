@@ -40,13 +40,18 @@ async function after_click(click: () => void): Promise<object> {
 }
 
 describe("what a run is compared with", () => {
+  let stop: () => void;
+
   beforeEach(async () => {
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer))));
     const { start_polling } = await import("./runs");
-    start_polling();
+    stop = start_polling();
     await new Promise((done) => setTimeout(done, 5));
   });
-  afterEach(() => vi.unstubAllGlobals());
+  afterEach(() => {
+    stop();
+    vi.unstubAllGlobals();
+  });
 
   it("is nothing until the address names it", async () => {
     const compare = await at("/overview?run=after");

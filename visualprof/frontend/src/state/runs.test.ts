@@ -39,10 +39,11 @@ describe("the question for changes", () => {
       return Promise.resolve(new Response(JSON.stringify({ ...nothing, since: null, runs: [run("a"), waiting], skipped: [] })));
     });
     await router.push("/overview?run=a");
-    start_polling();
+    const stop = start_polling();
     await vi.waitFor(() => expect(asked).toEqual(["api/v1/runs/changes?shown=a"]));
     await new Promise((done) => setTimeout(done, 20));
     await router.push("/overview?run=b");
     await vi.waitFor(() => expect(asked[1]).toBe("api/v1/runs/changes?since=6&shown=b"), { timeout: 500 });
+    stop();
   });
 });

@@ -37,9 +37,10 @@ async function changes(known: RunsAnswer | null, signal: AbortSignal): Promise<{
   return answered && answered.body.revision !== known?.revision ? { body: updated(known, answered.body), etag: null } : null;
 }
 
-/** For as long as the page is open. */
-export function start_polling(): void {
-  effectScope(true).run(() => {
+/** For as long as the page is open, or until what it returns is called, which forgets what was known. */
+export function start_polling(): () => void {
+  const scope = effectScope(true);
+  scope.run(() => {
     const pause = () => (busy.value || !reachable.value ? BUSY_MS : CALM_MS);
     const { data, error, refresh } = usePolled<RunsAnswer>(() => "runs", pause, (_, { signal }) => changes(answer.value, signal));
     watch([data, error], () => {
@@ -48,4 +49,8 @@ export function start_polling(): void {
     }, { flush: "sync" });
     watch(() => query_value("run"), () => busy.value && void refresh());
   });
+  return () => {
+    scope.stop();
+    answer.value = null;
+  };
 }

@@ -28,13 +28,18 @@ async function settle(): Promise<void> {
 }
 
 describe("selection", () => {
+  let stop: () => void;
+
   beforeEach(async () => {
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer), { headers: { ETag: '"1"' } })));
     const { start_polling } = await import("./runs");
-    start_polling();
+    stop = start_polling();
     await settle();
   });
-  afterEach(() => vi.unstubAllGlobals());
+  afterEach(() => {
+    stop();
+    vi.unstubAllGlobals();
+  });
 
   it("shows the newest run that is ready until the address names one", async () => {
     const { run: selected, sorted_runs } = await import("./selection");
