@@ -32,6 +32,7 @@ describe("selection", () => {
 
   beforeEach(async () => {
     vi.stubGlobal("fetch", () => Promise.resolve(new Response(JSON.stringify(answer), { headers: { ETag: '"1"' } })));
+    await router.push("/overview");
     const { start_polling } = await import("./runs");
     stop = start_polling();
     await settle();
