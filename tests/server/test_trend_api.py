@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import until
+from tests.live_files import heartbeat
 from tests.results import write_result
 from tests.views.test_trend import recording
 from visualprof.reader.cache import Cache
@@ -72,3 +73,13 @@ def test_a_run_that_came_and_a_report_are_in_the_next_answer(asked: Any) -> None
     answer = get(metric="evaluation.p50")
     assert answer["series"]["columns"]["of"] == ["reports"]
     assert answer["measurements"]["columns"]["batch"] == [1, 1]
+
+
+def test_a_run_that_is_only_live_is_not_followed(asked: Any) -> None:
+    get, folder, logdir = asked
+    heartbeat(folder / "net-9", 0)
+    logdir.rescan()
+    until(lambda: get()["waiting"] == 0, 10)
+    assert "net-9" in [run.id for run in logdir.listing().runs]
+    answer = get()
+    assert (answer["series"]["columns"]["measurements"], answer["alone"]) == ([7], 1)

@@ -83,7 +83,7 @@ def _asked(logdir: LogDirectory, query: dict[str, str]) -> bytes:
 def _run_at(listing: Listing, path: Path, newest: bool = False) -> str:
     """The only run there, or the newest."""
     whole = path.expanduser().absolute()
-    files = {run.id: run.workers[0].spans[0].log_file for run in listing.runs}
+    files = {run.id: run.workers[0].spans[0].log_file for run in listing.runs if run.workers}
     there = [id for id, file in files.items() if whole in (found := Path(file.path), *found.parents)]
     if not there:
         why = "".join(f"; {problem.file}: {problem.error}" for problem in listing.skipped[:3])

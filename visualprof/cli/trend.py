@@ -9,9 +9,9 @@ from concurrent.futures import ProcessPoolExecutor
 from fnmatch import fnmatchcase
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from visualprof.cli.view import add_output_arguments, print_answer
+from visualprof.cli.view import add_output_arguments, print_answer, reports_below
 from visualprof.errors import MissingData, VisualprofError
 
 if TYPE_CHECKING:
@@ -52,36 +52,20 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-class _File(NamedTuple):
-    run: str
-    name: str
-    worker: str
-    span: str
-    path: str
-    mtime_ns: int
-
-
 def _measured(logdir: str) -> Iterator[Measured]:
-    """What was recorded and measured below a folder; of several ranks the first."""
+    """What was recorded and measured below a folder."""
     from visualprof.reader.logdir.listing import profiles
-    from visualprof.reader.logdir.scan import LogFile, roots, walk
-    from visualprof.reader.results.report import PARTS, folders, read_report
-    from visualprof.views.trend.series import measured_in, measured_of
+    from visualprof.views.trend.series import measured_in, measured_of, recorded
 
-    files = [
-        _File(run.id, run.name, run.workers[0].id, span.id, str(span.log_file.path), span.version.mtime_ns)
-        for run in profiles([logdir]).runs
-        for span in run.workers[0].spans
-    ]
-    for file, figures in zip(files, _figures_of([Path(file.path) for file in files]), strict=True):
+    recordings = recorded(profiles([logdir]).runs)
+    found = _figures_of([Path(span.log_file.path) for _, span in recordings])
+    for (run, span), figures in zip(recordings, found, strict=True):
         if isinstance(figures, str):
             print(f"visualprof: left out: {figures}", file=sys.stderr)
         else:
-            yield measured_in(file.run, file.name, file.mtime_ns, figures, file.worker, file.span)
-    parts = [file for file in walk(roots([logdir])[0]) if isinstance(file, LogFile) and file.name in PARTS]
-    for folder, found in folders(parts).items():
-        report = read_report(folder, found)
-        yield from measured_of(report) if report else ()
+            yield measured_in(run, span, figures)
+    for report in reports_below(logdir):
+        yield from measured_of(report)
 
 
 def _figures_of(paths: list[Path]) -> list[Figures | str]:
@@ -104,10 +88,7 @@ def _figures(path: Path) -> Figures | str:
     try:
         params = VIEW.parse({})
         place = KeptAnswer(Cache.default(), VIEW, params, (Source(path).fingerprint(),))
-        answer = place.load()
-        if answer is None:
-            trace = open_trace(path)
-            answer = place.worked_out(lambda: VIEW.compute(trace, params))
+        answer = place.answer(lambda: VIEW.compute(open_trace(path), params))
         assert isinstance(answer, Figures)
         return answer
     except VisualprofError as error:

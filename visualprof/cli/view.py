@@ -15,6 +15,7 @@ from visualprof.errors import BadParameter, MissingData, NotFound, VisualprofErr
 
 if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
+    from visualprof.reader.results.report import Report
     from visualprof.reader.trace import Trace
     from visualprof.views import Subject, View
     from visualprof.views.answers.table import Answer
@@ -127,14 +128,19 @@ def subject_of(kind: Subject, path: str) -> object:
     """What a view of no trace looks at: a model, or the reports below a folder."""
     if kind == "model":
         return model_at(path)
+    reports = reports_below(path)
+    if not reports:
+        raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
+    return reports
+
+
+def reports_below(path: str) -> list[Report]:
+    """The reports of measured models in a folder and those below it."""
     from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.results.report import PARTS, folders, read_report
 
     files = [file for file in walk(roots([path])[0]) if isinstance(file, LogFile) and file.name in PARTS]
-    reports = [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
-    if not reports:
-        raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
-    return reports
+    return [report for folder, parts in folders(files).items() if (report := read_report(folder, parts))]
 
 
 def write_json(body: object) -> None:

@@ -81,8 +81,7 @@ class Diffs(Resource):
 
         def worked_out() -> Answer:
             place = KeptAnswer(self._logdir.cache, SIDE, params, (summary.fingerprint,))
-            kept = place.load()
-            return place.worked_out(lambda: compute(columns_of(self._logdir, span), params)) if kept is None else kept
+            return place.answer(lambda: compute(columns_of(self._logdir, span), params))
 
         return Named(
             span.log_file.file,

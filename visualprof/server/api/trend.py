@@ -20,7 +20,17 @@ from visualprof.views.answers.charts import Option
 from visualprof.views.answers.kept import KeptAnswer
 from visualprof.views.answers.table import Selection, page
 from visualprof.views.trend.figures import VIEW, Figures
-from visualprof.views.trend.series import MOST, Measured, Trend, drawn, measured_in, measured_of, series_named, trend
+from visualprof.views.trend.series import (
+    MOST,
+    Measured,
+    Trend,
+    drawn,
+    measured_in,
+    measured_of,
+    recorded,
+    series_named,
+    trend,
+)
 
 
 class TrendQuery(Query):
@@ -101,16 +111,16 @@ class Trends(Resource):
         """A figure of everything that was measured more than once, what became worse first."""
         listing, (revision, reports) = self._visible.listing(), self._reports.current()
         recordings = _several(listing.runs)
-        spans = [span for _, _, span in recordings]
+        spans = [span for _, span in recordings]
         known = self._following.of(spans)
         waiting = sum(span.state in ("waiting", "parsing") for span in spans)
         waiting += sum(span.summary is not None and span.summary.fingerprint not in known for span in spans)
 
         def measured() -> Iterable[Measured]:
-            for run, worker, span in recordings:
+            for run, span in recordings:
                 figures = known.get(span.summary.fingerprint) if span.summary else None
                 if figures:
-                    yield measured_in(run.id, run.name, span.version.mtime_ns, figures, worker, span.id)
+                    yield measured_in(run, span, figures)
             for report in reports:
                 yield from measured_of(report)
 
@@ -121,7 +131,9 @@ class Trends(Resource):
             return TrendAnswer(
                 metric=whole.metric,
                 metrics=whole.metrics,
-                alone=whole.alone + len(listing.runs) - len({run.id for run, _, _ in recordings}),
+                alone=whole.alone
+                + sum(bool(run.workers) for run in listing.runs)
+                - len({run.id for run, _ in recordings}),
                 series=whole.series,
                 measurements=page(whole.measurements, Selection(equal={"series": shown})),
                 shown=shown,
@@ -135,18 +147,14 @@ class Trends(Resource):
         return answer
 
 
-def _several(runs: Iterable[Run]) -> list[tuple[Run, str, Span]]:
-    """The newest recordings of each name that more than one has, with run and worker; of several ranks the first."""
-    every = [
-        (series_named(run.id, run.name), (run, run.workers[0].id, span))
-        for run in runs
-        for span in run.workers[0].spans
-    ]
-    every.sort(key=lambda one: -one[1][2].version.mtime_ns)
-    count, taken = Counter(name for name, _ in every), Counter[str]()
-    out = list[tuple[Run, str, Span]]()
-    for name, recording in every:
+def _several(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
+    """The newest recordings of each name that more than one has, with their runs."""
+    every = [(series_named(run), run, span) for run, span in recorded(runs)]
+    every.sort(key=lambda one: -one[2].version.mtime_ns)
+    count, taken = Counter(name for name, _, _ in every), Counter[str]()
+    out = list[tuple[Run, Span]]()
+    for name, run, span in every:
         taken[name] += 1
         if count[name] > 1 and taken[name] <= MOST:
-            out.append(recording)
+            out.append((run, span))
     return out

@@ -186,8 +186,7 @@ class Views(Resource):
             if chosen.subject == "reports":
                 return chosen.compute(subject(), params)
             place = KeptAnswer(self._logdir.cache, chosen, params, version)
-            kept = place.load()
-            return place.worked_out(lambda: chosen.compute(subject(), params)) if kept is None else kept
+            return place.answer(lambda: chosen.compute(subject(), params))
 
         return params, self._results.get((version, chosen.name, params), worked_out)
 

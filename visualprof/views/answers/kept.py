@@ -62,6 +62,11 @@ class KeptAnswer:
         with contextlib.suppress(msgspec.MsgspecError, UnicodeError):
             return _decoder(self._view).decode(data) if data else None
 
+    def answer(self, compute: Callable[[], Answer]) -> Answer:
+        """The answer that is here, or else what `compute` gives, kept as `worked_out` does."""
+        kept = self.load()
+        return self.worked_out(compute) if kept is None else kept
+
     def worked_out(self, compute: Callable[[], Answer], keep: bool = True) -> Answer:
         """What `compute` gives; kept when that took long, unless it is very large or has columns that are `Coded`."""
         began = time.monotonic()

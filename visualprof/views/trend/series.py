@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from visualprof.errors import BadParameter
+from visualprof.reader.logdir.listing import Run, Span
 from visualprof.reader.results.report import Report
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column, Kind
@@ -105,14 +106,20 @@ def _counts(piece: str) -> bool:
     return bool(_COUNTED.fullmatch(piece) or _HASH.fullmatch(piece))
 
 
-def series_named(run: str, name: str) -> str:
-    """The series of a run by its id and name: a log directory that is one itself has the id `.`."""
-    return series_of(name if run == "." else run)
+def series_named(run: Run) -> str:
+    """The series of a run: a log directory that is one itself has the id `.`, and a name."""
+    return series_of(run.name if run.id == "." else run.id)
 
 
-def measured_in(run: str, name: str, at_ns: int, figures: Figures, worker: str, span: str) -> Measured:
-    """A recording of a run. at_ns: of the file, where the recording does not tell when it began."""
-    return Measured(series_named(run, name), run, figures.at_ns or at_ns, figures.figures, worker, span)
+def recorded(runs: Iterable[Run]) -> list[tuple[Run, Span]]:
+    """What is followed: every recording of the first worker of each run; of a run that is only live there is none."""
+    return [(run, span) for run in runs for worker in run.workers[:1] for span in worker.spans]
+
+
+def measured_in(run: Run, span: Span, figures: Figures) -> Measured:
+    """A recording of the first worker of a run; of the time of its file, where it does not tell when it began."""
+    at_ns = figures.at_ns or span.version.mtime_ns
+    return Measured(series_named(run), run.id, at_ns, figures.figures, run.workers[0].id, span.id)
 
 
 def measured_of(report: Report) -> list[Measured]:
