@@ -70,8 +70,9 @@ class DiffRows(Columns, kw_only=True):
 
 
 class DiffSizes(Columns):
-    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; by an operator held_at_peak, or allocated
-    by itself in a step.
+    """Memory. what: peak_allocated or peak_reserved of a device, -1 the host; held_at_peak, allocated: by an operator.
+
+    allocated: in a step.
     """
 
     name: kinds.Names
