@@ -66,6 +66,10 @@ def test_two_runs_as_a_page_and_as_pdf(tmp_path: Path, cache: Path, opened: Open
     file.write_bytes(printed(cache, "diff", base, new, "--format", "html"))
     page = opened(file)
     expect(page.get_by_text("From the base to this run")).to_be_visible()
+    page.goto("about:blank")
+    page.goto(f"{file.as_uri()}#/memory")  # without the names of the two
+    expect(table(page, "Memory: what changed")).to_be_visible()
+    expect(table(page, "Memory: what changed")).to_contain_text("Allocated in a step")
     pdf = tmp_path / "report.pdf"
     printed(cache, "report", new, "--compare", base, "--format", "pdf", "-o", pdf)
     data = pdf.read_bytes()
