@@ -138,7 +138,11 @@ def test_a_run_in_markdown_says_what_takes_long_and_what_changed(capfd: pytest.C
     assert "| kernel | 400.00 us | 97.6 % |" in text
     assert "| `add` | 6 | 900.00 us | 150.00 us |" in text.partition("#### Kernels")[2]
     assert "| `aten::add` | 6 | 900.00 us |" in text.partition("#### Operators")[2]
+    cpu = SAMPLES / "paddle-cpu"
+    assert main(["report", str(cpu), "--format", "markdown", "-o", "cpu.md"]) == 0
+    assert "| name | calls | host_self |" in Path("cpu.md").read_text()
     since = text.partition("#### Since the base\n")[2]
+    capfd.readouterr()
     _, compared, _ = diff(capfd, "--format", "markdown")
     assert since.strip() == compared.removeprefix("### visualprof\n").strip()
     assert main(["report", "after.json", "--format", "markdown", "-o", "alone.md"]) == 0

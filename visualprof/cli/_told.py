@@ -73,7 +73,8 @@ def run_markdown(path: str, overview: OverviewAnswer, tops: Mapping[str, Table[A
     lines += [_markdown(_average(overview))] if overview.steps.name else []
     lines += [_found(overview, finding) for finding in overview.findings]
     for view, shown in tops.items():
-        lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, TOP[view]))]
+        filled = [name for name in TOP[view] if any(shown.named().get(name, ()))]  # without a device it took nothing
+        lines += [f"\n#### {view.title()}s", _markdown(_columns(shown, filled))]
     if change is not None:
         lines += ["#### Since the base\n", *_change(change)]
     return "\n".join(lines) + "\n"
@@ -82,8 +83,7 @@ def run_markdown(path: str, overview: OverviewAnswer, tops: Mapping[str, Table[A
 def _headline(path: str, overview: OverviewAnswer) -> str:
     told, environment = overview.headline, overview.environment
     devices = dict.fromkeys(device.name for device in overview.devices if device.name)
-    steps = f"{environment.steps} steps" if environment.steps else ""
-    facts = ", ".join(filter(None, [environment.framework, environment.producer, *devices, steps]))
+    facts = ", ".join(filter(None, [environment.framework, environment.producer, *devices, _steps(environment.steps)]))
     step = ""
     if told.step_median_ns is not None:
         median, least, most = (cell("ns", ns) for ns in (told.step_median_ns, told.step_least_ns, told.step_most_ns))
@@ -121,8 +121,12 @@ def _change(answer: DiffAnswer) -> Iterator[str]:
 
 
 def _run(run: DiffRun) -> str:
-    facts = [run.framework, run.version, run.device, f"{run.steps} steps" if run.steps else ""]
+    facts = [run.framework, run.version, run.device, _steps(run.steps)]
     return f"{run.path} ({', '.join(filter(None, facts))})"
+
+
+def _steps(count: int) -> str:
+    return f"{count} step{'s' * (count > 1)}" if count else ""
 
 
 def _step(answer: DiffAnswer) -> str:
