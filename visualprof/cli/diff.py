@@ -12,21 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli.view import (
-    answer_of,
-    file_of,
-    files_of,
     model_at,
     parameters,
     print_answer,
     subject_of,
     travel_light,
 )
-from visualprof.errors import BadParameter, MissingData
+from visualprof.errors import BadParameter
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer
-    from visualprof.views.diff.compare import Named
-    from visualprof.views.diff.side import SideParams
 
 FAILED = 3
 VIEWS = ("overview", "operator", "kernel", "runtime", "memory", "distributed", "graph", "evaluation")
@@ -91,6 +86,7 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
 
         reports: list[Any] = [subject_of("reports", path) for path in (args.base, args.new)]
         return compare_reports(args.base, reports[0], args.new, reports[1])
+    from visualprof.cli._sides import side_of
     from visualprof.views.diff.compare import compare
     from visualprof.views.diff.side import SIDE
 
@@ -101,19 +97,6 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
     if view != "operator":
         params = replace(params, group="name")
     return compare(view, *(side_of(path, args.worker, params) for path in (args.base, args.new)))
-
-
-def side_of(path: str, worker: str, params: SideParams) -> Named:
-    """A run as one of the two of a comparison."""
-    from visualprof.reader.source import Source
-    from visualprof.views.diff.compare import Named
-    from visualprof.views.diff.side import SIDE
-
-    file = file_of(files_of(path), worker, "", path)
-    side: Any = answer_of(SIDE, params, file)
-    if side is None:
-        raise MissingData(f"{file.path.name} has nothing that could be compared", "it records no work")
-    return Named(path, side, Source(file.path).fingerprint())
 
 
 def _models(args: argparse.Namespace) -> int:

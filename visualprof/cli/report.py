@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _markdown(args: argparse.Namespace) -> str:
     """The run and what changed since the base, with at most ten rows of each table."""
     from visualprof.cli import _told
-    from visualprof.cli.diff import side_of
+    from visualprof.cli._sides import side_of
     from visualprof.cli.view import answer_of, file_of, files_of, travel_light
     from visualprof.views import view
     from visualprof.views.diff.compare import compare

@@ -5,6 +5,7 @@ import { router } from "../router";
 import { leave } from "../state/address";
 import { language } from "../state/preferences";
 import { Held } from "./held";
+import "./print.css";
 
 declare global {
   var visualprof_report: ArrayBuffer;
