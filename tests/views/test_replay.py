@@ -12,9 +12,9 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.trace import Category
-from visualprof.views.replay.build import wait_graph
-from visualprof.views.replay.change import parse
-from visualprof.views.replay.graph import solve
+from visualprof.views.measure.replay.build import wait_graph
+from visualprof.views.measure.replay.change import parse
+from visualprof.views.measure.replay.graph import solve
 
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}__worker0.{}.pt.trace.json.gz"
 
@@ -142,7 +142,7 @@ def test_the_compiled_replay_equals_its_twin(monkeypatch: pytest.MonkeyPatch) ->
     graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
     dur = (graph.moments.dur * 0.7).astype(np.float64)
     compiled = solve(graph, dur, graph.waits.ns)
-    monkeypatch.setattr("visualprof.views.replay.graph.function", lambda *_: None)
+    monkeypatch.setattr("visualprof.views.measure.replay.graph.function", lambda *_: None)
     twin = solve(graph, dur, graph.waits.ns)
     if native.library() is None:
         pytest.skip("needs the compiled reader")

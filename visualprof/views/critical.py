@@ -13,10 +13,10 @@ from visualprof.views.measure.groups import group
 from visualprof.views.measure.intervals import union
 from visualprof.views.measure.launch import is_device_work
 from visualprof.views.measure.own_time import own_time, sum_by_name
+from visualprof.views.measure.replay.build import wait_graph
+from visualprof.views.measure.replay.graph import KINDS, Graph, solve
+from visualprof.views.measure.replay.path import Path, PathPartColumns, critical_path, parts, window
 from visualprof.views.measure.timing import names, ordered
-from visualprof.views.replay.build import wait_graph
-from visualprof.views.replay.graph import KINDS, Graph, solve
-from visualprof.views.replay.path import Path, PathPartColumns, critical_path, parts, window
 
 LONGEST = 60  # pieces that are listed
 

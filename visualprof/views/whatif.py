@@ -13,11 +13,11 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table
 from visualprof.views.measure.launch import is_device_work
+from visualprof.views.measure.replay.build import wait_graph
+from visualprof.views.measure.replay.change import changed, parse, suggestions
+from visualprof.views.measure.replay.graph import Graph, solve
+from visualprof.views.measure.replay.path import PathPartColumns, critical_path, parts, window
 from visualprof.views.measure.steps import HOST_WORK
-from visualprof.views.replay.build import wait_graph
-from visualprof.views.replay.change import changed, parse, suggestions
-from visualprof.views.replay.graph import Graph, solve
-from visualprof.views.replay.path import PathPartColumns, critical_path, parts, window
 
 MOST_ERROR = 0.02  # of the replay without a change
 MOST_UNEXPLAINED = 0.1

@@ -1,4 +1,4 @@
-/* The replay of a recording, as visualprof/views/replay/graph.py describes it. */
+/* The replay of a recording, as visualprof/views/measure/replay/graph.py describes it. */
 #include <math.h>
 #include <stdint.h>
 

@@ -8,7 +8,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ints, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
-from visualprof.views.replay.graph import KINDS, Graph, Replay
+from visualprof.views.measure.replay.graph import KINDS, Graph, Replay
 
 
 class PathPartColumns(Columns):

@@ -10,10 +10,11 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.views.measure.groups import distinct
 from visualprof.views.measure.intervals import covered, union
 from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator
-from visualprof.views.replay.build import COPY
-from visualprof.views.replay.graph import KINDS, Graph
+from visualprof.views.measure.replay.build import COPY
+from visualprof.views.measure.replay.graph import KINDS, Graph
 
 DEVICE = {
     "kernel": (Category.KERNEL, Category.COMM), "collective": (Category.COMM,),
@@ -85,9 +86,9 @@ def changed(trace: Trace, graph: Graph, changes: list[Change]) -> tuple[Floats, 
 
 def suggestions(trace: Trace, graph: Graph) -> list[str]:
     """Changes of what a recording has: of whole kinds, and half the time of the longest kernels and operators."""
-    events, kinds = trace.events, set(np.unique(trace.events.category).tolist())
+    events, kinds = trace.events, set(distinct(trace.events.category).tolist())
     blocking = graph.waits.dst[graph.waits.kind == KINDS.index("return")]
-    callers = np.unique(events.name[graph.moments.event[blocking]])
+    callers = distinct(events.name[graph.moments.event[blocking]])
     copying = {COPY.match(trace.strings[int(name)]) is not None for name in callers}
     work = calls(trace)[0]
     has = {

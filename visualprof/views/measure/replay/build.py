@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import distinct, group
 from visualprof.views.measure.intervals import intersect, length, merge, union
 from visualprof.views.measure.launch import calls
 from visualprof.views.measure.once import once
 from visualprof.views.measure.own_time import WORK
-from visualprof.views.replay.graph import KINDS, Graph, Moments, Waits
+from visualprof.views.measure.replay.graph import KINDS, Graph, Moments, Waits
 
 DEVICE_SYNC = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
@@ -104,7 +104,7 @@ class _Builder:
     def _host_points(self) -> tuple[Ints, Ints, Ints, Ints]:
         """Time, event, line and role (0 start and 1 end of a call, 2 step, 3 start and 4 end of work) of the points."""
         trace, events = self._trace, self._trace.events
-        rows = np.unique(np.concatenate((self._call[self._call >= 0], self._blocking()[0])))
+        rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking()[0])))
         of = self._line_of[events.track[rows]]
         rows, of = rows[of >= 0], of[of >= 0]
         parts = [(events.ts[rows], rows, of, 0), (events.end[rows], rows, of, 1)]
@@ -168,7 +168,7 @@ class _Builder:
         rows = np.flatnonzero(
             (events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & (events.dur >= 0)
         )
-        names = {int(i): trace.strings[int(i)] for i in np.unique(events.name[rows])}
+        names = {int(i): trace.strings[int(i)] for i in distinct(events.name[rows])}
         syncs = [i for i, name in names.items() if DEVICE_SYNC.match(name) or STREAM_SYNC.match(name)]
         copies = [i for i, name in names.items() if COPY.match(name)]
         rows = rows[np.isin(events.name[rows], [*syncs, *copies])]
@@ -221,7 +221,7 @@ class _Builder:
         known = known[np.argsort(events.ts[self._call[known]], kind="stable")]
         thread = events.track[self._call[known]]
         behind = np.full(len(rows), -1)
-        for track in np.unique(events.track[rows]).tolist():
+        for track in distinct(events.track[rows]).tolist():
             mine, own = np.flatnonzero(events.track[rows] == track), known[thread == track]
             place = np.searchsorted(events.ts[self._call[own]], events.ts[rows[mine]], side="right")
             behind[mine] = np.append(own, -1)[np.minimum(place, len(own))]
@@ -229,7 +229,7 @@ class _Builder:
         last = np.append(behind[1:] != behind[:-1], True)  # of several waits before a launch the last
         rows, behind = rows[last], behind[last]
         awaited, latest = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
-        for stream in np.unique(self._stream).tolist():
+        for stream in distinct(self._stream).tolist():
             mine = known[self._stream[known] == stream]
             times = events.ts[self._call[mine]]
             place = np.searchsorted(times, events.ts[rows]) - 1
