@@ -18,7 +18,7 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.gaps import CAUSES, Gaps, Lane, gaps, lanes
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.intervals import covered, length, merge, subtract, union
 from visualprof.views.measure.launch import is_device_work, is_operator
 from visualprof.views.measure.own_time import own_time, sum_by_name
@@ -192,7 +192,7 @@ def _lane(trace: Trace, lane: Lane, found: Gaps, low: int, high: int) -> dict[st
     start, end, category = events.ts[lane.work], events.end[lane.work], events.category[lane.work]
     before, spent = np.zeros((0, 2), np.int64), dict[str, int]()
     for kind, members in KINDS.items():
-        mine = np.isin(category, members)
+        mine = one_of(category, members)
         spans = union(np.clip(start[mine], low, high), np.clip(end[mine], low, high))
         spent[f"{kind}_ns"] = length(subtract(spans, before))
         before = merge(before, spans)

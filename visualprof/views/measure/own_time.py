@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Ints, Trace
-from visualprof.views.measure.groups import group
+from visualprof.views.measure.groups import group, one_of
 from visualprof.views.measure.intervals import covered, length, merge, subtract, union
 from visualprof.views.measure.timing import names
 
@@ -59,7 +59,7 @@ def own_time(trace: Trace, tracks: Sequence[int], spans: Ints) -> OwnTime:
 
 def _work(trace: Trace, number: int) -> Ints:
     track, events = trace.tracks[number], trace.events
-    rows = np.flatnonzero(np.isin(events.category[track.first : track.first + track.count], WORK)) + track.first
+    rows = np.flatnonzero(one_of(events.category[track.first : track.first + track.count], WORK)) + track.first
     return union(events.ts[rows], events.end[rows])
 
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Trace, TrackKind
-from visualprof.views.measure.groups import distinct, group
+from visualprof.views.measure.groups import distinct, group, one_of
 from visualprof.views.measure.intervals import intersect, length, merge, union
 from visualprof.views.measure.launch import calls
 from visualprof.views.measure.once import once
@@ -126,7 +126,7 @@ class _Builder:
         after = np.flatnonzero(line[1:] == line[:-1]) + 1
         spent = (at[after] - at[after - 1]).astype(np.float64)
         call = (row[after] >= 0) & (row[after] == row[after - 1]) & (role[after] == 1)
-        waits = call & np.isin(row[after], self._awaiting)
+        waits = call & one_of(row[after], self._awaiting)
         handed, giver = self._handed(at, line, role, after)
         spent = np.where(waits, np.minimum(spent, CALL_NS), np.where(handed >= 0, np.minimum(spent, 1000), spent))
         for kind, chosen in (("call", call), ("host", ~call)):
@@ -143,7 +143,7 @@ class _Builder:
     def _handed(self, at: Ints, line: Ints, role: Ints, after: Ints) -> tuple[Ints, Ints]:
         """Of each point with one before it on its line: the point of another line that ended its rest, -1 for none."""
         rest = at[after] - at[after - 1]
-        resting = (rest > HANDED_NS) & np.isin(role[after - 1], (1, 4)) & np.isin(role[after], (0, 3))
+        resting = (rest > HANDED_NS) & one_of(role[after - 1], (1, 4)) & one_of(role[after], (0, 3))
         other = np.full(len(after), -1)
         if len(self._lines) > 1:
             mine = np.flatnonzero(resting)
@@ -171,11 +171,11 @@ class _Builder:
         names = {int(i): trace.strings[int(i)] for i in distinct(events.name[rows])}
         syncs = [i for i, name in names.items() if DEVICE_SYNC.match(name) or STREAM_SYNC.match(name)]
         copies = [i for i, name in names.items() if COPY.match(name)]
-        rows = rows[np.isin(events.name[rows], [*syncs, *copies])]
+        rows = rows[one_of(events.name[rows], [*syncs, *copies])]
         own = np.full(len(events) + 1, -1)
         known = np.flatnonzero(self._call >= 0)
         own[self._call[known]] = known  # of several the last one stays
-        return rows, np.where(np.isin(events.name[rows], copies), own[rows], -1)
+        return rows, np.where(one_of(events.name[rows], copies), own[rows], -1)
 
     def _awaited_by_calls(self) -> tuple[Ints, Ints]:
         """Calls that wait for device work, and places in it: their own copy, or the last that was launched before them.
@@ -214,7 +214,7 @@ class _Builder:
         """
         trace, events = self._trace, self._trace.events
         told = [i for i, name in enumerate(trace.strings) if STREAM_WAIT in name]
-        rows = np.flatnonzero(np.isin(events.name, told) & (events.category == Category.RUNTIME))
+        rows = np.flatnonzero(one_of(events.name, told) & (events.category == Category.RUNTIME))
         known = np.flatnonzero(self._call >= 0)
         if not len(rows) or not len(known):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.reader.trace import Category, Floats, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.groups import distinct
+from visualprof.views.measure.groups import distinct, one_of
 from visualprof.views.measure.intervals import covered, union
 from visualprof.views.measure.launch import DEVICE_WORK, calls, is_operator
 from visualprof.views.measure.replay.build import COPY
@@ -130,7 +130,7 @@ def _apply(trace: Trace, graph: Graph, change: Change, dur: Floats, ns: Floats) 
     if change.what == "launch":
         ns[waits.kind == KINDS.index("launch")] *= change.factor
     for line, tracks in enumerate(graph.tracks):
-        rows = np.flatnonzero(host & np.isin(trace.events.track, tracks))
+        rows = np.flatnonzero(host & one_of(trace.events.track, tracks))
         edges = np.flatnonzero((waits.kind <= KINDS.index("call")) & (moments.line[waits.dst] == line))
         spans = union(trace.events.ts[rows], trace.events.end[rows])
         spent = covered(spans, moments.at[waits.src[edges]], moments.at[waits.dst[edges]])

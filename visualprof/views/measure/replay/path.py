@@ -8,6 +8,7 @@ import numpy as np
 from visualprof.reader.trace import Category, Floats, Ints, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
+from visualprof.views.measure.groups import one_of
 from visualprof.views.measure.replay.graph import KINDS, Graph, Replay
 
 
@@ -74,7 +75,7 @@ def parts(trace: Trace, graph: Graph, path: Path, steps: int = 1) -> PathPartCol
     waited: list[float] = np.bincount(graph.waits.kind[path.edge], path.wait_ns, len(KINDS)).tolist()
     found = dict[str, float](zip(KINDS, waited, strict=True))
     found["communication"] = float(spent[category == Category.COMM].sum())
-    found["memory"] = float(spent[np.isin(category, (Category.MEMCPY, Category.MEMSET))].sum())
+    found["memory"] = float(spent[one_of(category, (Category.MEMCPY, Category.MEMSET))].sum())
     found["computation"] = float(spent.sum()) - found["communication"] - found["memory"]
     shown = sorted((part for part, ns in found.items() if ns >= 0.5), key=lambda part: -found[part])
     ns = np.array([found[part] for part in shown])
