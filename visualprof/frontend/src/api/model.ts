@@ -26,6 +26,7 @@ export type Finding = Schemas["Finding"];
 export type OperatorAnswer = Schemas["OperatorAnswer"];
 export type KernelAnswer = Schemas["KernelAnswer"];
 export type IdleAnswer = Schemas["IdleAnswer"];
+export type WhatIfAnswer = Schemas["WhatIfAnswer"];
 export type MemoryAnswer = Schemas["MemoryAnswer"];
 export type MemoryDevice = Schemas["MemoryDevice"];
 export type MemoryPeak = Schemas["MemoryPeak"];
