@@ -310,6 +310,15 @@ def agreed(workers: Sequence[Beat], first: int = 0) -> tuple[list[int], list[int
     return starts, [start - max(1, steps * 4**turn // 4) for turn, start in enumerate(starts)]
 
 
+def renewed(asked: Request, known: Sequence[Beat]) -> Request:
+    """A request that nobody has read yet, with first steps for who reads it only now."""
+    workers = [beat for beat in known if beat.worker in asked.workers]
+    if not asked.starts or not any(beat.fastest_ns for beat in workers):
+        return asked
+    starts, read_by = agreed(workers)
+    return dataclasses.replace(asked, starts=starts, read_by=read_by)
+
+
 def margin(fastest_ns: int) -> int:
     """Steps from a heartbeat to the first one that can be agreed on.
 
@@ -356,14 +365,17 @@ def read(path: Path, kind: type[T]) -> T | None:
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
-            raw = file.read(MOST_BYTES + 1)
-        said = json.loads(raw) if len(raw) <= MOST_BYTES else None
-    except (OSError, ValueError, RecursionError):
+            return made(file.read(MOST_BYTES + 1), kind)
+    except OSError:
         return None
-    return _made(kind, said)
 
 
-def _made(kind: type[T], said: Any) -> T | None:
+def made(raw: bytes | str, kind: type[T]) -> T | None:
+    """What such a file says; None where it is too large or not of this form."""
+    try:
+        said = json.loads(raw) if len(raw) <= MOST_BYTES else None
+    except (ValueError, RecursionError):
+        return None
     wanted: list[Any] = list(dataclasses.fields(kind))  # pyright: ignore[reportArgumentType]
     if not isinstance(said, dict) or not all(f.name in said and _FITS[f.type](said[f.name]) for f in wanted):
         return None
