@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
 import re
 import threading
@@ -113,6 +114,7 @@ class Followed:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._lock = threading.Lock()
+        self._places: dict[tuple[str, str | None], Path] = {}
 
     def hear(self, agent: Agent, queue: Queue, said: SaidOfRun) -> AskedOfRun:
         """Takes what is new in a run; what its agent is to do now.
@@ -203,19 +205,22 @@ class Followed:
         return run
 
     def _place(self, agent: Agent, folder: str) -> tuple[Path, _Marker]:
-        """The folder of a machine: whose folder this is, and whose owner is the same."""
-        name = re.sub(r"[^\w-]+", "-", agent.name, flags=re.ASCII).strip("-")[:60] or "machine"
-        for number in range(1, 1000):
-            place = self._root.path / (name if number == 1 else f"{name}-{number}")
-            if not os.path.lexists(place):
-                place.mkdir(parents=True)
-                marker = _Marker(folder, agent.owner, [])
-                _write(place / OWN, msgspec.json.encode(marker))
-                return place, marker
+        """The folder of a machine, by the one that it follows: agents that share that one have the same owner."""
+        whose = folder, agent.owner
+        known = self._places.get(whose)
+        for place in [known] if known else sorted(path.parent for path in self._root.path.glob(f"*/{OWN}")):
             marker = _marker(place)
-            if marker and (marker.folder, marker.owner) == (folder, agent.owner):
+            if marker and (marker.folder, marker.owner) == whose:
+                self._places[whose] = place
                 return place, marker
-        raise Conflict(f"there are too many folders {name}-2, {name}-3, ...", "remove some from the log directory")
+        name = re.sub(r"[^\w-]+", "-", agent.name, flags=re.ASCII).strip("-")[:60] or "machine"
+        names = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+        place = next(path for path in map(self._root.path.joinpath, names) if not os.path.lexists(path))
+        place.mkdir(parents=True)
+        marker = _Marker(folder, agent.owner, [])
+        _write(place / OWN, msgspec.json.encode(marker))
+        self._places[whose] = place
+        return place, marker
 
     def _refuse_links(self, folder: Path) -> Path:
         if not is_own_folder(self._root, str(folder)):

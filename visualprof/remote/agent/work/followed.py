@@ -41,7 +41,7 @@ from visualprof.remote.recordings import (
 )  # fmt: skip
 
 LIVE, REQUEST, CLAIM = ".live", "request.json", ".followed.json"
-SEARCH_S, CLAIM_S, TAKE_S, AGAIN_S = 10.0, 10.0, 60.0, 600.0
+SEARCH_S, CLAIM_S, TAKE_S, AGAIN_S = 3.0, 10.0, 60.0, 600.0
 MOST_ENTRIES = 10_000  # of a folder, that are looked at
 MOST_RUNS = 64  # the newest
 MOST_TOLD = 300_000  # of all of them in a request, which may have 1 MiB; some hundred ranks take turns
@@ -87,7 +87,7 @@ class Followed:
     _said: set[str] = field(default_factory=set[str])
 
     def round(self) -> None:
-        """Tells the server what changed. Raises: Answered, Unreachable."""
+        """Tells the server what changed. Raises: Answered: 401. Unreachable."""
         try:
             if not self.root.is_dir() or not self._is_mine():
                 return
@@ -111,7 +111,13 @@ class Followed:
             files = [file for file in recordings(folder) if not self._is_refused(name, file["name"])]
             grown = growth(folder, self._have.get(name, {}))
             said = {"live": spoken(live, self._told.setdefault(name, {})), "files": files, "grown": grown}
-            answer = self.registration.client.post("runs", self._body(name, said))
+            try:
+                answer = self.registration.client.post("runs", self._body(name, said))
+            except Answered as error:
+                if error.status == 401:
+                    raise
+                self._tell_once(f"{name} does not show: {error.error}")
+                return
             self._have[name] = {str(n): int(size) for n, size in dict(answer["have"]).items()}
             self._wanted[name] = [n for n in map(str, answer["want"]) if RECORDING.fullmatch(n)]
             if answer.get("request"):
