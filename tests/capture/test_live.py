@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from visualprof.capture import CaptureBusy, CaptureError, files, live
+from visualprof.capture import CaptureBusy, CaptureError, files, live, notes
 from visualprof.capture.live import Ack, Beat, Request, Turn, Wish
 
 S = 10**9
@@ -164,7 +164,7 @@ def test_each_worker_is_named_with_what_it_does(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"id": 1}', "[" * 50_000, "x" * (live.MOST_BYTES + 1), '{"id": "\\ud800"}', "NaN", "\0"],
+    ["", "{", "[]", "null", '{"id": 1}', "[" * 50_000, "x" * (notes.MOST_BYTES + 1), '{"id": "\\ud800"}', "NaN", "\0"],
 )
 def test_what_is_no_request_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / live.FOLDER).mkdir()

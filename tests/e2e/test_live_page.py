@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,8 +40,8 @@ class Ranks:
         step = 1234
         while not self._end.wait(0.1):
             step += 1
-            for rank in (0, 1):
-                heartbeat(self.run, rank, ago_s=40.0 if rank in self.silent else 0.0, step=step)
+            for rank in {0, 1} - self.silent:
+                heartbeat(self.run, rank, step=step)
 
 
 @pytest.fixture
@@ -94,6 +95,8 @@ def test_what_is_wrong_is_said_by_rank(serve: Callable[..., Dashboard], visit: V
     page = visit(serve(), "overview", run="job")
     asked = record(page, ranks.run)
     ranks.silent.add(1)
+    time.sleep(0.3)
+    heartbeat(ranks.run, 1, ago_s=40.0)
     strip = page.locator(".strip")
     expect(strip.locator("li.trouble")).to_contain_text("rank 1nothing heard for 4")
     expect(strip.locator(".recording li.silent")).to_contain_text("rank 1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from array import array
@@ -21,6 +22,7 @@ from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
 RING = 1 << 16  # ends of steps that the thread beside may be behind
 POLL_S = live.POLL_NS / 1e9
 STOP_S = 5.0
+_LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(__file__)), "<frozen")
 
 
 class Steps:
@@ -87,6 +89,7 @@ class Beside:
         self._steps, self._place, self._asked, self._watcher = steps, place, asked, watcher
         self._path = place.folder / live.FOLDER / f"{place.worker.name}.json"
         self._started = files.started(place.worker.pid)
+        self._trains = 0
         self._seen = 0
         self._last_ns = 0
         self._recent: deque[int] = deque(maxlen=128)
@@ -100,6 +103,7 @@ class Beside:
     def start(self) -> None:
         """Begins, on the thread that trains, when a step has ended."""
         self._restart(self._steps.count)
+        self._trains = threading.get_ident()
         self._thread.start()
 
     def stop(self) -> bool:
@@ -138,7 +142,7 @@ class Beside:
             if not state:
                 self._ask(beat)
         if not state:
-            self._look_for_request(now)
+            self._look_for_request()
 
     def _restart(self, count: int) -> None:
         self._seen = count
@@ -174,15 +178,17 @@ class Beside:
     def _beat(self, state: str, now: int) -> Beat:
         worker, place, recent = self._place.worker, self._place, sorted(self._recent)
         clock_ns = time.perf_counter_ns()
+        still = clock_ns - self._last_ns > live.SILENT_NS
         return Beat(
             worker=worker.name, rank=worker.rank, world_size=worker.world_size, host=worker.host, pid=worker.pid,
             where=live.where(), started=self._started, framework=place.framework, can=place.can,
             problem=place.problem[:1000], step=self._seen, step_ns=recent[len(recent) // 2] if recent else None,
             fastest_ns=recent[len(recent) // 20] if recent else None, stepped_ns=now - (clock_ns - self._last_ns),
             watches=self._watcher is not None, state=state, t_ns=now, monotonic_ns=clock_ns,
+            at=_function(self._trains) if still else "",
         )  # fmt: skip
 
-    def _look_for_request(self, now: int) -> None:
+    def _look_for_request(self) -> None:
         """Wakes the thread that trains where somebody asks this worker."""
         version = _version(self._place)
         if version == self._version:
@@ -193,7 +199,7 @@ class Beside:
             return
         if not asked:
             self._say(f"{self._path.with_name(live.REQUEST)} is no request that can be understood")
-        elif asked.expires_ns < now:
+        elif os.lstat(self._path).st_mtime_ns - version[0] > asked.expires_ns - asked.t_ns:  # by the disk's clock
             self._say(f"a request of {asked.by} came too late and is not answered")
         elif self._place.worker.name in asked.workers:
             self._last_id, self.incoming = asked.id, asked
@@ -218,6 +224,14 @@ class Beside:
             self._said.add(text)
             with contextlib.suppress(CaptureWarning):
                 warn(text)
+
+
+def _function(thread: int) -> str:
+    """The function of the user's code that a thread is in, `evaluate, train.py:42`; "" where it is in none."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    while frame and (frame.f_code.co_filename.startswith(_LIBRARIES) or "-packages" in frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_name}, {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
 def _version(place: Place) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from visualprof.capture import live
+from visualprof.capture import live, notes
 from visualprof.errors import NotFound
 from visualprof.reader.logdir.scan import LIVE, Root, is_own_folder
 from visualprof.remote.queue.check.names import check_name
@@ -136,7 +136,7 @@ class Followed:
                 _take(run, name, text, -ahead, want)
             have = {grown.name: _grow(run / grown.name, grown) for grown in said.grown if GROWING.fullmatch(grown.name)}
             _trim(run, listed)
-            asked = _handed(run, live.made(said.live.get(live.REQUEST, ""), live.Request), ahead)
+            asked = _handed(run, notes.made(said.live.get(live.REQUEST, ""), live.Request), ahead)
         return AskedOfRun(want, have, asked)
 
     def announce(self, agent: Agent, queue: Queue, body: AnnouncedFiles) -> list[dict[str, Any]]:
@@ -267,7 +267,7 @@ def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> No
     if not _SAID.fullmatch(name):
         return
     if name == live.REQUEST:
-        asked, known = live.made(text, live.Request), live.request(run)
+        asked, known = notes.made(text, live.Request), live.request(run)
         if (
             asked
             and live.is_sound(asked)
@@ -275,11 +275,11 @@ def _take(run: Path, name: str, text: str, shift_ns: int, want: list[str]) -> No
         ):
             live.write(path, _shifted(asked, shift_ns))
     elif name.startswith("ack."):
-        ack = live.made(text, live.Ack)
+        ack = notes.made(text, live.Ack)
         if ack and (said := _delivered(run, _shifted(ack, shift_ns), want)) != live.read(path, live.Ack):
             live.write(path, said)
     else:
-        beat = live.made(text, live.Beat)
+        beat = notes.made(text, live.Beat)
         if beat and f"{beat.worker}.json" == name:
             live.write(path, _shifted(beat, shift_ns))
 
