@@ -1,4 +1,4 @@
-"""The thread beside the one that trains: heartbeat, requests, times of steps, ten times a second."""
+"""The thread beside the one that trains: heartbeat, requests, times of steps, five times a second."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class Beside:
         self._seen = 0
         self._last_ns = 0
         self._recent: deque[int] = deque(maxlen=128)
-        self._version = _version(place)  # what was asked before is for others
+        self._request = str(self._path.with_name(live.REQUEST))
+        self._version = _version(self._request)  # what was asked before is for others
         self._last_id = ""
         self._beaten = 0, ""
         self._said: set[str] = set()
@@ -124,7 +125,6 @@ class Beside:
     def _look(self, state: str = "") -> None:
         """A round; a folder that cannot be written now is tried again with the next one."""
         try:
-            self._take()
             self._tell_and_hear(state)
         except OSError as error:
             self._say(f"the live state was not written: {error}")
@@ -133,7 +133,12 @@ class Beside:
         self._asked.settle()
         now = time.time_ns()
         said = state or self._asked.state
-        if said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled:
+        due = said != self._beaten[1] or now - self._beaten[0] >= live.BEAT_NS or self.signalled
+        if (
+            due or self._steps.count - self._seen > RING // 4
+        ):  # each round would cost a training of 1 ms steps 1 us of each
+            self._take()
+        if due:
             self._beaten = now, said
             beat = self._beat(said, now)
             live.write(self._path, beat)
@@ -190,7 +195,7 @@ class Beside:
 
     def _look_for_request(self) -> None:
         """Wakes the thread that trains where somebody asks this worker."""
-        version = _version(self._place)
+        version = _version(self._request)
         if version == self._version:
             return
         self._version = version
@@ -234,10 +239,10 @@ def _function(thread: int) -> str:
     return f"{frame.f_code.co_name}, {os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else ""
 
 
-def _version(place: Place) -> tuple[int, ...]:
+def _version(request: str) -> tuple[int, ...]:
     """Differs when the request may differ; empty without one."""
     try:
-        status = os.lstat(place.folder / live.FOLDER / live.REQUEST)
+        status = os.lstat(request)
     except FileNotFoundError:
         return ()
     return status.st_mtime_ns, status.st_ino, status.st_size

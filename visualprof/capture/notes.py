@@ -32,7 +32,7 @@ def write(path: Path, said: Any) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as out:
-            out.write(json.dumps(dataclasses.asdict(said)).encode())
+            out.write(json.dumps(vars(said)).encode())
         os.replace(part, path)
     except OSError:
         part.unlink(missing_ok=True)
