@@ -252,9 +252,9 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
     carrier.start()
     try:
         run = here / "job"
-        until(lambda: len([one for one in alive(run) if one.step > 5]) == 2)
+        until(lambda: len([one for one in alive(run) if one.step > 5]) == 2, lambda: live.beats(run))
         asked = live.ask(run, Wish(2), "command")
-        until(lambda: live.is_over(run, asked))
+        until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
         turns = live.turns(run, asked)
         states = {turn.state for turn in turns}  # what is lost can make all wait for too long, but no rank alone
         assert states == {"done"} or (losses and states == {"late"}), turns
@@ -281,8 +281,8 @@ def with_retry(turn: Callable[[], None]) -> None:
         return
 
 
-def until(found: Callable[[], object]) -> None:
+def until(found: Callable[[], object], otherwise: Callable[[], object]) -> None:
     end = time.monotonic() + 90
     while not found():
-        assert time.monotonic() < end
+        assert time.monotonic() < end, otherwise()
         time.sleep(0.2)

@@ -17,6 +17,7 @@ from visualprof.capture import files, live
 from visualprof.capture.asked import Asked, Place
 from visualprof.capture.files import warn
 from visualprof.capture.live import Beat, Request, Wish
+from visualprof.capture.notes import read_now
 from visualprof.capture.options import CaptureBusy, CaptureError, CaptureWarning
 
 RING = 1 << 16  # ends of steps that the thread beside may be behind
@@ -198,13 +199,15 @@ class Beside:
         version = _version(self._request)
         if version == self._version:
             return
+        asked = read_now(self._path.with_name(live.REQUEST), Request) if version else None  # an error: again
+        asked = asked if asked and live.is_sound(asked) else None
+        age_ns = os.lstat(self._path).st_mtime_ns - version[0] if asked else 0  # by the disk's clock
         self._version = version
-        asked = live.request(self._place.folder)
         if not version or (asked and asked.id == self._last_id):
             return
         if not asked:
             self._say(f"{self._path.with_name(live.REQUEST)} is no request that can be understood")
-        elif os.lstat(self._path).st_mtime_ns - version[0] > asked.expires_ns - asked.t_ns:  # by the disk's clock
+        elif age_ns > asked.expires_ns - asked.t_ns:
             self._say(f"a request of {asked.by} came too late and is not answered")
         elif self._place.worker.name in asked.workers:
             self._last_id, self.incoming = asked.id, asked

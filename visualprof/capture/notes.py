@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 MOST_BYTES = 1 << 16
+TRIES = 3
 T = TypeVar("T")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character, as JSON can write it and nothing else
 
@@ -41,10 +43,10 @@ def write(path: Path, said: Any) -> None:
 
 def read(path: Path, kind: type[T]) -> T | None:
     """One of these files, whoever wrote it; None for what is not there, is too large or is not of this form."""
-    try:
-        return read_now(path, kind)
-    except OSError:
-        return None
+    for _ in range(TRIES):
+        with contextlib.suppress(OSError):  # of a shared folder it passes, mostly at once
+            return read_now(path, kind)
+    return None
 
 
 def read_now(path: Path, kind: type[T]) -> T | None:
