@@ -125,6 +125,8 @@ def inspect_model(path: Path, name: str) -> InspectedModel:
     inputs, batch = _batched(inputs) if format.free_batch else (inputs, {})
     _refuse_unusable(inputs, name, format.typed_inputs)
     external = external_files(path, name) if format.name == "onnx" else []
+    if format.name == "openvino":
+        external = [External(f"{Path(name).stem}.bin", 0)]  # that is where it looks for its weights
     return _model(format.name, inputs, outputs, _sizes(inputs) | batch, _warnings(format, inputs), external)
 
 
