@@ -4,8 +4,8 @@ visualprof convert model.onnx --list                                       which
 visualprof convert model.onnx --to onnx_fp16 -o small.onnx
 visualprof convert model.onnx --to ort_int8_static --data inputs.npz       rows of your own data calibrate it
 
-It runs in a process of its own with limits, and where bubblewrap is installed without network and other files. It ends with
-3, and writes nothing, when the new model would be no other one. Whether it is faster, and right, has to be measured
+It runs in a process of its own with limits, where bubblewrap is installed without network and other files, and ends
+with 3 and no file when the new model would be no other one. Whether it is faster, and right, has to be measured
 (visualprof submit). All converters: docs/convert.md
 """
 
