@@ -163,7 +163,7 @@ INPUTS = {"inputs": "x=float32[batch,3,32,32]"}
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_torch_model_is_converted(
-    tmp_path: Path, net: tuple[Path, Any], file: str, name: str, options: dict[str, str], bound: float
+    tmp_path: Path, net: tuple[Path, Any], file: str, name: str, options: dict[str, Any], bound: float
 ) -> None:
     import torch
 

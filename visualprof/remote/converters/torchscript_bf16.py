@@ -14,7 +14,7 @@ from visualprof.remote.protocol import TaskFailure
 
 TYPES = {"bf16": "bfloat16", "f16": "float16"}
 # TorchScript is compiled from a file, and a module within another keeps its own code.
-SOURCE = """
+CAST = """
 import torch
 from torch import Tensor
 
@@ -49,7 +49,7 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
     plain = all(str(each) == "Tensor" for each in (returned.elements() if count else [returned]))
     if len(names) < len(schema.arguments) - 1 or not plain:
         raise TaskFailure("model_error", f"not only tensors go in and come out: {schema}", "save a wrapper of it")
-    source = SOURCE.format(
+    source = CAST.format(
         dtype=dtype,
         parameters=", ".join(f"{name}: Tensor" for name in names),
         arguments=", ".join(f"self.cast({name})" for name in names),

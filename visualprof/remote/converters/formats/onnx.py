@@ -109,7 +109,8 @@ def having(*kinds: str, weighted: bool = False) -> Callable[[Path], str]:
         found = (node for node in nodes(graph) if node.op_type in kinds)
         if any(not weighted or (len(node.input) > 1 and node.input[1] in weights) for node in found):
             return ""
-        return f"it has no {' or '.join(kinds)}{' with a weight' if weighted else ''}"
+        wanted = " or ".join(kinds)
+        return f"it has no {wanted} with a weight" if weighted else f"it has no {wanted}"
 
     return applies
 
