@@ -31,6 +31,7 @@ from visualprof.remote.queue.check.inspect import (
     inspect_model,
     model_name,
     safe_name,
+    under,
 )
 
 pytestmark = pytest.mark.slow
@@ -292,6 +293,7 @@ def test_the_weights_of_an_openvino_model_lie_beside_it() -> None:
     model = inspect_model(FIXTURES / "models" / "openvino_cnn.xml", "cnn.xml")
     assert (model.format, model.backends) == ("openvino", ["openvino"])
     assert [file.path for file in model.external] == ["cnn.bin"]
+    assert [file.path for file in under("other.xml", model).external] == ["other.bin"]
 
 
 def test_cut_models_are_refused(tmp_path: Path) -> None:
