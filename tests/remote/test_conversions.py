@@ -10,8 +10,10 @@ import pytest
 
 from tests.conftest import shared
 from tests.remote.child_runs import megengine_python
-from tests.remote.conversions import Feeds, convert, difference, run, small_onnx
-from visualprof.remote.protocol import TaskFailure
+from tests.remote.conversions import Feeds, convert, difference, run, shop, small_onnx
+from visualprof.remote.agent.work import conversion
+from visualprof.remote.converters import Conversion
+from visualprof.remote.protocol import Input, TaskFailure
 
 pytestmark = pytest.mark.slow
 
@@ -185,6 +187,19 @@ def test_torchscript_says_what_it_lacks_for_onnx(tmp_path: Path, net: tuple[Path
     with pytest.raises(TaskFailure, match="TorchScript does not say what it takes") as told:
         convert("torchscript_onnx", net[0] / "net.pt", tmp_path / "work")
     assert "inputs=" in told.value.hint
+
+
+def test_what_a_job_says_of_its_inputs_is_enough(tmp_path: Path, net: tuple[Path, Any]) -> None:
+    inputs = [Input("x", "float32", ["batch", 3, 32, 32])]
+    order = Conversion("torchscript_onnx", str(net[0] / "net.pt"), inputs=inputs)
+    made = conversion.convert(order, {}, tmp_path / "work", shop())
+    assert made.converted.options == INPUTS
+    order = Conversion("onnx_shapes", str(made.model), dims={"batch": 4})
+    fixed = conversion.convert(order, {}, tmp_path / "more", shop())
+    x = np.zeros((4, 3, 32, 32), np.float32)
+    assert difference(run(fixed.model, {"x": x}), run(made.model, {"x": x})) < 1e-6
+    with pytest.raises(Exception, match="Got: 5 Expected: 4"):
+        run(fixed.model, {"x": np.zeros((5, 3, 32, 32), np.float32)})
 
 
 # --- MegEngine ---

@@ -35,6 +35,7 @@ def convert(work: Path, tell: Tell) -> None:
     order = read_conversion(work)
     kind = _known(order.converter)
     options, model = kind.chosen(order.options), Path(order.model)
+    options |= {name: text for name, text in order.known().items() if options.get(name) == ""}
     tell("phase", phase="converting")
     if lacking := kind.missing():
         raise TaskFailure("no_runtime", f"{kind.title} needs {', '.join(lacking)}", _install(kind))

@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.protocol import TaskFailure
+from visualprof.remote.protocol import Input, TaskFailure
 
 ROWS_MOST = 512  # of the user's data that calibrate
 _REQUIREMENT = re.compile(r"[A-Za-z0-9._-]+")
 
 Feeds = dict[str, Any]  # arrays of numpy by the input's name
-Shapes = Mapping[str, Sequence[int | str | None]]  # what is no number is open
+Shapes = Mapping[str, Sequence[Any]]  # sizes; what is no number is open
 
 
 class Rows:
@@ -176,6 +176,8 @@ class Conversion:
     """A conversion as it is asked for.
 
     model, data: paths; data: an .npz with rows of the user's, "" none. stem: of the made file, "" that of the model.
+    inputs, dims: what a job says of the model's inputs and their named dimensions, for the options `inputs` and `sizes`
+    where these are not given.
     """
 
     converter: str
@@ -183,6 +185,13 @@ class Conversion:
     options: dict[str, str] = field(default_factory=dict[str, str])
     data: str = ""
     stem: str = ""
+    inputs: list[Input] = field(default_factory=list[Input])
+    dims: dict[str, int] = field(default_factory=dict[str, int])
+
+    def known(self) -> dict[str, str]:
+        """What the job says, as the texts of those options."""
+        inputs = (f"{one.name}={one.dtype}[{','.join(map(str, one.dims))}]" for one in self.inputs)
+        return {"inputs": ";".join(inputs), "sizes": ",".join(f"{name}={size}" for name, size in self.dims.items())}
 
 
 @dataclass(frozen=True)
