@@ -28,6 +28,7 @@ from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.openapi import OpenApi
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.registry import Registry
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -88,6 +89,7 @@ def create_app(
         Graphs(logdir, visible, models, settings.read_only),
         Matches(logdir, visible, models),
         Uploads(remote, visible, models),
+        Registry(remote, visible, reports),
         jobs,
         Agents(remote, accounts, settings.base_url),
         Session(settings, accounts, *_ways_in(settings, accounts)),
