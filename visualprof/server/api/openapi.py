@@ -33,6 +33,7 @@ from visualprof.server.api.models import Graphs
 from visualprof.server.api.notices import NoticesOf
 from visualprof.server.api.people import People
 from visualprof.server.api.quotas import QuotaRoutes
+from visualprof.server.api.registry import Registry
 from visualprof.server.api.report_file import ReportFile
 from visualprof.server.api.retention import Retention
 from visualprof.server.api.runs import Runs
@@ -62,8 +63,8 @@ class OpenApi(Resource):
 
 
 RESOURCES: tuple[type[Resource], ...] = (
-    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Jobs, Agents, Session, People, QuotaRoutes, Teams,
-    Links, NoticesOf, Evaluation, Trends, Retention, Health, ReportFile,
+    Runs, Live, Views, Diffs, Timeline, Graphs, Matches, Uploads, Registry, Jobs, Agents, Session, People, QuotaRoutes,
+    Teams, Links, NoticesOf, Evaluation, Trends, Retention, Health, ReportFile,
     OpenApi,
 )  # fmt: skip
 

@@ -33,6 +33,13 @@ export type RankDevice = Schemas["RankDevice"];
 export type Straggler = Schemas["Straggler"];
 export type ProfileAnswer = Schemas["ProfileAnswer"];
 
+export type RegistryAnswer = Schemas["RegistryAnswer"];
+export type RegisteredAnswer = Schemas["RegisteredAnswer"];
+export type RegisteredModel = Schemas["ModelRow"];
+export type ModelVersion = Schemas["VersionRow"];
+export type VersionAnswer = Schemas["VersionAnswer"];
+export type LossesAnswer = Schemas["LossesAnswer"];
+
 export type Span = Schemas["Span"];
 export type SpanState = Span["state"];
 export type Worker = Schemas["Worker"];

@@ -82,12 +82,6 @@ export function take_model(file: UploadAnswer, swept: string): void {
   });
 }
 
-/** The path under which the model names a file that somebody chose: alone, or in a folder. */
-export function part_of(model: UploadAnswer | null, file: File): string | null {
-  const chosen = file.webkitRelativePath || file.name;
-  return (model?.model?.external ?? []).map((one) => one.path).find((path) => chosen === path || chosen.endsWith(`/${path}`) || path.endsWith(`/${chosen}`)) ?? null;
-}
-
 /** Other arrays lie beside the model: who had values from one that is gone takes them by name again. */
 export function set_arrays(arrays: UploadAnswer[]): void {
   draft.arrays = arrays;
@@ -122,8 +116,8 @@ export function row_of(spec: DraftSpec): SpecRow {
   return new_spec({ id, version, device, where, backend: spec.backends[0], precision: spec.precisions[0], threads: spec.threads[0], options: { ...spec.options } });
 }
 
-/** Puts an old job into the form. files: those of the job that the server still has. */
-export function use_as_template(old: Draft, job: JobRow, files: readonly UploadAnswer[]): void {
+/** Puts an old job, or a registered model, into the form. files: those of it that the server still has. */
+export function use_as_template(old: Draft, job: Pick<JobRow, "graph" | "data">, files: readonly UploadAnswer[]): void {
   const file = (blob: string) => files.find((one) => one.blob === blob);
   const unknown = { format: "", inputs: [], outputs: [], dims: {}, backends: [], warnings: [], fixed_inputs: false, external: [] };
   const gone = { size_bytes: 0, array: null, model: null, graph: null, others: [] };
