@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
@@ -39,7 +39,10 @@ NAME_MAX, NOTES_MAX, TAGS_MAX = 200, 10_000, 50
 _ALIAS = re.compile(r"[A-Za-z_][\w.-]{0,99}")
 _ASK = "visualprof model list shows those that there are"
 
-T = TypeVar("T")
+# Made once, while the module is imported: see `reader.trace.codec`.
+_TAGS = msgspec.json.Decoder(list[str])
+_FACTS, _CONFIGURATION = msgspec.json.Decoder(Facts), msgspec.json.Decoder(Configuration)
+_SOURCE, _LINEAGE = msgspec.json.Decoder(Origin), msgspec.json.Decoder(Lineage)
 
 
 class NewVersion(NamedTuple):
@@ -302,25 +305,21 @@ def _of(connection: Connection, query: Any, column: Any, ids: Sequence[str]) -> 
 
 def _model(row: AnyRow, named: dict[str, int], its: list[ModelVersion]) -> RegisteredModel:
     return RegisteredModel(
-        row.id, row.owner, row.name, row.visibility, row.project, row.notes, _value(row.tags, list[str]),
+        row.id, row.owner, row.name, row.visibility, row.project, row.notes, _TAGS.decode(row.tags),
         row.created_ns, named, its,
     )  # fmt: skip
 
 
 def _version(row: AnyRow, files: list[ModelFile]) -> ModelVersion:
     return ModelVersion(
-        row.model, row.number, row.sha256, files, _value(row.facts, Facts), _value(row.configuration, Configuration),
-        _value(row.source, Origin), _value(row.lineage, Lineage) if row.lineage else None, row.notes, row.creator,
+        row.model, row.number, row.sha256, files, _FACTS.decode(row.facts), _CONFIGURATION.decode(row.configuration),
+        _SOURCE.decode(row.source), _LINEAGE.decode(row.lineage) if row.lineage else None, row.notes, row.creator,
         row.created_ns,
     )  # fmt: skip
 
 
 def _text(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _value(text: str, kind: type[T]) -> T:
-    return msgspec.json.decode(text, type=kind)
 
 
 def _chosen(model: RegisteredModel, number: int | None) -> list[ModelVersion]:
