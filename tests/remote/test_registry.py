@@ -102,6 +102,9 @@ def test_what_is_no_whole_model_is_none(remote: Remote) -> None:
     queue = remote.opened()
     with pytest.raises(NotFound, match="is not here"):
         add(remote, model=ModelRef("0" * 64, "x.onnx"))
+    for path in ("../w.bin", "/w.bin", "net.onnx", "w" * 400):
+        with pytest.raises(BadParameter, match=r"model\.parts"):
+            add(remote, model=ModelRef(NET.blob, NET.name, [Part(path, NET.blob)]))
     array = queue.keep("x.npy", io.BytesIO(b"array").read)[0]
     queue.blobs.remember(array, "x.npy", {"kind": "array", "dtype": "float32", "shape": [1]})
     with pytest.raises(BadParameter, match="no model"):

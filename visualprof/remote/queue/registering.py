@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import ModelRef, Part, Request
+from visualprof.remote.queue.check.form import Invalid
 from visualprof.remote.queue.check.inspect import InspectedModel
+from visualprof.remote.queue.check.limits import model_errors
 from visualprof.remote.queue.draft.forms import Draft, DraftInput
 from visualprof.remote.queue.draft.grammar import dims_text
 from visualprof.remote.queue.service import Remote
@@ -120,6 +122,9 @@ def draft_of_version(model: RegisteredModel, version: ModelVersion) -> Draft:
 
 def _content(queue: Queue, model: ModelRef) -> InspectedModel:
     """Raises: NotFound, BadParameter."""
+    errors = list(model_errors(model))
+    if errors:
+        raise Invalid(errors)
     content = counted(queue, model.blob, model.name)
     if content is None:
         known = queue.blobs.inspected(model.blob) is not None

@@ -65,11 +65,16 @@ def _texts(request: Request) -> Iterator[FieldError]:
     if not KEY.fullmatch(request.key):
         yield FieldError("key", "must have 1 to 200 visible ASCII characters", "any that no other job has")
     yield from _named("name", request.name, empty=True)
-    yield from _named("model.name", request.model.name)
-    if request.model.name.strip(" .") == "" or re.search(r"[/\\]", request.model.name):
+    yield from model_errors(request.model)
+
+
+def model_errors(model: ModelRef) -> Iterator[FieldError]:
+    """What no files of a model may be called, and what is no file."""
+    yield from _named("model.name", model.name)
+    if model.name.strip(" .") == "" or re.search(r"[/\\]", model.name):
         yield FieldError("model.name", "must be a file's name without folders", "as the upload's answer has it")
-    yield from _parts(request.model)
-    if not SHA256.fullmatch(request.model.blob):
+    yield from _parts(model)
+    if not SHA256.fullmatch(model.blob):
         yield FieldError("model.blob", "is no sha256 of a file", "upload the model first")
 
 

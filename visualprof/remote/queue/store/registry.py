@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from visualprof.errors import BadParameter, Forbidden, NotFound
 from visualprof.remote.protocol import FINAL, ModelRef
-from visualprof.remote.queue.refusals import Conflict, StoreDown
+from visualprof.remote.queue.refusals import Conflict
 from visualprof.remote.queue.store.agents import short_id
 from visualprof.remote.queue.store.blobs import forget_unneeded
 from visualprof.remote.queue.store.database import Database
@@ -187,8 +186,7 @@ class Registry:
                 raise Conflict(f"jobs that have not ended use it: {some}", "cancel them, or force it")
             files = _forget(connection, found, gone, number is None)
         for sha256 in files:
-            with contextlib.suppress(StoreDown):  # upkeep removes it, too
-                self._store.delete(f"blobs/{sha256}")
+            self._store.delete(f"blobs/{sha256}")
         return lost
 
 
