@@ -66,6 +66,9 @@ def test_rows_that_calibrate_never_judge() -> None:
 def test_rows_are_fed_in_batches_that_the_model_takes() -> None:
     x = np.arange(10).reshape(5, 2)
     assert [f["x"].shape for f in Rows({"x": x}).feeds({"x": ["batch", 2]}, 2)] == [(2, 2), (2, 2)]
+    assert [f["x"].shape for f in Rows({"x": x}).feeds({"x": [None, 2]}, 8)] == [(5, 2)], "all that there are"
+    with pytest.raises(TaskFailure, match="5 rows of the data are left, the model takes 6 at once"):
+        list(Rows({"x": x}).feeds({"x": [6, 2]}))
     assert [f["x"].tolist() for f in Rows({"x": x}).feeds({"x": [1, 2]}, 4)] == [
         [[0, 1]],
         [[2, 3]],

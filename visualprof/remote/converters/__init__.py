@@ -79,7 +79,7 @@ class Rows:
         Args:
             shapes: of the model's inputs.
             batch: rows of a run where the model leaves it open.
-        Raises: TaskFailure: names or dimensions are not those of the model.
+        Raises: TaskFailure: names or dimensions are not those of the model, or the rows are fewer than its batch.
         """
         if missing := [name for name in shapes if name not in self.arrays]:
             hint = f"the model's inputs are {', '.join(shapes)}"
@@ -87,7 +87,14 @@ class Rows:
         whole = {name: self._whole(name, shape) for name, shape in shapes.items()}
         fixed = {shape[0] for name, shape in shapes.items() if not whole[name] and shape}
         sizes = {size for size in fixed if isinstance(size, int) and size > 0}
-        step = 1 if any(whole[name] and self.arrays[name].ndim for name in shapes) else next(iter(sizes), batch)
+        step = (
+            1
+            if any(whole[name] and self.arrays[name].ndim for name in shapes)
+            else next(iter(sizes), min(batch, self.count))
+        )
+        if step > self.count:
+            error = f"{self.count} rows of the data are left, the model takes {step} at once"
+            raise TaskFailure("input_error", error, "give it more rows: every second one calibrates")
         for start in range(0, self.count - step + 1, step):
             yield {name: self._cut(self.arrays[name], start, step, whole[name]) for name in shapes}
 
